@@ -20,7 +20,7 @@ Status Unknown(std::string_view backend) {
   for (const DeviceFamily* family : kFamilies) {
     known += (known.empty() ? "\"" : ", \"") + std::string(family->name) + "\"";
   }
-  return NotFound("Backend \"" + std::string(backend) + "\" does not exist; known are " + known + ".");
+  return NotFound("Backend \"" + std::string(backend) + "\" does not exist; the backends are " + known + ".");
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ const DeviceFamily* FindFamily(std::string_view backend) {
   const std::string_view name = FamilyOf(backend);
   const auto found = std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                   [&](const DeviceFamily* row) { return row->name == name; });
-  // A family without a driver is its only device.
+  // The only device of a family without a driver has the family's name.
   const bool exists = found != std::end(kFamilies) && ((*found)->has_driver() || name == backend);
   return exists ? *found : nullptr;
 }
@@ -63,7 +63,7 @@ StatusOr<std::vector<std::string>> ListDevices(std::string_view backend) {
 StatusOr<std::string> DriverIdentity(const std::string& device) {
   const DeviceFamily* const family = FindFamily(device);
   if (family == nullptr || !family->has_driver()) {
-    return NotFound("\"" + device + "\" names no device with a driver.");
+    return NotFound("\"" + device + "\" is not the name of a device with a driver.");
   }
   return family->identity(device);
 }

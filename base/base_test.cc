@@ -18,7 +18,7 @@
 namespace hpvm {
 namespace {
 
-// Context reads from the inside out, as the message guide asks.
+// Lines of context follow the message from the inside out, as the message guide requires.
 TEST(StatusTest, WhileAddsALine) {
   Status status = While(ResourceExhausted("Size (5) is larger than the limit (4)."), "loading \"a\"");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -103,7 +103,7 @@ TEST(FrameSocketTest, CarriesHeadBodyAndDescriptors) {
   EXPECT_EQ(*CheckSealedMemfd(frame->fds[0].get()), 10u);
 }
 
-// A reader of one frame leaves the next one, and its descriptor, to the next reader.
+// Reading one frame leaves the next frame and its descriptor to the next reader.
 TEST(FrameSocketTest, TakesNothingOfTheNextFrame) {
   auto pair = CreateSocketPair();
   ASSERT_TRUE(pair.ok());
@@ -124,7 +124,7 @@ TEST(FrameSocketTest, TakesNothingOfTheNextFrame) {
   EXPECT_EQ(ReceiveFrame(pair->second.get(), {})->head, "third");
 }
 
-// Lengths are believed only after they were compared with the limits.
+// Lengths are used only after they were compared with the limits.
 TEST(FrameSocketTest, RefusesWhatBreaksTheLimits) {
   struct Case {
     uint32_t header[4];

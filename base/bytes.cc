@@ -18,7 +18,7 @@ bool ReadHex(std::string_view hex, std::span<uint8_t> into) {
   if (hex.size() != 2 * into.size()) {
     return false;
   }
-  // The library reads other characters as zeros, and upper-case digits; neither is written so again.
+  // The library reads other characters as zeros and accepts upper-case digits; the comparison rejects both.
   const std::string bytes = absl::HexStringToBytes({hex.data(), hex.size()});
   if (ToHex(BytesOf(bytes)) != hex) {
     return false;

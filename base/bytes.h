@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes as text and text as bytes: views of the same memory, and hexadecimal digits, which are lower-case everywhere.
+// Conversions between bytes and text: views of the same memory, and lower-case hexadecimal digits.
 #ifndef HPVMD_BASE_BYTES_H_
 #define HPVMD_BASE_BYTES_H_
 
@@ -17,11 +17,11 @@ inline std::string_view TextOf(std::span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Two digits a byte.
+// Returns two digits per byte.
 std::string ToHex(std::span<const uint8_t> bytes);
-// 16 digits, the highest first.
+// Returns 16 digits, most significant first.
 std::string HexOfNumber(uint64_t value);
-// False, and nothing is read, for anything but the digits of exactly so many bytes.
+// Returns false, and reads nothing, unless `hex` has exactly the digits for all bytes of `into`.
 bool ReadHex(std::string_view hex, std::span<uint8_t> into);
 
 }  // namespace hpvm

@@ -18,7 +18,7 @@ TEST(BytesTest, WritesHex) {
   EXPECT_EQ(HexOfNumber(0xfedcba9876543210u), "fedcba9876543210");
 }
 
-// Only what ToHex writes: neither upper-case digits nor other characters nor another length.
+// ReadHex accepts only what ToHex writes: no upper-case digits, no other characters, no other length.
 TEST(BytesTest, ReadsHex) {
   std::array<uint8_t, 3> bytes{1, 2, 3};
   for (const std::string_view wrong :
@@ -40,7 +40,7 @@ TEST(BytesTest, HashesAsRawBytes) {
   EXPECT_FALSE(Sha256FromRaw(std::string(Raw(hash)) + "x").has_value());
 }
 
-// Any length, and the words' bytes in their order.
+// Fill supports any length and writes the words' bytes in order.
 TEST(BytesTest, FillsWithRandomBytes) {
   SeededRng a(7), b(7);
   std::array<uint8_t, 11> filled{};

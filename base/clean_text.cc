@@ -10,15 +10,15 @@
 namespace hpvm {
 namespace {
 
-// A control character at `text[0]`, also of those that terminals take for the start of an escape in one character, or
-// a mark that turns the direction of text.
+// Returns true when `text` begins with a control character, one that terminals take as the start of an escape sequence
+// (C1), or a mark that changes the direction of text.
 bool IsControl(std::string_view text) {
   const auto first = static_cast<uint8_t>(text[0]);
   return first < 0x20 || first == 0x7f || (first == 0xc2 && text.size() > 1 && static_cast<uint8_t>(text[1]) < 0xa0) ||
          MarkAt(text).bytes != 0;
 }
 
-// Whether the character at `text[0]`, of `bytes`, may stand in clean text.
+// Returns true when the character of `bytes` bytes at the start of `text` is allowed in clean text.
 bool IsClean(std::string_view text, size_t bytes, bool lines) {
   return bytes != 0 && (!IsControl(text) || (lines && (text[0] == '\n' || text[0] == '\t')));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text from processes that are not trusted: the characters that may stand in messages, logs and terminals.
+// Text from untrusted processes: the characters allowed in messages, logs and terminals.
 #ifndef HPVMD_BASE_CLEAN_TEXT_H_
 #define HPVMD_BASE_CLEAN_TEXT_H_
 
@@ -10,9 +10,9 @@
 
 namespace hpvm {
 
-// Well-formed UTF-8 without control characters; `lines` allows \n and \t.
+// Returns true for well-formed UTF-8 without control characters; `lines` allows \n and \t.
 bool IsCleanText(std::string_view text, bool lines);
-// `text` made clean (IsCleanText) and at most `bytes_max` long: other bytes become '?', a cut ends in "...".
+// Returns `text` made clean (IsCleanText) and at most `bytes_max` long: other bytes become '?', truncation adds "...".
 std::string CleanText(std::string_view text, size_t bytes_max, bool lines = true);
 
 }  // namespace hpvm

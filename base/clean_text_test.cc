@@ -6,7 +6,7 @@
 namespace hpvm {
 namespace {
 
-// What is clean stays; control characters in either form, and bytes that are no UTF-8, become '?'.
+// Clean text is unchanged; control characters in either form and invalid UTF-8 become '?'.
 TEST(CleanTextTest, Cleans) {
   const struct {
     std::string_view text;
@@ -20,11 +20,11 @@ TEST(CleanTextTest, Cleans) {
       {"\xc2\x9b"
        "2J",
        "?2J"},                   // The one-character form of ESC [.
-      {"\xc2\xa0", "\xc2\xa0"},  // The first that is none.
+      {"\xc2\xa0", "\xc2\xa0"},  // The first character beyond C1.
       {"\xff\xfe", "??"},
       {"\xc0\xaf", "??"},       // Overlong.
       {"\xed\xa0\x80", "???"},  // A surrogate.
-      {"\xe2\x82", "??"},       // Cut.
+      {"\xe2\x82", "??"},       // Truncated.
   };
   for (const auto& c : cases) {
     EXPECT_EQ(CleanText(c.text, 100), c.clean);

@@ -43,7 +43,8 @@ void Rng::Fill(std::span<uint8_t> into) {
 }
 
 const Clock& RealClock() {
-  static const MachineClock& clock = *new MachineClock;  // Never destroyed: what runs at exit asks for the time, too.
+  // Never destroyed, because code that runs at exit also reads the time.
+  static const MachineClock& clock = *new MachineClock;
   return clock;
 }
 

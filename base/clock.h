@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time and randomness as parameters, so that simulations replay from a seed.
+// Time and randomness as parameters, so that simulations can be replayed from a seed.
 #ifndef HPVMD_BASE_CLOCK_H_
 #define HPVMD_BASE_CLOCK_H_
 
@@ -14,16 +14,16 @@ namespace hpvm {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Monotonic. Any thread.
+  // Monotonic time. Thread-safe.
   virtual Time Now() const = 0;
-  // Nanoseconds since the Unix epoch, for people; may jump. Any thread.
+  // Nanoseconds since the Unix epoch, for people; may jump. Thread-safe.
   virtual int64_t WallNs() const = 0;
 };
 
-// The machine's clock. Lives for ever.
+// Returns the machine's clock, which is never destroyed.
 const Clock& RealClock();
 
-// Set by hand, for tests and simulation.
+// A clock set by hand, for tests and simulation.
 class ManualClock final : public Clock {
  public:
   Time Now() const override { return now_; }
@@ -40,15 +40,15 @@ class Rng {
  public:
   virtual ~Rng() = default;
   virtual uint64_t Next() = 0;
-  // Uniform in [0, bound); bound > 0. The bias (below 2^-32 for bounds under 2^32) does not matter to us.
+  // Returns a number uniform in [0, bound); bound > 0. The bias (below 2^-32 for bounds under 2^32) is negligible here.
   uint64_t Below(uint64_t bound) {
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * bound) >> 64);
   }
-  // With the bytes of as many numbers as are needed.
+  // Fills `into` with the bytes of as many numbers as needed.
   void Fill(std::span<uint8_t> into);
 };
 
-// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): one word of state, every seed good.
+// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): one word of state; every seed is good.
 class SeededRng final : public Rng {
  public:
   explicit SeededRng(uint64_t seed) : state_(seed) {}
@@ -63,7 +63,7 @@ class SeededRng final : public Rng {
   uint64_t state_;
 };
 
-// The kernel's random numbers (getrandom): for ids that must not be guessed. Any thread.
+// Random numbers of the kernel (getrandom), for ids that must not be guessable. Thread-safe.
 Rng& SystemRng();
 
 }  // namespace hpvm

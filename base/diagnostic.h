@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a tenant's input: collected, so that one reading reports every fault.
+// Faults in a tenant's input, collected so that one pass reports all of them.
 #ifndef HPVMD_BASE_DIAGNOSTIC_H_
 #define HPVMD_BASE_DIAGNOSTIC_H_
 
@@ -16,11 +16,11 @@ enum class Severity : uint8_t { kError, kWarning };
 
 struct Diagnostic {
   Severity severity = Severity::kError;
-  // Where: a JSON pointer for documents ("/nodes/blur/ports/0"), a name for modules ("module \"blur\"").
+  // Place of the fault: a JSON pointer for documents ("/nodes/blur/ports/0"), a name for modules ("module \"blur\"").
   std::string place;
-  // Byte offset in the file, where one is known.
+  // Byte offset in the file, when known.
   std::optional<uint64_t> offset;
-  // A full sentence: what is wrong, the value, the limit.
+  // A full sentence that states the fault, the value and the limit.
   std::string message;
 };
 
@@ -28,10 +28,10 @@ using Diagnostics = std::vector<Diagnostic>;
 
 // "place: message" or "place at byte N: message".
 std::string ToString(const Diagnostic& diagnostic);
-// One a line, errors and warnings in the order found.
+// One diagnostic per line, errors and warnings in the order found.
 std::string ToString(const Diagnostics& diagnostics);
 bool HasErrors(const Diagnostics& diagnostics);
-// Folds errors into one kInvalidArgument; OK when there is none.
+// Combines errors into one kInvalidArgument; returns OK when there is none.
 Status ToStatus(const Diagnostics& diagnostics);
 
 }  // namespace hpvm

@@ -9,8 +9,8 @@
 
 namespace hpvm {
 
-// The same in at most `count_max` items: one that was found several times becomes one that says so, and when there are
-// too many, warnings give way to errors. Otherwise in the order found. Adds to `omitted` how many are left out.
+// Returns at most `count_max` diagnostics in the order found. Repeated diagnostics become one with a note that it was
+// repeated; when there are too many, errors displace warnings. Adds the number of omitted diagnostics to `omitted`.
 Diagnostics Shortened(const Diagnostics& diagnostics, size_t count_max, uint64_t* omitted);
 
 }  // namespace hpvm

@@ -6,7 +6,7 @@
 namespace hpvm {
 namespace {
 
-// Known pairs, the empty word among them; the distance is symmetric.
+// Known pairs, including the empty word; the distance is symmetric.
 TEST(EditDistanceTest, CountsEdits) {
   const struct {
     const char* a;

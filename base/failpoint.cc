@@ -32,9 +32,9 @@ struct Setting {
   Action action = Action::kError;
   absl::StatusCode code = absl::StatusCode::kUnknown;
   uint64_t sleep_ms = 0;
-  uint64_t nth = 0;        // 0: every time.
-  bool and_later = false;  // From the nth time on.
-  uint64_t one_in = 0;     // 0: not by chance.
+  uint64_t nth = 0;        // 0 means every time.
+  bool and_later = false;  // Strikes from the nth time on.
+  uint64_t one_in = 0;     // 0 means not at random.
   uint64_t hits = 0;
 };
 
@@ -42,18 +42,18 @@ using Settings = std::map<std::string, Setting, std::less<>>;
 
 struct State {
   std::mutex mutex;
-  bool is_read = false;  // The environment was looked at, or SetFailpoints came first.
+  bool is_read = false;  // True once the environment was read or SetFailpoints was called.
   uint64_t seed = 1;
   Settings settings;
 };
 
-// Never destroyed: places are reached until the last thread ends.
+// Never destroyed, because failpoints are reached until the last thread ends.
 State& GetState() {
   static State& state = *new State;
   return state;
 }
 
-// "data_loss".
+// Parses a code's lower-case name, such as "data_loss".
 std::optional<absl::StatusCode> FindCode(std::string_view name) {
   for (int code = 1; code <= static_cast<int>(absl::StatusCode::kUnauthenticated); ++code) {
     if (name == absl::AsciiStrToLower(absl::StatusCodeToString(static_cast<absl::StatusCode>(code)))) {
@@ -105,7 +105,7 @@ Status ParseAction(std::string_view part, std::string_view text, Setting* settin
   return absl::OkStatus();
 }
 
-// "@3", "@3+" or "%10": when it happens.
+// Parses when a setting strikes: "@3", "@3+" or "%10".
 Status ParseWhen(std::string_view part, std::string_view text, Setting* setting) {
   const bool by_chance = text.front() == '%';
   text.remove_prefix(1);
@@ -115,8 +115,8 @@ Status ParseWhen(std::string_view part, std::string_view text, Setting* setting)
   }
   std::optional<uint64_t> number = ParseNumber<uint64_t>(text);
   if (!number || *number == 0) {
-    return Wrong(part, by_chance ? "\"%\" needs a number above 0: in one of so many cases."
-                                 : "\"@\" needs a number above 0: the how manieth time.");
+    return Wrong(part, by_chance ? "\"%\" needs a number N above 0: the action happens in one of N cases."
+                                 : "\"@\" needs a number N above 0: the action happens at the Nth time.");
   }
   (by_chance ? setting->one_in : setting->nth) = *number;
   return absl::OkStatus();
@@ -125,7 +125,7 @@ Status ParseWhen(std::string_view part, std::string_view text, Setting* setting)
 Status ParsePart(std::string_view part, Settings* settings) {
   const size_t equals = part.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    return Wrong(part, "it is not NAME=ACTION.");
+    return Wrong(part, "it does not have the form NAME=ACTION.");
   }
   const std::string_view name = part.substr(0, equals);
   if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") != std::string_view::npos) {
@@ -139,7 +139,7 @@ Status ParsePart(std::string_view part, Settings* settings) {
     HPVMD_RETURN_IF_ERROR(ParseWhen(part, rest.substr(when), &setting));
   }
   if (!settings->emplace(name, setting).second) {
-    return Wrong(part, "the name is there twice.");
+    return Wrong(part, "the name is given twice.");
   }
   return absl::OkStatus();
 }
@@ -165,7 +165,7 @@ void Install(State& state, Settings settings, uint64_t seed) {
   state.settings = std::move(settings);
 }
 
-// The state's mutex is held.
+// The caller holds the state's mutex.
 Status ReadEnvironment(State& state) {
   if (state.is_read) {
     return absl::OkStatus();
@@ -191,7 +191,7 @@ uint64_t HashName(std::string_view name) {
   return hash;
 }
 
-// The chance depends on the seed, the name and how often the place was reached, not on what other threads do.
+// A random strike depends on the seed, the name and the number of hits, not on other threads.
 bool IsDue(const Setting& setting, std::string_view name, uint64_t seed) {
   if (setting.nth != 0) {
     return setting.and_later ? setting.hits >= setting.nth : setting.hits == setting.nth;
@@ -210,7 +210,7 @@ bool IsDue(const Setting& setting, std::string_view name, uint64_t seed) {
 
 namespace failpoint_detail {
 
-// True until the first place has looked at the environment.
+// True until the first failpoint has read the environment.
 constinit std::atomic<bool> any_set{true};
 
 Status Reach(std::string_view name) {
@@ -220,7 +220,7 @@ Status Reach(std::string_view name) {
     std::lock_guard lock(state.mutex);
     if (Status read = ReadEnvironment(state); !read.ok()) {
       fprintf(stderr, "%s\n", Message(read).c_str());
-      _exit(2);  // A test that believes in faults which never come would pass for nothing.
+      _exit(2);  // A test that expects faults which never come would pass for no reason.
     }
     auto found = state.settings.find(name);
     if (found == state.settings.end()) {
@@ -241,7 +241,7 @@ Status Reach(std::string_view name) {
     case Action::kKill:
       kill(getpid(), SIGKILL);
       for (;;) {
-        pause();  // The signal is on its way.
+        pause();  // Waits for the signal, which is on its way.
       }
     case Action::kAbort:
       fprintf(stderr, "The failpoint \"%.*s\" aborts.\n", static_cast<int>(name.size()), name.data());

@@ -24,7 +24,7 @@ namespace {
 class FailpointTest : public testing::Test {
  protected:
   ~FailpointTest() override { EXPECT_TRUE(SetFailpoints("").ok()); }
-  // One letter a call: E for an error, '.' for OK.
+  // Returns one letter per call: E for an error, '.' for OK.
   static std::string Reach(const char* name, int times) {
     std::string seen;
     for (int i = 0; i < times; ++i) {
@@ -34,11 +34,11 @@ class FailpointTest : public testing::Test {
   }
 };
 
-// What a child process does with its life: its wait status.
+// Runs `body` in a child process and returns its wait status.
 int RunChild(const std::function<void()>& body) {
   const pid_t child = fork();
   if (child == 0) {
-    // Its words are expected.
+    // Its output on stderr is expected.
     if (freopen("/dev/null", "w", stderr) == nullptr) {
       _exit(9);
     }
@@ -50,7 +50,7 @@ int RunChild(const std::function<void()>& body) {
   return status;
 }
 
-// When each form of a setting strikes.
+// Each form of a setting strikes at the right time.
 TEST_F(FailpointTest, StrikesWhenItShould) {
   struct Case {
     const char* settings;
@@ -72,7 +72,7 @@ TEST_F(FailpointTest, StrikesWhenItShould) {
   }
 }
 
-// The code is the one asked for, and the message names the place.
+// The code is the requested one, and the message names the failpoint.
 TEST_F(FailpointTest, ErrorHasItsCode) {
   ASSERT_TRUE(SetFailpoints("p.x=error(resource_exhausted)").ok());
   Status status = HPVMD_FAILPOINT("p.x");
@@ -80,7 +80,7 @@ TEST_F(FailpointTest, ErrorHasItsCode) {
   EXPECT_NE(Message(status).find("\"p.x\""), std::string::npos);
 }
 
-// By chance: about as often as asked, the same for a seed, another for another and for another place.
+// Random strikes have about the requested rate, repeat for a seed, and differ between seeds and failpoints.
 TEST_F(FailpointTest, ChanceReplays) {
   auto run = [](const char* name, uint64_t seed) {
     EXPECT_TRUE(SetFailpoints("p.x=error(internal)%10;p.y=error(internal)%10", seed).ok());
@@ -95,7 +95,7 @@ TEST_F(FailpointTest, ChanceReplays) {
   EXPECT_LT(errors, 200);
 }
 
-// Wrong settings are refused with the part that is wrong, and the ones before stay.
+// Invalid settings are refused with the part that is wrong, and the earlier settings stay.
 TEST_F(FailpointTest, WrongSettingsNameTheirPart) {
   struct Case {
     const char* settings;
@@ -134,7 +134,7 @@ TEST_F(FailpointTest, WrongSettingsNameTheirPart) {
   EXPECT_EQ(Reach("p.x", 2), "EE");
 }
 
-// Every place with a setting is counted, by any number of threads, also when it does not strike.
+// Every failpoint with a setting is counted, from any number of threads, also when it does not strike.
 TEST_F(FailpointTest, CountsHits) {
   ASSERT_TRUE(SetFailpoints("p.x=error(internal)@3;p.y=kill@9").ok());
   std::vector<std::thread> threads;
@@ -155,7 +155,7 @@ TEST_F(FailpointTest, Sleeps) {
   EXPECT_GE(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(30));
 }
 
-// The process ends as asked, at the time asked.
+// The process ends in the requested way at the requested time.
 TEST_F(FailpointTest, EndsTheProcess) {
   auto reach = [](const char* settings) {
     return RunChild([settings] {
@@ -171,8 +171,8 @@ TEST_F(FailpointTest, EndsTheProcess) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-// The environment is read by a process that never asked for it, and by one that does; what is wrong there ends it.
-// Each case is a new process, because the environment is read once.
+// The environment is read both by a process that never asked for it and by one that does; invalid settings end either.
+// Each case is a new process, because the environment is read only once.
 TEST_F(FailpointTest, ReadsTheEnvironment) {
   auto run = [](const char* settings, const char* body) {
     return RunChild([&] {
@@ -196,12 +196,12 @@ TEST(FailpointChild, DISABLED_AsksFirst) {
   EXPECT_TRUE(SetFailpointsFromEnvironment().ok());
   EXPECT_TRUE(absl::IsAborted(HPVMD_FAILPOINT("child.eager")));
   setenv("HPVMD_FAILPOINTS", "nonsense", 1);
-  EXPECT_TRUE(SetFailpointsFromEnvironment().ok());  // Once.
+  EXPECT_TRUE(SetFailpointsFromEnvironment().ok());  // The environment is read only once.
 }
 
 #else
 
-// Compiled out: no place strikes, and nobody is left to believe that one does.
+// When compiled out, no failpoint strikes, and SetFailpoints says so.
 TEST(FailpointTest, CompiledOut) {
   EXPECT_TRUE(absl::IsFailedPrecondition(SetFailpoints("p.x=abort")));
   EXPECT_TRUE(HPVMD_FAILPOINT("p.x").ok());

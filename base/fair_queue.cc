@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: start-time fair queueing. The lane with the smallest start tag runs one step; its tag then grows by the
+// step's elapsed time. A lane that becomes busy begins at the virtual time, which is the tag of the step begun
+// last.
+// Invariants: a lane is in ready_ exactly when it has work and does not run, so one tenant never has two threads.
+// Virtual time never falls. Every step counts at least a nanosecond, so equal tags cannot keep one lane in front.
+// works_ counts waiting items, and running_ those in progress; Stop ends when both are 0.
+// A turn is logarithmic in the busy tenants. Idle lanes are forgotten once virtual time has passed their tags.
+// Source: Goyal, Vin, Cheng 1996 (see fair_queue.h).
 #include "base/fair_queue.h"
 
 #include <algorithm>
@@ -9,7 +17,7 @@
 namespace hpvm {
 namespace {
 
-// Tenants without work that are remembered for what they have had; more are looked through.
+// Number of idle tenants whose turn is remembered; beyond it, ForgetIdle scans them.
 constexpr size_t kIdleLanesMax = 64;
 
 }  // namespace
@@ -31,7 +39,7 @@ void FairQueue::Post(std::string tenant, Work work) {
   ++works_;
   if (!lane.is_running && lane.work.size() == 1) {
     lane.tenant = std::move(tenant);
-    lane.turn.first = std::max(lane.turn.first, now_);  // Time that it did not use while it was away is nobody's.
+    lane.turn.first = std::max(lane.turn.first, now_);  // A tenant saves up no time while it is idle.
     AwaitTurn(lane);
   }
   wake_.notify_one();
@@ -68,7 +76,7 @@ void FairQueue::AwaitTurn(Lane& lane) {
   ready_.emplace(lane.turn, &lane);
 }
 
-// Forgets tenants without work, but for those that have had more than the others: that counts until these catch up.
+// Forgets idle tenants, except those that have used more time than the others, until the others catch up.
 void FairQueue::ForgetIdle() {
   if (lanes_.size() <= 2 * ready_.size() + kIdleLanesMax) {
     return;
@@ -86,7 +94,7 @@ void FairQueue::Loop() {
     if (ready_.empty()) {
       return;
     }
-    Lane& lane = *ready_.begin()->second;  // Stays where it is: lanes with work, or that run, are not forgotten.
+    Lane& lane = *ready_.begin()->second;  // The lane stays in place: lanes with work, or that run, are not forgotten.
     ready_.erase(ready_.begin());
     Work work = std::move(lane.work.front());
     lane.work.pop_front();

@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using Step = FairQueue::Step;
 
-// Holds one thread of a queue until it is let go.
+// Blocks one thread of a queue until it is released.
 class Plug {
  public:
   Plug(FairQueue& queue, const std::string& tenant) {
@@ -52,7 +52,7 @@ TEST(FairQueueTest, DoesOneTenantsWorkInOrderAndOneAtATime) {
   EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
 }
 
-// Another's work waits for one step, not for all that was posted before it.
+// Another tenant's work waits for one step, not for all that was posted before it.
 TEST(FairQueueTest, AnotherWaitsForOneStep) {
   FairQueue queue("test", "work", 1);
   Plug plug(queue, "heavy");
@@ -68,12 +68,12 @@ TEST(FairQueueTest, AnotherWaitsForOneStep) {
   plug.Release();
   queue.Stop();
   ASSERT_EQ(order.size(), 52u);
-  // The plug's time counts against the heavy one.
+  // The plug's time counts against the heavy tenant.
   EXPECT_EQ(order[0], "light");
   EXPECT_EQ(order[1], "light");
 }
 
-// Steps of different lengths: time is what is shared, not steps.
+// Steps differ in length: the queue shares time, not steps.
 TEST(FairQueueTest, SharesTime) {
   std::atomic<bool> stop{false};
   std::atomic<int64_t> busy[2] = {0, 0};
@@ -97,7 +97,7 @@ TEST(FairQueueTest, SharesTime) {
   EXPECT_LT(share, 0.65);
 }
 
-// A tenant that was away has saved up no time: it does not hold the others up for as long as it was away.
+// A tenant that was idle has saved up no time: it does not delay the others for as long as it was idle.
 TEST(FairQueueTest, WhoWasAwayHasSavedNothing) {
   FairQueue queue("test", "work", 1);
   queue.PostOnce("late", [] {});
@@ -131,7 +131,7 @@ TEST(FairQueueTest, TenantsShareThreads) {
   FairQueue queue("test", "work", 2);
   Plug one(queue, "a");
   std::promise<void> done;
-  queue.PostOnce("a", [] {});  // Waits for its tenant's other work, and holds nobody up.
+  queue.PostOnce("a", [] {});  // Waits for its tenant's other work, and delays no other tenant.
   queue.PostOnce("b", [&] { done.set_value(); });
   done.get_future().wait();
   one.Release();
@@ -139,8 +139,8 @@ TEST(FairQueueTest, TenantsShareThreads) {
   EXPECT_EQ(queue.waiting(), 0u);
 }
 
-// A queue that stops does what is posted to the end, with what that posts; later work is not done, also not by whoever
-// posts it and may hold a lock that it takes.
+// A queue that stops runs all posted work, and the work posted by it. Later work is not run, not even by the caller,
+// which may hold a lock that the work takes.
 TEST(FairQueueTest, StopsWhenAllIsDone) {
   FairQueue queue("test", "work", 2);
   std::vector<int> done;
@@ -156,7 +156,7 @@ TEST(FairQueueTest, StopsWhenAllIsDone) {
   EXPECT_EQ(held.use_count(), 1);
 }
 
-// Work goes away where it was done, with what it holds; thousands of tenants leave nothing behind.
+// Work and what it holds are destroyed once it is done; thousands of tenants leave nothing behind.
 TEST(FairQueueTest, ManyTenants) {
   auto held = std::make_shared<int>(0);
   std::atomic<int> done{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-256 and HMAC-SHA-256 (FIPS 180-4, RFC 2104), by OpenSSL's libcrypto.
+// SHA-256 and HMAC-SHA-256 (FIPS 180-4, RFC 2104), implemented by OpenSSL's libcrypto.
 #ifndef HPVMD_BASE_HASH_H_
 #define HPVMD_BASE_HASH_H_
 
@@ -23,17 +23,17 @@ struct Sha256 {
 Sha256 HashOf(std::span<const uint8_t> data);
 Sha256 HashOf(std::string_view data);
 Sha256 HmacOf(std::span<const uint8_t> key, std::span<const uint8_t> data);
-// Takes the same time whatever the bytes are.
+// Compares in constant time.
 bool ConstantTimeEqual(const Sha256& a, const Sha256& b);
 
 // 64 lower-case hexadecimal digits.
 inline std::string ToHex(const Sha256& hash) { return ToHex(hash.bytes); }
 std::optional<Sha256> Sha256FromHex(std::string_view hex);
-// As records have it: 32 bytes. The view lasts as long as the hash.
+// Returns the 32 bytes as stored in records. The view is valid as long as the hash.
 inline std::string_view Raw(const Sha256& hash) { return TextOf(hash.bytes); }
 std::optional<Sha256> Sha256FromRaw(std::string_view bytes);
 
-// Hashes what arrives in pieces.
+// Hasher hashes data that arrives in pieces.
 class Hasher {
  public:
   Hasher();
@@ -42,7 +42,7 @@ class Hasher {
   Hasher& operator=(const Hasher&) = delete;
   void Add(std::span<const uint8_t> data);
   void Add(std::string_view data);
-  // Length-prefixed, so that ("ab","c") and ("a","bc") differ.
+  // Adds the length before the data, so that ("ab","c") and ("a","bc") differ.
   void AddField(std::string_view data);
   Sha256 Finish();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed 32-bit indices into arenas: half the size of a pointer, and one kind cannot be passed for another.
+// Typed 32-bit indices into arenas: half the size of a pointer, and different kinds cannot be mixed up.
 #ifndef HPVMD_BASE_IDS_H_
 #define HPVMD_BASE_IDS_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a device a submission uses.
+// The part of a device that a submission uses.
 #ifndef HPVMD_BASE_LANE_H_
 #define HPVMD_BASE_LANE_H_
 
@@ -8,8 +8,8 @@
 
 namespace hpvm {
 
-// Submissions of one lane of a device start in the order in which they were submitted; those of different lanes only
-// as their wait points say.
+// Submissions of one lane of a device start in the order of submission; those of different lanes are ordered only by
+// their wait points.
 enum class Lane : uint8_t { kCompute, kUpload, kDownload };
 inline constexpr size_t kLanes = 3;
 

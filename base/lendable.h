@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value that its owner lends out: whoever borrows it keeps it alive, and the owner can tell whether anybody does.
+// Lendable is a value that its owner lends out: borrowers keep it alive, and the owner can tell whether there are any.
 //
-// All loans share one token of their own, which the owner only watches. So what the owner itself holds never counts as
-// a loan, and neither does a reference that was taken before the value was given to its owner.
+// All loans share one token, which the owner only observes. The owner's own reference therefore never counts as a loan,
+// nor does a reference taken before the value was given to its owner.
 #ifndef HPVMD_BASE_LENDABLE_H_
 #define HPVMD_BASE_LENDABLE_H_
 
@@ -11,8 +11,8 @@
 
 namespace hpvm {
 
-// One thread at a time may call its methods: the owner's lock guards them. Loans may end on any thread without it, so
-// is_lent() can be true a moment too long, and never false while there is a loan.
+// Methods may be called by one thread at a time, guarded by the owner's lock. Loans may end on any thread without that
+// lock, so is_lent() may remain true a moment too long, but is never false while there is a loan.
 template <typename T>
 class Lendable {
  public:
@@ -25,7 +25,7 @@ class Lendable {
   T& operator*() const { return *value_; }
   T* operator->() const { return value_.get(); }
 
-  // Copies of what is lent are the same loan; it ends with the last of them. The value outlives the owner while lent.
+  // Copies of the returned pointer are the same loan, which ends with the last copy. A lent value outlives its owner.
   std::shared_ptr<T> Lend() {
     if (value_ == nullptr) {
       return nullptr;
@@ -45,7 +45,7 @@ class Lendable {
   };
   // Shared with loans, which may outlive the owner.
   std::shared_ptr<T> value_;
-  std::weak_ptr<Token> token_;  // Of the loans that there are.
+  std::weak_ptr<Token> token_;  // The token of the current loans.
 };
 
 }  // namespace hpvm

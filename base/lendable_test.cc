@@ -11,7 +11,7 @@
 namespace hpvm {
 namespace {
 
-// Neither the owner nor whoever had the value before it was given to its owner is a borrower.
+// Neither the owner nor a reference taken before the value was given to its owner is a borrower.
 TEST(LendableTest, OnlyLoansCount) {
   const auto before = std::make_shared<const std::string>("bytes");
   Lendable<const std::string> owned(before);
@@ -21,7 +21,7 @@ TEST(LendableTest, OnlyLoansCount) {
   EXPECT_TRUE(owned.is_lent());
 }
 
-// A loan lasts until the last of its copies ends, and so do several together.
+// A loan lasts until the last of its copies ends, and so do several loans together.
 TEST(LendableTest, LoansEndWithTheLastCopy) {
   Lendable<int> owned(std::make_shared<int>(7));
   std::shared_ptr<int> first = owned.Lend();
@@ -37,7 +37,7 @@ TEST(LendableTest, LoansEndWithTheLastCopy) {
   EXPECT_EQ(*first, 7);
 }
 
-// What points into a lent value is the loan, too.
+// A pointer into a lent value is a part of the loan.
 TEST(LendableTest, PartsKeepTheLoan) {
   struct Pair {
     int left = 1, right = 2;
@@ -49,7 +49,7 @@ TEST(LendableTest, PartsKeepTheLoan) {
   EXPECT_TRUE(owned.is_lent());
 }
 
-// A borrower keeps the value when its owner has gone, and it goes with the last borrower.
+// A borrower keeps the value after its owner is gone; the value is destroyed with the last borrower.
 TEST(LendableTest, LoansOutliveTheOwner) {
   std::weak_ptr<int> seen;
   std::shared_ptr<int> loan;
@@ -70,7 +70,7 @@ TEST(LendableTest, NothingIsLentAsNull) {
   EXPECT_FALSE(nothing.is_lent());
 }
 
-// Borrowers let go on threads of their own while the owner lends more; none is missed.
+// Borrowers end loans on other threads while the owner lends more; none is missed.
 TEST(LendableTest, LoansEndOnAnyThread) {
   Lendable<int> owned(std::make_shared<int>(7));
   for (int round = 0; round < 200; ++round) {

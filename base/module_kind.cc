@@ -6,7 +6,7 @@
 
 namespace hpvm {
 
-// The capability that it declares first decides.
+// The first declared capability decides.
 size_t SpirvFormOf(std::span<const uint8_t> bytes) {
   constexpr uint32_t kMagic = 0x07230203, kHeaderWords = 5, kOpCapability = 17, kShader = 1, kKernel = 6;
   const auto word = [&](size_t i) {

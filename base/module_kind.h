@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of modules that graphs name, one row each, and the forms of program that drivers take. Every program reads
-// these rows. base/device_family.h says which devices take which form, compiler/driver/compile.cc what reads it.
+// The kinds of modules that graphs name, one row each, and the forms of programs that drivers take. Every program reads
+// these rows. base/device_family.h says which devices take which form, compiler/driver/compile.cc which reader handles
+// it.
 #ifndef HPVMD_BASE_MODULE_KIND_H_
 #define HPVMD_BASE_MODULE_KIND_H_
 
@@ -13,7 +14,7 @@
 
 namespace hpvm {
 
-// Values are kept in caches and sent to compilers; hpvm.v1.ModuleKind has the same.
+// Values are stored in caches and sent to compilers; hpvm.v1.ModuleKind has the same values.
 enum class ModuleKind : uint8_t { kWasm = 1, kSpirv = 2, kOpenCl = 3, kBitstream = 4 };
 
 // A form of program that a device's driver takes.
@@ -27,12 +28,12 @@ enum class GpuFormat : uint8_t {
   kBitstream = 6,  // A program binary for an FPGA-class device.
 };
 
-// What a module is when it was written for devices of some sort: only their drivers understand it.
+// Form of a module written for particular devices, which only their drivers understand.
 struct NativeForm {
   GpuFormat format;
-  std::string_view flavour{};   // Before the kind's plural: "shader SPIR-V modules". With the space.
-  std::string_view programs{};  // As people call them, where the kind has several forms: "compute shaders".
-  bool is_for_fpgas = false;    // Of the devices that take it only those that are FPGA-class.
+  std::string_view flavour{};   // Precedes the kind's plural, as in "shader SPIR-V modules"; ends in a space.
+  std::string_view programs{};  // Name of such programs for people, when the kind has several forms: "compute shaders".
+  bool is_for_fpgas = false;    // Only FPGA-class devices, of those that take the format, take this form.
 };
 
 inline constexpr std::array<NativeForm, 2> kSpirvForms = {{
@@ -45,18 +46,18 @@ inline constexpr std::array<NativeForm, 1> kBitstreamForms = {
 inline constexpr std::string_view kSpirvMagic[] = {{"\x03\x02\x23\x07", 4}, {"\x07\x23\x02\x03", 4}};
 inline constexpr std::string_view kWasmMagic[] = {{"\0asm", 4}}, kTextMagic[] = {""};
 
-// The index in kSpirvForms.
+// Returns the index in kSpirvForms.
 size_t SpirvFormOf(std::span<const uint8_t> bytes);
 
 struct ModuleKindRow {
   ModuleKind kind;
-  std::string_view name;                                        // In documents.
+  std::string_view name;                                        // The name in documents.
   std::string_view plural;                                      // For people.
-  std::string_view runs;                                        // "SPIR-V runs", somewhere.
-  std::span<const NativeForm> forms;                            // Empty: it is compiled for every device.
-  size_t (*form_of)(std::span<const uint8_t> bytes) = nullptr;  // Which of several forms a module has.
+  std::string_view runs;                                        // Completes a sentence such as "SPIR-V runs ...".
+  std::span<const NativeForm> forms;                            // Empty for modules that are compiled for every device.
+  size_t (*form_of)(std::span<const uint8_t> bytes) = nullptr;  // Returns which of several forms a module has.
   std::span<const std::string_view> magic{};  // Files begin with one of these; text with anything else.
-  std::string_view takes{};                   // What a document may give its modules: "options", "constants".
+  std::string_view takes{};                   // Keys that a document may give to its modules: "options", "constants".
 };
 
 inline constexpr std::array<ModuleKindRow, 4> kModuleKinds = {{
@@ -66,22 +67,22 @@ inline constexpr std::array<ModuleKindRow, 4> kModuleKinds = {{
     {ModuleKind::kBitstream, "bitstream", "bitstreams", "A bitstream runs", kBitstreamForms},
 }};
 
-// Of rows the one of which `of` is `value`, or null.
+// Returns the row whose member `of` equals `value`, or null.
 template <typename Rows, typename Value, typename Row>
 constexpr const Row* FindRow(const Rows& rows, const Value& value, Value Row::*of) {
   const auto found = std::ranges::find(rows, value, of);
   return found == rows.end() ? nullptr : &*found;
 }
 
-// Null for a value that is no kind.
+// Returns null for a value that is no ModuleKind.
 constexpr const ModuleKindRow* Find(ModuleKind kind) { return FindRow(kModuleKinds, kind, &ModuleKindRow::kind); }
 
-// The form of a module of the kind; null: devices need not be asked. Malformed ones have some form, and the compiler
-// says what is wrong with them.
+// Returns the form of a module of the kind, or null when the kind is independent of devices. A malformed module gets
+// some form, and the compiler reports its faults.
 const NativeForm* FormOf(const ModuleKindRow& kind, std::span<const uint8_t> bytes);
-// The kind of a file, by what it begins with.
+// Guesses the kind of a file from its first bytes.
 ModuleKind GuessKind(std::string_view file);
-// The names, in quotes, of the kinds that take "options".
+// Returns the quoted names of the kinds that take `takes` (such as "options").
 std::string NamesOfKinds(std::string_view takes);
 
 }  // namespace hpvm

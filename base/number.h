@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers in text.
+// Parses numbers in text.
 #ifndef HPVMD_BASE_NUMBER_H_
 #define HPVMD_BASE_NUMBER_H_
 
@@ -9,8 +9,8 @@
 
 namespace hpvm {
 
-// The whole of `text` as a number in decimal digits, that fits; nothing else may stand there, not even blanks or a
-// plus.
+// Parses all of `text` as a decimal number that fits in Number; returns nullopt for any other character, including
+// blanks and a plus sign.
 template <typename Number>
 std::optional<Number> ParseNumber(std::string_view text) {
   Number number{};

@@ -6,7 +6,7 @@
 namespace hpvm {
 
 Duration ProcessorTimeOf(int pid) {
-  // The number that clock_getcpuclockid gives, which first makes a system call that filters lack.
+  // Computes the clock id that clock_getcpuclockid returns, which first makes a system call that the filters refuse.
   constexpr clockid_t kProcessClock = 2;
   timespec used{};
   if (clock_gettime(static_cast<clockid_t>(~static_cast<unsigned>(pid) << 3) | kProcessClock, &used) != 0) {

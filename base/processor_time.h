@@ -6,7 +6,8 @@
 
 namespace hpvm {
 
-// What a process of this user's has used of processors so far, all its threads together; 0 when there is none such.
+// Returns the processor time of a process of this user so far, summed over its threads; 0 when there is no such
+// process.
 Duration ProcessorTimeOf(int pid);
 
 }  // namespace hpvm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that does something again and again, when it is due or when it is woken, and sleeps meanwhile.
+// RoundThread repeats a task whenever it is due or woken, and sleeps in between.
 #ifndef HPVMD_BASE_ROUND_THREAD_H_
 #define HPVMD_BASE_ROUND_THREAD_H_
 
@@ -14,17 +14,18 @@ namespace hpvm {
 
 class RoundThread {
  public:
-  // Does the work of a round and answers how long after it the next one is due, 300 years at most; 0: at once.
+  // Does the work of a round and returns the time until the next one is due, at most 300 years; 0 means at once.
   using Round = std::function<Duration()>;
-  // The first round comes after `first`.
+  // The first round is due after `first`.
   explicit RoundThread(Round round, Duration first = Duration{0});
   ~RoundThread() { Stop(); }
   RoundThread(const RoundThread&) = delete;
   RoundThread& operator=(const RoundThread&) = delete;
 
-  // A round comes now, or once more after the one in progress. Any thread.
+  // Starts a round now, or another one after the round in progress. Thread-safe.
   void Wake();
-  // Waits for the round in progress; none comes later. Not from within a round. Once more: without effect.
+  // Waits for the round in progress; none follows. Must not be called from within a round. Further calls have no
+  // effect.
   void Stop();
 
  private:

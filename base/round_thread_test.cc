@@ -11,7 +11,7 @@ namespace {
 
 constexpr Duration kLong = std::chrono::hours(24);
 
-// A round that is due at once comes again by itself; one that is due in a day comes when it is woken.
+// A round that is due at once repeats by itself; a round that is due in a day comes when it is woken.
 TEST(RoundThreadTest, GoesRoundWhenDueOrWoken) {
   std::latch third(3), fourth(4);
   RoundThread thread([&, rounds = 0]() mutable {
@@ -29,7 +29,7 @@ TEST(RoundThreadTest, GoesRoundWhenDueOrWoken) {
   fourth.wait();
 }
 
-// To be woken during a round means one more: what changed may have come too late for it.
+// Waking during a round causes another one, because the change may have come too late for the current round.
 TEST(RoundThreadTest, WakingDuringARoundIsNotLost) {
   std::latch is_in_round(1), is_woken(1), second(2);
   RoundThread thread([&, rounds = 0]() mutable {
@@ -48,7 +48,7 @@ TEST(RoundThreadTest, WakingDuringARoundIsNotLost) {
   second.wait();
 }
 
-// Stop does not wait for what is due later, and nothing comes after it.
+// Stop does not wait for rounds due later, and no round follows it.
 TEST(RoundThreadTest, Stops) {
   std::atomic<int> rounds{0};
   RoundThread thread(

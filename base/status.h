@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Errors, one type everywhere: absl::Status and absl::StatusOr.
 //
-// Which code to choose:
+// When to use each code:
 //   kInvalidArgument     the tenant's graph, kernel or arguments are wrong; sending them again cannot help.
-//   kNotFound            the id, file or name does not exist, or belongs to somebody else (alike on purpose).
+//   kNotFound            the id, file or name does not exist, or belongs to another tenant (alike on purpose).
 //   kAlreadyExists       the same key was used with other contents.
 //   kFailedPrecondition  nothing here can run it (no device satisfies the node); do not retry unchanged.
 //   kResourceExhausted   a quota, limit or memory; the message gives the value and the limit.
 //   kAborted             a kernel trapped; the message gives node, instance and reason.
 //   kDeadlineExceeded    the job's own deadline passed.
-//   kCancelled           somebody cancelled.
+//   kCancelled           the request was cancelled.
 //   kUnavailable         an executor or device was lost; a retry may succeed.
 //   kDataLoss            the only copy of a buffer was lost with its device.
-//   kUnimplemented       a later release brings it.
-//   kInternal            our bug.
+//   kUnimplemented       reserved for a later release.
+//   kInternal            a bug in this program.
 // Messages are full sentences in the present tense: what is wrong, the value in parentheses, the limit, the place.
 #ifndef HPVMD_BASE_STATUS_H_
 #define HPVMD_BASE_STATUS_H_
@@ -29,8 +29,7 @@
 
 namespace hpvm {
 
-// Builds a status from std types; Debian's Abseil has a string_view of its own, and this is the one place that
-// converts.
+// Builds a status from std types. Debian's Abseil has its own string_view, and this is the only place that converts.
 Status MakeStatus(absl::StatusCode code, std::string_view message);
 Status InvalidArgument(std::string_view message);
 Status NotFound(std::string_view message);
@@ -52,7 +51,7 @@ std::string Message(const Status& status);
 
 // Adds one line of context: "\n - While loading kernel \"blur\"". OK stays OK.
 Status While(Status status, std::string_view doing);
-// The same of what failed to give a value.
+// Like the overload above, for a StatusOr.
 template <typename T>
 StatusOr<T> While(StatusOr<T> result, std::string_view doing) {
   return result.ok() ? std::move(result) : StatusOr<T>(While(result.status(), doing));
@@ -63,8 +62,8 @@ StatusOr<T> While(StatusOr<T> result, std::string_view doing) {
 
 }  // namespace hpvm
 
-// Our own bugs. Costs at most the process of one executor, never the daemon: the daemon's code on tenants' paths must
-// not rely on it.
+// Checks for bugs of this program. A failure costs at most the process of one executor, never the daemon, so the
+// daemon's code on tenants' paths must not rely on it.
 #define HPVMD_CHECK(condition) ((condition) ? (void)0 : ::hpvm::CheckFailed(__FILE__, __LINE__, #condition))
 
 #define HPVMD_RETURN_IF_ERROR(expression)                                 \

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads text that somebody else wrote: whole characters, and the marks that change how a terminal or an editor orders
-// or breaks the text around them and show nothing themselves, so that it could read as what it does not say (Unicode TR
-// 36, section 2.10.4).
+// Reads untrusted text: whole characters, and invisible marks that change how a terminal or an editor orders or breaks
+// the text around them, so that it could be read as something else (Unicode TR 36, section 2.10.4).
 #ifndef HPVMD_BASE_TEXT_MARKS_H_
 #define HPVMD_BASE_TEXT_MARKS_H_
 
@@ -11,13 +10,13 @@
 
 namespace hpvm {
 
-// Bytes of the UTF-8 character that `text` begins with; 0 when it begins with none: malformed, longer than needed, a
-// surrogate, past U+10FFFF, or nothing.
+// Returns the length in bytes of the UTF-8 character at the start of `text`; 0 when there is none: the text is empty,
+// or the character is malformed, overlong, a surrogate, or beyond U+10FFFF.
 size_t Utf8Bytes(std::string_view text);
 
-// The mark that `text` (UTF-8) begins with: its code point and its bytes; 0 bytes when it begins with none. Marks are
-// the directions of text (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069) and the separators of lines and
-// paragraphs (U+2028, U+2029).
+// The mark (code point and length) at the start of UTF-8 text; 0 bytes when there is none. Marks are the direction
+// controls (U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069) and the separators of lines and paragraphs
+// (U+2028, U+2029).
 struct TextMark {
   uint32_t code = 0;
   uint32_t bytes = 0;

@@ -15,7 +15,7 @@ namespace {
 std::atomic<bool> is_watching{false};
 std::atomic<Duration> told_from{kWatchedTimeMax};
 thread_local WatchedItem* innermost = nullptr;
-// The thread's processor time is asked for so often at most.
+// Minimum interval between reads of the thread's processor time.
 constexpr Duration kSampleAge = std::chrono::microseconds(100);
 thread_local Time sampled_at{-1};
 thread_local Duration sample{0};
@@ -24,7 +24,7 @@ struct Listener {
   std::shared_mutex mutex;
   std::function<void(const SlowItem&)> on_slow;
 };
-// Never destroyed: threads may still run when the process ends.
+// Never destroyed, because threads may still run when the process ends.
 Listener& TheListener() {
   static auto* const listener = new Listener;
   return *listener;

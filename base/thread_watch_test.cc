@@ -17,7 +17,7 @@ class ThreadWatchTest : public ::testing::Test {
   }
   void TearDown() override { SetOnSlowItem(nullptr); }
 
-  // So much of this thread's processor time.
+  // Uses that much of this thread's processor time.
   static void Compute(Duration time) {
     timespec start{}, now{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
@@ -68,7 +68,7 @@ TEST_F(ThreadWatchTest, InnerItemsAreNotToldTwice) {
   EXPECT_STREQ(told_[0].item, "inner");
 }
 
-// A test sees whether a thread is watched at all.
+// Tests can see whether a thread is watched at all.
 TEST_F(ThreadWatchTest, TellsFromWhatItIsTo) {
   SetOnSlowItem([this](const SlowItem& item) { told_.push_back(item); }, Duration{1});
   {
@@ -88,7 +88,7 @@ TEST_F(ThreadWatchTest, HoldsAreTheirItems) {
     WatchedHold hold("core lock");
     Compute(std::chrono::milliseconds(8));
     hold.End();
-    hold.End();  // Once.
+    hold.End();  // Reported only once.
   }
   ASSERT_EQ(told_.size(), 2u);
   EXPECT_STREQ(told_[0].thread, "core lock");
@@ -97,7 +97,7 @@ TEST_F(ThreadWatchTest, HoldsAreTheirItems) {
   EXPECT_STREQ(told_[1].thread, "grpc");
   told_.clear();
   {
-    const WatchedHold hold("core lock");  // Of a thread that says nothing.
+    const WatchedHold hold("core lock");  // The thread has no item.
     Compute(std::chrono::milliseconds(8));
   }
   ASSERT_EQ(told_.size(), 1u);

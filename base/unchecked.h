@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A message as another process sent it. Nothing can be read from it but through a check, so that none is handed on
-// without one: proto/internal/protocol.h checks what daemon and executors say, builder/message.h and its users what
-// builders say.
+// Unchecked holds a message from another process. It can be read only through a check, so that no message is passed on
+// unchecked: proto/internal/protocol.h checks messages of the daemon and executors; builder/message.h and its users
+// check messages of builders.
 #ifndef HPVMD_BASE_UNCHECKED_H_
 #define HPVMD_BASE_UNCHECKED_H_
 
@@ -19,7 +19,7 @@ class Unchecked {
   Unchecked(Unchecked&&) = default;
   Unchecked& operator=(Unchecked&&) = default;
 
-  // Returns what `check`, which gets the message by value, makes of it: a StatusOr.
+  // Passes the message by value to `check` and returns its result, a StatusOr.
   template <typename Check>
   auto Open(Check check) && {
     return check(std::move(message_));
@@ -29,8 +29,8 @@ class Unchecked {
   Message message_;
 };
 
-// kInvalidArgument when the bytes are no such message of Protobuf. The caller limits how many bytes there are: small
-// messages inside a message take many times their bytes as memory.
+// Returns kInvalidArgument when the bytes are no such protobuf message. The caller limits the number of bytes: small
+// messages inside a message take many times their encoded size in memory.
 template <typename Message>
 StatusOr<Unchecked<Message>> ParseUnchecked(std::string_view bytes) {
   Message message;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of comparisons, and what they take of a benchmark's output.
+// The arithmetic of comparisons, and the parser of benchmarks' output.
 #include "bench/compare.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using Json = nlohmann::json;
 
 constexpr double kConfidence = 0.9;
 
-// Of figures with names: what their unit says. Nothing: no unit, so a count or a ratio.
+// Returns the direction that a figure's unit implies; nothing without a unit, for a count or a ratio.
 std::optional<Better> DirectionOf(std::string_view figure) {
   if (figure.ends_with("_per_s")) {
     return Better::kHigher;
@@ -30,7 +30,7 @@ std::optional<Better> DirectionOf(std::string_view figure) {
   return std::nullopt;
 }
 
-// Of a peer, of the load that was offered, or a tail.
+// Matches figures of a peer, of the offered load, and tails.
 bool IsLeftOut(const std::string& figure) {
   for (const char* other : {"sqlite_raw", "grpc_echo", "bubblewrap", "bin_true", "offered", "generator"}) {
     if (figure.starts_with(other)) {
@@ -99,7 +99,8 @@ double RatioOf(const BenchOutput::Figure& base, const BenchOutput::Figure& ours)
 
 }  // namespace
 
-// The k lowest and k highest values lie outside with the probability that so few of n throws of a coin are heads.
+// The confidence that the k lowest and k highest values exclude comes from the probability of so few heads in n
+// throws of a coin.
 MedianInterval FindMedian(std::vector<double> values) {
   HPVMD_CHECK(!values.empty());
   std::sort(values.begin(), values.end());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `hpvm-bench compare BASE`: this build beside another one. The short form of every benchmark runs in pairs, one run of
-// each build right after the other; who begins changes from pair to pair. What is compared are ratios within pairs.
+// `hpvm-bench compare BASE` compares this build with another one. The short form of every benchmark runs in pairs,
+// one run of each build right after the other; the order alternates from pair to pair. The compared values are ratios
+// within pairs.
 //
 // A ratio says how much slower this build is: 1.03 is 3 % more time, or 1 / 1.03 of the rate.
 #ifndef HPVMD_BENCH_COMPARE_H_
@@ -15,37 +16,40 @@
 
 namespace hpvm::bench {
 
-// A median, and where it lies with `confidence` whatever the values' distribution is (the interval's ends are values).
+// A median, and an interval that contains it with `confidence` whatever the distribution (the interval's ends are
+// values).
 struct MedianInterval {
   double median = 0, low = 0, high = 0;
   double confidence = 0;
 };
-// The narrowest interval of at least 90 %; of fewer than five values all of them. Not of none.
+// Returns the narrowest interval of at least 90 %; for fewer than five values the interval of all. `values` must not
+// be empty.
 MedianInterval FindMedian(std::vector<double> values);
-// Slower by more than `slack` (0.03: 3 %), and not by chance: so much confidence, and all of the interval above 1.
+// Returns true when slower by more than `slack` (0.03: 3 %), and not by chance: with that confidence, and the whole
+// interval above 1.
 bool IsSlower(const MedianInterval& ratio, double slack);
 
-inline constexpr int kPairsToDecide = 5;  // Of fewer no interval has that much confidence.
+inline constexpr int kPairsToDecide = 5;  // With fewer pairs no interval has that confidence.
 inline constexpr double kCaseSlack = 0.03;
 inline constexpr double kMeanSlack = 0.01;
 
-// What one run of one benchmark printed.
+// Output of one run of one benchmark.
 struct BenchOutput {
   struct Figure {
     double value = 0;
     Better better = Better::kLower;
-    bool counts = true;  // In the benchmark's geometric mean.
+    bool counts = true;  // Part of the benchmark's geometric mean.
   };
   std::map<std::string, Figure> figures;  // By "case" or "case: figure".
-  std::set<std::string> unverified;       // Cases.
+  std::set<std::string> unverified;       // Names of cases.
 };
-// `text`: the lines that `hpvm-bench ... --json` printed, of this build or an earlier one. Lines that are no
-// figures of ours are left out: heads, peers, tails (a short form has too few calls for them).
+// `text` holds the lines that `hpvm-bench ... --json` printed, of this build or an earlier one. Lines without figures
+// of ours are skipped: heads, peers, tails (a short form has too few calls for them).
 BenchOutput ReadBenchOutput(const std::string& text);
 
 struct ComparedCase {
   std::string benchmark, name;
-  std::vector<double> ratios;  // One a pair in which both builds have the figure.
+  std::vector<double> ratios;  // One per pair in which both builds have the figure.
   bool counts = true;
 };
 
@@ -54,15 +58,15 @@ class Comparison {
   void AddPair(const std::string& benchmark, const BenchOutput& base, const BenchOutput& ours);
   void Skip(const std::string& name, const std::string& reason) { skipped_[name] = reason; }
 
-  // In the order of benchmarks as they came, cases by name.
+  // In the order in which the benchmarks came, cases by name.
   const std::vector<ComparedCase>& cases() const { return cases_; }
-  // Each benchmark's geometric mean over its cases, one a pair.
+  // Returns each benchmark's geometric mean over its cases, one per pair.
   std::vector<ComparedCase> Means() const;
   const std::map<std::string, std::string>& skipped() const { return skipped_; }
   void Fault(const std::string& name, const std::string& what) { faults_[name] = what; }
-  // What is wrong with this build's runs.
+  // Returns the faults of this build's runs.
   const std::map<std::string, std::string>& faults() const { return faults_; }
-  // True when the geometric mean of cpu or gpu is slower, or a run of this build has a fault.
+  // Returns true when the geometric mean of cpu or gpu is slower, or a run of this build has a fault.
   bool Fails() const;
 
  private:
@@ -70,18 +74,18 @@ class Comparison {
 
   std::vector<ComparedCase> cases_;
   std::vector<std::string> benchmarks_;
-  std::map<std::string, std::vector<double>> means_;  // By benchmark, one a pair.
-  std::map<std::string, std::string> skipped_;        // Why, by case or benchmark.
+  std::map<std::string, std::vector<double>> means_;  // Keyed by benchmark; one value per pair.
+  std::map<std::string, std::string> skipped_;        // Reasons, by case or benchmark.
   std::map<std::string, std::string> faults_;
 };
 
 struct CompareOptions {
-  std::string base;               // A build's folder, or its bin.
-  std::vector<std::string> only;  // "cpu", "cpu/nstream": parts of names of cases; empty: everything.
+  std::string base;               // Folder of a build, or its bin.
+  std::vector<std::string> only;  // "cpu", "cpu/nstream": parts of case names; everything when empty.
   int pairs = 5;
   bool json = false;
 };
-// The exit code: 1 when Comparison::Fails, 2 when BASE holds no benchmark or `only` names none.
+// Returns the exit code: 1 when Comparison::Fails, 2 when BASE holds no benchmark or `only` names none.
 int RunCompare(const CompareOptions& options, const std::string& command);
 
 }  // namespace hpvm::bench

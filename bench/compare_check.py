@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `hpvm-bench compare`: beside itself on a few short cases, and beside builds that only print what they are told to.
+"""Tests `hpvm-bench compare`: against itself on a few short cases, and against scripted builds that only print given lines.
 
     compare_check.py BIN_FOLDER
 """
@@ -16,7 +16,7 @@ BIN = pathlib.Path(sys.argv.pop(1)).resolve()
 
 
 def compare(base, *arguments):
-    """Exit code, lines, standard error."""
+    """Returns exit code, lines and standard error."""
     done = subprocess.run([BIN / "hpvm-bench", "compare", base, "--json", *arguments], capture_output=True, text=True, timeout=240)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
@@ -27,7 +27,7 @@ class Compare(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def build(self, seconds, code=0):
-        """A build whose benchmark prints one case of `cpu`; None: it does not know the benchmark."""
+        """Makes a build whose benchmark prints one case of `cpu`; with None the build does not know the benchmark."""
         line = json.dumps({"suite": "prk", "case": "nstream", "verified": True, "contenders": {"ours": {"seconds": seconds, "verified": True}}})
         program = pathlib.Path(self.folder.name, "bin", "hpvm-bench")
         program.parent.mkdir(exist_ok=True)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the short forms of all benchmarks, of this build and of another, in pairs, and prints the comparison.
+// Runs the short forms of all benchmarks in pairs, of this build and of another, and prints the comparison.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,15 +15,16 @@
 namespace hpvm::bench {
 namespace {
 
-// A benchmark's short form, in words that builds before this command know, too.
+// Command line of a benchmark's short form, understood also by builds older than this command.
 struct Benchmark {
   const char* name;
   std::vector<std::string> words;
-  // Behind this word stands a part of a case's name; null: whole names of QuickOverheadCaseNames, by --only.
+  // Option that takes a part of a case's name; null when whole names of QuickOverheadCaseNames are passed with
+  // --only.
   const char* filter;
 };
 
-// True when what stands behind OpenCL and Vulkan here is the processor, if anything does.
+// Returns true when OpenCL and Vulkan devices, if there are any, are the processor.
 bool IsGpuEmulated() {
   Hub hub;
   for (const char* backend : {"opencl:0", "vulkan:0"}) {
@@ -35,7 +36,7 @@ bool IsGpuEmulated() {
   return true;
 }
 
-// Drivers that compile for the processor take minutes over the larger kernels.
+// Drivers that compile for the processor take minutes for the larger kernels.
 constexpr const char* kSmallGpuCases[] = {"nstream", "transpose", "tree_sum"};
 
 std::vector<Benchmark> Benchmarks() {
@@ -47,7 +48,8 @@ std::vector<Benchmark> Benchmarks() {
           {"tenants", {"--quick"}, "--filter"}};
 }
 
-// "cpu/nstream" is part "nstream" of benchmark "cpu"; "cpu" all of it. Nothing: `only` does not name the benchmark.
+// "cpu/nstream" is part "nstream" of benchmark "cpu"; "cpu" is all of it. `is_wanted` is false when `only` does not
+// name the benchmark.
 std::vector<std::string> PartsOf(const std::string& benchmark, const std::vector<std::string>& only, bool* is_wanted) {
   std::vector<std::string> parts;
   *is_wanted = only.empty();
@@ -64,7 +66,7 @@ std::vector<std::string> PartsOf(const std::string& benchmark, const std::vector
   return parts;
 }
 
-// Empty when no case is left.
+// Returns an empty list when no case is left.
 std::vector<std::string> WordsOf(const Benchmark& benchmark, const std::vector<std::string>& parts) {
   std::vector<std::string> words{benchmark.name, "--json"};
   words.insert(words.end(), benchmark.words.begin(), benchmark.words.end());
@@ -104,7 +106,7 @@ class Runner {
  public:
   Runner(const CompareOptions& options, std::string base) : options_(options), base_(std::move(base)) {}
 
-  // False when `only` names no case of it.
+  // Returns false when `only` names no case of it.
   bool Run(const Benchmark& benchmark) {
     bool is_wanted = false;
     const std::vector<std::string> parts = PartsOf(benchmark.name, options_.only, &is_wanted);
@@ -114,7 +116,7 @@ class Runner {
     }
     for (int pair = 0; pair < options_.pairs; ++pair) {
       std::fprintf(stderr, "hpvm-bench: %s, pair %d of %d\n", benchmark.name, pair + 1, options_.pairs);
-      RunOutput outputs[2];  // The base's, ours.
+      RunOutput outputs[2];  // The base's, then ours.
       for (int turn = 0; turn < 2; ++turn) {
         const int who = (turn + pair) & 1;
         outputs[who] = RunAndRead(who == 0 ? base_ : ProgramFolder() + "/hpvm-bench", words);
@@ -133,7 +135,7 @@ class Runner {
     return code == kUsage ? "does not know it" : "ended with exit status " + std::to_string(code);
   }
 
-  // False when the base has no such benchmark.
+  // Returns false when the base has no such benchmark.
   bool Take(const std::string& benchmark, const RunOutput& base, const RunOutput& ours) {
     const BenchOutput theirs = ReadBenchOutput(base.text), own = ReadBenchOutput(ours.text);
     comparison_.AddPair(benchmark, theirs, own);

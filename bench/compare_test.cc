@@ -13,7 +13,7 @@ TEST(CompareTest, MediansAndWhereTheyLie) {
     std::vector<double> values;
     double median, low, high, confidence;
   };
-  // Of n values the k-th lowest and highest hold the median with 1 - 2 P(fewer than k heads in n throws).
+  // The k-th lowest and highest of n values enclose the median with 1 - 2 P(fewer than k heads in n throws).
   const Row rows[] = {
       {{7}, 7, 7, 7, 0},
       {{4, 1, 3}, 3, 1, 4, 0.75},
@@ -39,7 +39,7 @@ TEST(CompareTest, SlowerIsMoreThanChance) {
   EXPECT_FALSE(is_slower({0.5, 0.5, 0.5, 0.5, 0.5}));
 }
 
-// Every form that a benchmark prints; peers, heads and what is no JSON are left out.
+// Every form of output that benchmarks print; peers, heads and lines that are not JSON are skipped.
 TEST(CompareTest, ReadsWhatBenchmarksPrint) {
   const BenchOutput output = ReadBenchOutput(R"(hello
 {"suite":"cpu","processor":"x","date":"y","command":"z"}
@@ -91,7 +91,7 @@ TEST(CompareTest, RatiosAndMeans) {
   EXPECT_TRUE(comparison.Fails());
 }
 
-// One case is slower, the mean is not; and other benchmarks than cpu and gpu are shown, no more.
+// One case is slower, but not the mean; benchmarks other than cpu and gpu are only shown.
 TEST(CompareTest, WhatFails) {
   Comparison comparison;
   for (int pair = 0; pair < 5; ++pair) {

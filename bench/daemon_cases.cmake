@@ -31,13 +31,13 @@ foreach(program hpvmd hpvm-executor hpvm-compiler)
     add_dependencies(hpvm-bench ${program})
   endif()
 endforeach()
-# Every case of `hpvm-bench service` with a few calls: results and the shape of what is printed, no times.
+# Runs every case of `hpvm-bench service` with a few calls: checks the results and the form of the output, not times.
 if(TARGET hpvmd AND TARGET hpvm-executor AND TARGET hpvm-compiler)
   add_test(NAME bench_service_check COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/service/service_check.py ${CMAKE_BINARY_DIR}/bin)
   set_tests_properties(bench_service_check PROPERTIES TIMEOUT 300)
   add_test(NAME bench_clients_check COMMAND hpvm-bench clients --quick)
   set_tests_properties(bench_clients_check PROPERTIES TIMEOUT 300)
-  # Beside itself, as a daemon that counts nothing is another build's.
+  # Compares the daemon with itself, because a daemon that counts nothing needs another build.
   add_test(NAME bench_connections_check COMMAND hpvm-bench connections --quick --direct $<TARGET_FILE:hpvmd>)
   set_tests_properties(bench_connections_check PROPERTIES TIMEOUT 300)
   add_test(NAME bench_tenants_check COMMAND /usr/bin/python3 ${CMAKE_CURRENT_SOURCE_DIR}/tenants/tenants_check.py ${CMAKE_BINARY_DIR}/bin)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// chain/N, wide/N, dag/N: the cost a node of a prepared graph in the engine alone, coherence and timing on.
+// chain/N, wide/N, dag/N: the cost per node of a prepared graph in the engine alone, with coherence and timing on.
 #include "bench/engine_cases.h"
 
 #include <string>
@@ -13,7 +13,7 @@
 namespace hpvm::bench {
 namespace {
 
-// Fewer where a round takes longer, so that a case takes seconds.
+// Fewer rounds for longer ones, so that a case takes seconds.
 int RoundsFor(uint32_t tasks) { return tasks <= 1'000 ? 40 : tasks <= 10'000 ? 15 : 5; }
 
 // For a million nodes in one document.

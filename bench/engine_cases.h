@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A workload as a prepared graph in the engine alone, beside the peers.
+// A workload as a prepared graph in the engine alone, compared with the peers.
 #ifndef HPVMD_BENCH_ENGINE_CASES_H_
 #define HPVMD_BENCH_ENGINE_CASES_H_
 
@@ -8,8 +8,8 @@
 
 namespace hpvm::bench {
 
-// Microseconds a node of ours, tbb and starpu, each on so many workers (0: as many as the machine has); every round's
-// data is checked.
+// Returns the microseconds per node of ours, tbb and starpu, each with `workers` workers (0: as many as the machine
+// has); checks every round's data.
 StatusOr<Measurement> MeasureEngine(const Workload& workload, int rounds, uint32_t workers = 0);
 
 }  // namespace hpvm::bench

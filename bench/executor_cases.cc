@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// chain/N/executor, wide/N/executor, dag/N/executor: the engine's cases once more, through an executor process and its
-// private socket.
+// chain/N/executor, wide/N/executor, dag/N/executor: the engine's cases through an executor process and its private
+// socket.
 #include <fstream>
 #include <future>
 #include <iterator>
@@ -81,7 +81,7 @@ class ExecutorContender final : public GraphPeer {
   }
 
   std::unique_ptr<supervisor::ExecutorHub> hub_;
-  std::unique_ptr<supervisor::ExecutorLink> link_;  // After hub_: destroyed first.
+  std::unique_ptr<supervisor::ExecutorLink> link_;  // After hub_, so destroyed first.
   std::vector<Elements> inputs_, outputs_;
   supervisor::RunInput run_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of chain, wide and dag cases; bench/workload.cc does the same in C++.
+// Kernels of the chain, wide and dag cases; bench/workload.cc does the same in C++.
 
 #define EXPORT(name) __attribute__((export_name(name)))
 
@@ -15,7 +15,7 @@ EXPORT("mix") void mix(const unsigned* other, unsigned* data) {
   }
 }
 
-// data[15] steps of a generator, one after the other.
+// Executes data[15] steps of a generator, one after the other.
 EXPORT("grind") void grind(const unsigned* other, unsigned* data) {
   unsigned value = data[0] ^ (other[0] & 0xfffffffeu);
   const unsigned steps = data[15];
@@ -27,7 +27,7 @@ EXPORT("grind") void grind(const unsigned* other, unsigned* data) {
   data[0] = value | 1;
 }
 
-// Copies 16-byte pieces, one an instance: run/N and transfer/N cases.
+// Copies 16-byte pieces, one per instance, for the cases run/N and transfer/N.
 extern int instance_id(int dimension) __attribute__((import_module("hpvm"), import_name("instance_id")));
 
 EXPORT("copy") void copy(const unsigned long long* source, unsigned long long* target) {
@@ -36,7 +36,7 @@ EXPORT("copy") void copy(const unsigned long long* source, unsigned long long* t
   target[i + 1] = source[i + 1];
 }
 
-// So many steps of a generator, one after the other: work that takes its time. x: steps, and how often.
+// Executes steps of a generator one after the other, as work that takes time. x: steps and number of rounds.
 EXPORT("work") void work(const unsigned* x, unsigned* y) {
   unsigned value = 1;
   for (unsigned i = 0; i < x[1]; ++i) {

@@ -34,7 +34,7 @@ StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start(const Options& options
       Process process, Process::Start({ProgramFolder() + "/hpvm-compiler", "--socket", std::to_string(theirs.get())}));
   local->compiler_process_ = std::make_unique<Process>(std::move(process));
   ArtifactKey key{};
-  // A shared folder takes a key that all have.
+  // A shared cache folder needs a key common to all processes.
   for (size_t i = 0; i < key.size() && options.cache_folder.empty(); i += sizeof(uint64_t)) {
     const uint64_t word = SystemRng().Next();
     __builtin_memcpy(key.data() + i, &word, sizeof(word));
@@ -43,7 +43,7 @@ StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Start(const Options& options
   std::vector<Device*> borrowed;
   for (const std::string& name : options.devices) {
     const DeviceOptions of_device{
-        .cpu_threads = options.cpu_threads, .learnt = options.learnt, .gpu_forced = options.gpu_forced};
+        .cpu_threads = options.cpu_threads, .tuning = options.tuning, .gpu_forced = options.gpu_forced};
     HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, backends::CreateDevice(name, local->hub_, of_device));
     local->devices_.push_back(options.wrap ? options.wrap(std::move(device)) : std::move(device));
     borrowed.push_back(local->devices_.back().get());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine in this process with the CPU device or others, and the compiler process beside it.
+// An engine in this process with the CPU device or others, and the compiler process.
 #ifndef HPVMD_BENCH_LOCAL_ENGINE_H_
 #define HPVMD_BENCH_LOCAL_ENGINE_H_
 
@@ -14,34 +14,34 @@
 #include "backends/gpu/forced_variant.h"
 #include "base/status.h"
 #include "bench/processes.h"
-#include "compiler/api/learnt.h"
 #include "compiler/api/service.h"
+#include "compiler/api/tuning_record.h"
 #include "engine/engine.h"
 
 namespace hpvm::bench {
 
 inline constexpr const char* kBenchKernels = "bench_kernels.wasm";
-// The bytes of a module beside the program.
+// Reads a module from the program's folder.
 StatusOr<std::vector<uint8_t>> ReadKernels(const std::string& file = kBenchKernels);
 
 class LocalEngine final : private engine::ModuleSource {
  public:
   struct Options {
     std::string kernels = kBenchKernels;
-    std::vector<std::string> devices = {"cpu"};  // As CreateDevice takes them, in order of preference.
-    LearntStore* learnt = nullptr;               // Of the devices; borrowed for the engine's life.
-    uint32_t cpu_threads = 0;                    // Of device "cpu"; 0: as many as the machine has.
+    std::vector<std::string> devices = {"cpu"};  // As CreateDevice accepts them, in order of preference.
+    TuningStore* tuning = nullptr;               // For the devices; borrowed for the engine's lifetime.
+    uint32_t cpu_threads = 0;                    // For device "cpu"; as many as the machine has when 0.
     graph::Limits graph_limits{};
-    uint64_t device_bytes_max = 0;               // EngineOptions::device_bytes_max.
-    // What compiles yield is kept there and shared with every process that names the same folder; empty: nowhere.
+    uint64_t device_bytes_max = 0;  // EngineOptions::device_bytes_max.
+    // Folder where compiled kernels are cached and shared with every process that names it; no cache when empty.
     std::string cache_folder{};
     gpu::ForcedVariant* gpu_forced = nullptr;  // DeviceOptions::gpu_forced.
-    // Puts something around each device; may be empty.
+    // Wraps each device; may be empty.
     std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap{};
   };
   static StatusOr<std::unique_ptr<LocalEngine>> Start() { return Start(Options()); }
   static StatusOr<std::unique_ptr<LocalEngine>> Start(const Options& options);
-  // The document's only module is the one this was started with, whatever it is called there.
+  // The document's only module is the one that the engine was started with, whatever its name there.
   StatusOr<std::shared_ptr<engine::PreparedGraph>> Prepare(std::string_view document);
   engine::Engine& engine() { return *engine_; }
   // In the order of Options::devices.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-bench: what the machinery costs and how quick kernels are, beside peers that do the same work.
+// hpvm-bench: measures the overhead of hpvmd and the speed of kernels, beside peers that do the same work.
 //
 //   hpvm-bench overhead [--json] [--only CASE]... [--quick]
 //   hpvm-bench cpu [--json] [--filter NAME]... [--quick | --check] [--peer NAME]... [--seconds S]
@@ -50,7 +50,7 @@ std::vector<Case> AllCases() {
   return cases;
 }
 
-// False when the case is missing, fails or is not verified.
+// Returns false when the case is missing, fails or is not verified.
 bool RunCase(const std::vector<Case>& cases, const std::string& name, bool json) {
   const auto c = std::find_if(cases.begin(), cases.end(), [&](const Case& one) { return one.name == name; });
   if (c == cases.end()) {
@@ -84,7 +84,7 @@ int Overhead(bool json, bool quick, const std::vector<std::string>& only) {
 
 int main(int argc, char** argv) {
 #ifdef HPVMD_BENCH_DAEMON
-  // As hpvmd does, and so for the load and the peer alike: Debian's Abseil checks the order of gRPC's locks otherwise.
+  // As in hpvmd, for the load and the peer alike: Debian's Abseil otherwise checks the order of gRPC's locks.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 #endif
   CLI::App app("Measures what hpvmd costs and how quick kernels are, beside peers that do the same work.",
@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
   connections->add_option("--pairs", connection_options.pairs, "Rounds of each.")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  // How the daemon's cases start their peer; not for people.
+  // Internal option with which the daemon's cases start their peer.
   std::string peer_endpoint;
   CLI::App* serve_peer = app.add_subcommand("serve-peer", "")->group("");
   serve_peer->add_option("endpoint", peer_endpoint)->required();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// parse/N: a document of N leaf nodes, parsed and validated.
+// parse/N: parses and validates a document of N leaf nodes.
 #include <string>
 
 #include "base/clock.h"
@@ -18,7 +18,7 @@ StatusOr<Measurement> Measure(uint32_t nodes) {
     const Time start = RealClock().Now();
     const graph::ParseOutcome outcome = graph::Parse(document);
     const Duration elapsed = RealClock().Now() - start;
-    // The root and one node a task, without a fault.
+    // The root and one node per task, without errors.
     if (!outcome.graph.has_value() || outcome.graph->nodes.size() != nodes + 1) {
       return Internal("The document of " + std::to_string(nodes) + " nodes is not parsed as it was written.\n" +
                       ToString(outcome.diagnostics));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Servers that a benchmark starts and ends: hpvmd and the minimal peer, on Unix sockets in a temporary folder.
+// Servers that a benchmark starts and stops: hpvmd and the minimal peer, on Unix sockets in a temporary folder.
 #ifndef HPVMD_BENCH_PROCESSES_H_
 #define HPVMD_BENCH_PROCESSES_H_
 
@@ -24,19 +24,19 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// A child process, ended by SIGTERM (SIGKILL after 10 s) and reaped when this is destroyed.
+// A child process; destroying the object ends it by SIGTERM (SIGKILL after 10 s) and reaps it.
 class Process {
  public:
-  // Standard output goes to standard error, so that the benchmark's own output stays clean.
+  // Standard output is redirected to standard error, so that the benchmark's own output stays clean.
   static StatusOr<Process> Start(const std::vector<std::string>& command);
   Process(Process&& other) noexcept;
   Process& operator=(Process&&) = delete;
   ~Process();
   int pid() const { return pid_; }
 
-  // SIGKILL, and reaped.
+  // Sends SIGKILL and reaps the process.
   void Kill();
-  // SIGTERM, and waits until it has ended: its exit code, or -1 when a signal ended it or `within` passed.
+  // Sends SIGTERM and waits for the end; returns the exit code, or -1 when a signal ended it or `within` passed.
   int Stop(Duration within);
 
  private:
@@ -44,15 +44,15 @@ class Process {
   int pid_;
 };
 
-// What a program that was run to its end wrote to standard output (standard error stays what it is), and its exit code;
-// -1: it could not be started, or a signal ended it.
+// Standard output and exit code of a program that was run to its end (standard error is inherited); -1 when it could
+// not be started, or a signal ended it.
 struct RunOutput {
   int code = -1;
   std::string text;
 };
 RunOutput RunAndRead(const std::string& program, const std::vector<std::string>& arguments);
 
-// The folder of the running program, where the others are.
+// Returns the folder of the running program, which holds the other programs.
 std::string ProgramFolder();
 
 }  // namespace hpvm::bench

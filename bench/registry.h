@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The benchmark's cases. One file a family, each with one Add function; overhead.cc holds the fixed list of names that
-// must all be there.
+// The benchmark's cases. One file per family, each with one Add function; overhead.cc holds the fixed list of names
+// that must all exist.
 //
-// A case measures ours and its peers in the same process run, interleaved, and takes the minimum (or for rates the
+// A case measures ours and its peers in the same process run, interleaved, and takes the minimum (for rates the
 // maximum) of several rounds; MeasureInterleaved does that. `verified` says that the data of every contender was
 // checked after its last round.
 #ifndef HPVMD_BENCH_REGISTRY_H_
@@ -22,7 +22,7 @@ enum class Better { kHigher, kLower };
 struct Measurement {
   double ours = 0;
   std::map<std::string, double> peers;
-  std::map<std::string, double> figures{};  // What else there is to say; names end in their unit.
+  std::map<std::string, double> figures{};  // Further figures; names end in their unit.
   std::string note{};                       // For people.
   bool verified = false;
 };
@@ -37,7 +37,7 @@ struct Case {
 
 // One contender of a case. `round` does the work once and returns the value of the metric; an error ends the case.
 struct Contender {
-  std::string name;  // "ours" or the peer's.
+  std::string name;  // "ours" or the peer's name.
   std::function<StatusOr<double>()> round;
 };
 // Runs the contenders in turn, `rounds` times after one unmeasured turn, and keeps the best value of each.
@@ -51,9 +51,9 @@ void AddParseCases(std::vector<Case>& cases);
 // bench/service/local_cases.cc: local/64MiB, registered/256MiB; bench/service/ring_cases.cc: ring/1, ring/64.
 void AddDaemonCases(std::vector<Case>& cases);
 
-// Every case of the suite, in order; the command fails when one is missing or not verified.
+// Returns every case of the suite, in order; the command fails when one is missing or not verified.
 std::vector<std::string> OverheadCaseNames();
-// Those of its short form.
+// Returns the cases of its short form.
 std::vector<std::string> QuickOverheadCaseNames();
 
 }  // namespace hpvm::bench

@@ -38,7 +38,7 @@ std::string Number(double value) {
   return text;
 }
 
-// {"a":1,"b":2}
+// Formats {"a":1,"b":2}.
 std::string Object(const std::map<std::string, double>& values) {
   std::string text;
   for (const auto& [name, value] : values) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How suites print: a head with the machine and the command, then a line a case (JSON) or rows for people.
+// Output of suites: a head with the machine and the command, then one line per case (JSON) or rows for people.
 #ifndef HPVMD_BENCH_REPORT_H_
 #define HPVMD_BENCH_REPORT_H_
 
@@ -10,7 +10,7 @@
 namespace hpvm::bench {
 
 void PrintHead(const std::string& suite, const std::string& command, bool json);
-// False when the case fails or is not verified; failures go to standard error.
+// Returns false when the case fails or is not verified; failures go to standard error.
 bool MeasureAndPrint(const Case& c, bool json);
 
 }  // namespace hpvm::bench

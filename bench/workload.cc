@@ -62,7 +62,7 @@ Workload MakeGrind(uint32_t tasks, uint32_t steps) {
   Workload workload = MakeDag(tasks);
   workload.steps = steps;
   for (Elements& buffer : workload.buffers) {
-    buffer.front() |= 1;  // The generator stays where it is at 0.
+    buffer.front() |= 1;  // The generator's state 0 is a fixed point.
     buffer.back() = steps;
   }
   return workload;
@@ -109,7 +109,7 @@ double GrindStepNs() {
   for (int round = 0; round < 200; ++round) {
     const Time start = RealClock().Now();
     Grind(other, data);
-    asm volatile("" : : "m"(data));  // Nobody else looks at it: compilers leave out what they can see is for nothing.
+    asm volatile("" : : "m"(data));  // Makes the data observable: compilers remove computations without an effect.
     least = std::min(least, RealClock().Now() - start);
   }
   HPVMD_CHECK(least.count() > 0);
@@ -130,7 +130,7 @@ std::string ToDocument(const Workload& workload, const std::string& device) {
     list += list.empty() ? "" : ",\n";
     list += item;
   };
-  std::vector<std::string> current;  // By buffer: the endpoint that holds its contents.
+  std::vector<std::string> current;  // Indexed by buffer: the endpoint that holds its contents.
   for (size_t b = 0; b < workload.buffers.size(); ++b) {
     const std::string name = std::to_string(b);
     add(inputs, "\"b" + name + "\":" + Tensor());
@@ -164,7 +164,7 @@ std::string ToDocument(const Workload& workload, const std::string& device) {
 std::vector<std::vector<uint32_t>> Predecessors(const Workload& workload) {
   struct State {
     uint32_t writer = kNoBuffer;
-    std::vector<uint32_t> readers;  // Since the writer.
+    std::vector<uint32_t> readers;  // Since the last writer.
   };
   std::vector<State> states(workload.buffers.size());
   std::vector<std::vector<uint32_t>> out(workload.tasks.size());

@@ -11,7 +11,7 @@ namespace hpvm::builder {
 namespace {
 
 constexpr Duration kSendMax = std::chrono::seconds(30);
-// How often a caller looks at its stop word.
+// Interval at which a caller polls its stop word.
 constexpr Duration kStopPause = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -28,7 +28,7 @@ BuildClient::~BuildClient() {
 }
 
 Status BuildClient::Close(const Status& why) {
-  shutdown(socket_.get(), SHUT_RDWR);  // This ends the reader, which tells everybody.
+  shutdown(socket_.get(), SHUT_RDWR);  // Ends the reader, which informs all callers.
   return Unavailable(options_.peer + " is gone: " + Message(why));
 }
 
@@ -58,7 +58,7 @@ StatusOr<BuildClient::Answer> BuildClient::Build(const Request& request) {
 }
 
 Status BuildClient::CheckPatience(const Request& request) const {
-  // Whoever watches the deadline may have set the stop word for it.
+  // The watcher of the deadline may have set the stop word for it.
   if (RealClock().Now() >= request.deadline) {
     return DeadlineExceeded("The deadline passed while the module was being compiled.");
   }
@@ -68,17 +68,17 @@ Status BuildClient::CheckPatience(const Request& request) const {
 
 Status BuildClient::Send(std::string_view head, const Request& request, Time deadline) {
   std::lock_guard lock(send_mutex_);
-  HPVMD_RETURN_IF_ERROR(CheckPatience(request));  // Others' frames may have taken long.
+  HPVMD_RETURN_IF_ERROR(CheckPatience(request));  // Sending others' frames may have taken long.
   SendNotesLocked();
   const Status sent =
       SendFrame(socket_.get(), head, request.body, request.fds, std::min(deadline, RealClock().Now() + kSendMax));
-  // A frame may be half written, so the stream is of no more use.
+  // A frame may be half written, so the stream is unusable.
   return sent.ok() ? sent : Close(sent);
 }
 
 void BuildClient::SendNotes() {
   std::unique_lock sending(send_mutex_, std::try_to_lock);
-  if (sending.owns_lock()) {  // Else whoever sends takes them along, or the next one does.
+  if (sending.owns_lock()) {  // Otherwise the current or the next sender sends them.
     SendNotesLocked();
   }
 }
@@ -105,7 +105,7 @@ StatusOr<BuildClient::Answer> BuildClient::WaitFor(uint64_t id, const Request& r
   Waiting& waiting = waiting_[id];
   Status ended;
   while (!waiting.has_arrived && broken_.ok() && ended.ok()) {
-    // The years until kNever are more than a condition variable can count.
+    // The time until kNever is more than a condition variable supports.
     const Duration left = request.deadline - RealClock().Now();
     arrived_.wait_for(lock, std::min(left, request.stop != nullptr ? kStopPause : Duration(std::chrono::hours(1))));
     ended = CheckPatience(request);
@@ -123,7 +123,7 @@ void BuildClient::ReadAnswers() {
     StatusOr<Frame> frame = ReceiveFrame(socket_.get(), options_.limits);
     StatusOr<BuildMessage> message = frame.ok() ? ReadMessage(*frame) : frame.status();
     if (message.ok() && !message->has_answer()) {
-      message = InvalidArgument("A message came that is no answer.");
+      message = InvalidArgument("The peer sent a message that is not an answer.");
     }
     std::lock_guard lock(mutex_);
     if (!message.ok()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A supervisor's other end: callers wait for the answer to their own request, one thread reads all of them.
+// BuildClient is the client's end of a supervisor: each caller waits for the answer to its request, one thread reads
+// all answers.
 #ifndef HPVMD_BUILDER_CLIENT_H_
 #define HPVMD_BUILDER_CLIENT_H_
 
@@ -27,7 +28,7 @@ class BuildClient {
   struct Options {
     FrameLimits limits;
     std::string peer;  // For errors: "The compiler process".
-    // The next note that waits to be sent, if there is one. Any thread; may be null.
+    // Returns the next note waiting to be sent, if there is one. Thread-safe; may be null.
     std::function<std::optional<std::string>()> next_note;
   };
   BuildClient(UniqueFd socket, const BuildHello& hello, Options options);
@@ -38,18 +39,18 @@ class BuildClient {
     std::span<const uint8_t> body;
     std::span<const int> fds;
     Time deadline = kNever;
-    const std::atomic<uint32_t>* stop = nullptr;  // Not zero: nobody wants the answer any more.
+    const std::atomic<uint32_t>* stop = nullptr;  // Not zero: the answer is no longer wanted.
   };
   struct Answer {
     std::string payload;
     std::vector<uint8_t> body;
   };
-  // Blocks until the answer is there, the deadline passes (kDeadlineExceeded) or the stop word is set (kCancelled,
-  // within 10 ms); in the last two cases the supervisor is told. kUnavailable when it is gone. Any thread.
+  // Blocks until the answer arrives, the deadline passes (kDeadlineExceeded) or the stop word is set (kCancelled,
+  // within 10 ms); in the last two cases the supervisor is told. Returns kUnavailable when it is gone. Thread-safe.
   StatusOr<Answer> Build(const Request& request);
-  // Sends notes as long as that needs no waiting. A note is far smaller than a socket's buffer.
+  // Sends notes as long as that does not block. A note is far smaller than a socket's buffer.
   void SendNotes();
-  // Ends the connection, as after an answer that is malformed; kUnavailable, for whoever waits too.
+  // Ends the connection, for example after a malformed answer; returns kUnavailable, as waiting callers do.
   Status Close(const Status& why);
 
  private:
@@ -69,9 +70,9 @@ class BuildClient {
   std::mutex send_mutex_;
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::unordered_map<uint64_t, Waiting> waiting_;  // By request id; guarded by mutex_.
+  std::unordered_map<uint64_t, Waiting> waiting_;  // Keyed by request id; guarded by mutex_.
   uint64_t next_id_ = 1;                           // Guarded by mutex_.
-  Status broken_;  // Why the connection is of no more use; guarded by mutex_ once the reader runs.
+  Status broken_;  // Why the connection is unusable; guarded by mutex_ once the reader runs.
 };
 
 }  // namespace hpvm::builder

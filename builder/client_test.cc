@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client whose peer says what it should, and what it should not.
+// A client whose peer sends both correct and incorrect messages.
 #include "builder/client.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class BuildClientTest : public ::testing::Test {
   std::unique_ptr<BuildClient> client_;
 };
 
-// Each caller gets its own answer, in whatever order they come; an answer to nobody is passed over.
+// Each caller gets its own answer, in whatever order answers arrive; an answer without a caller is ignored.
 TEST_F(BuildClientTest, AnswersFindTheirCallers) {
   std::array<StatusOr<BuildClient::Answer>, 3> answers;
   std::vector<std::thread> callers;
@@ -71,7 +71,7 @@ TEST_F(BuildClientTest, AnswersFindTheirCallers) {
   }
 }
 
-// A caller that has no more use for the answer gets none, and the peer is told; before it is sent nothing is.
+// A caller that no longer needs the answer gets none, and the peer is told; a request not yet sent is not sent.
 TEST_F(BuildClientTest, PatienceEnds) {
   std::atomic<uint32_t> stop{0};
   Status cancelled;
@@ -92,7 +92,7 @@ TEST_F(BuildClientTest, PatienceEnds) {
   EXPECT_EQ(NextKind(), BuildMessage::kCancel);
 }
 
-// Notes go when nothing else does, and with what is sent next.
+// Notes are sent when nothing else is, and with the next message.
 TEST_F(BuildClientTest, NotesAreSent) {
   notes_ = 2;
   client_->SendNotes();
@@ -106,7 +106,7 @@ TEST_F(BuildClientTest, NotesAreSent) {
   caller.join();
 }
 
-// Bytes that are no answer end the connection, for requests that wait and for later ones.
+// Bytes that are not an answer end the connection, for waiting and for later requests.
 TEST_F(BuildClientTest, NonsenseEndsTheConnection) {
   Status first;
   std::thread caller([&] { first = client_->Build({.payload = {}, .body = {}, .fds = {}}).status(); });
@@ -117,11 +117,11 @@ TEST_F(BuildClientTest, NonsenseEndsTheConnection) {
   Say(HeadOf(request));
   caller.join();
   EXPECT_TRUE(absl::IsUnavailable(first)) << first;
-  EXPECT_EQ(Message(first), "The peer is gone: A message came that is no answer.");
+  EXPECT_EQ(Message(first), "The peer is gone: The peer sent a message that is not an answer.");
   EXPECT_TRUE(absl::IsUnavailable(client_->Build({.payload = {}, .body = {}, .fds = {}}).status()));
 }
 
-// An answer whose payload its user refuses does, too.
+// An answer whose payload its user refuses also ends the connection.
 TEST_F(BuildClientTest, ItsUserMayCloseIt) {
   EXPECT_TRUE(absl::IsUnavailable(client_->Close(InvalidArgument("The answer is malformed."))));
   EXPECT_TRUE(absl::IsUnavailable(client_->Build({.payload = {}, .body = {}, .fds = {}}).status()));

@@ -7,7 +7,7 @@
 namespace hpvm::builder {
 namespace {
 
-// Both ends are of one build, and yet a program may be replaced while another one runs.
+// Both ends are of one build, but a program may be replaced while another one runs.
 constexpr uint32_t kVersion = 8;
 constexpr size_t kFolderBytesMax = 4096;
 

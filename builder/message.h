@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between a process that wants something built, the supervisor that has it built, and a worker that stays:
-// heads of frames (base/io/frame_socket.h), proto/internal/builder.proto. The users decide what a request, an answer
-// and a note hold.
+// Messages between a client that needs something built, its supervisor, and a persistent worker: heads of frames
+// (base/io/frame_socket.h), as in proto/internal/builder.proto. The users of this protocol define the contents of
+// requests, answers and notes.
 //
 //   client → supervisor   hello, once and first
 //   client → supervisor   request, any number under way; supervisor → client   answer, in the order of completion
@@ -27,18 +27,18 @@ namespace hpvm::builder {
 
 using internal::BuildMessage;
 
-// The frame's head for a message, whose version is this build's.
+// Returns the frame's head for a message, with this build's version.
 std::string HeadOf(BuildMessage message);
 std::string AnswerHead(uint64_t id, std::string payload);
-// The message in the frame's head, if it follows the rules of builder.proto and no body or descriptor comes with it
-// that has no use. What a request, an answer and a note hold is their reader's to check.
+// Returns the message in the frame's head, if it obeys the rules of builder.proto and the frame has no unexpected body
+// or descriptor. The reader checks the contents of requests, answers and notes.
 StatusOr<BuildMessage> ReadMessage(const Frame& frame);
 
 using BuildKey = std::array<uint8_t, 32>;
 struct BuildHello {
-  BuildKey key{};  // Tags what is kept.
-  // Belongs to one tenant; empty: nothing is kept. It comes by the socket, since everybody on the machine may read a
-  // command line, and so that a supervisor can be started before its tenant is known.
+  BuildKey key{};  // Tags cached files.
+  // Belongs to one tenant; empty: nothing is cached. It is sent by the socket, since command lines are readable by
+  // everyone on the machine, and so that a supervisor can be started before its tenant is known.
   std::string cache_folder;
 };
 std::string HeadOf(const BuildHello& hello);

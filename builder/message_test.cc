@@ -40,8 +40,7 @@ TEST(BuildMessageTest, KeepsWhatItHolds) {
   EXPECT_EQ(ReadMessage(FrameWith([&](BuildMessage& message) { message.set_note(payload); }))->note(), payload);
 }
 
-// Messages that are cut, of another version or none at all, and cancellations that hold or name nothing they should are
-// refused.
+// Truncated messages, other versions, non-messages, and cancellations with contents or without a request are refused.
 TEST(BuildMessageTest, RefusesMalformedOnes) {
   const Frame cancel = FrameWith([](BuildMessage& message) {
     message.set_id(7);
@@ -66,7 +65,7 @@ TEST(BuildMessageTest, RefusesMalformedOnes) {
   EXPECT_FALSE(ReadMessage(FrameOf("nonsense")).ok());
 }
 
-// The first message has a whole key, a folder that a path may be, and nothing else.
+// The first message has a complete key, a folder that is a valid path, and nothing else.
 TEST(BuildMessageTest, HellosHoldAKeyAndAFolder) {
   BuildHello hello;
   hello.key.fill(9);

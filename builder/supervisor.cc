@@ -16,9 +16,9 @@
 namespace hpvm::builder {
 namespace {
 
-// How long an end may take to send or read one message.
+// Time limit for sending or reading one message.
 constexpr Duration kMessageMax = std::chrono::seconds(10);
-// Requests that wait for a worker; beyond it the socket is not read, so the client waits.
+// Limit of requests that wait for a worker; beyond it the socket is not read, so the client waits.
 constexpr size_t kWaitingMax = 64;
 constexpr Duration kReapPause = std::chrono::milliseconds(5);
 
@@ -30,11 +30,11 @@ Duration DurationOf(const timeval& time) {
 
 int BuildSupervisor::Run() {
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // Workers that may write no file may not write to standard error either.
+  signal(SIGXFSZ, SIG_IGN);  // Workers that may not write files may not write to standard error either.
   const Status status = Serve();
   Stop();
   if (absl::IsUnavailable(status)) {
-    return 0;  // The client went away: how a supervisor ends.
+    return 0;  // The client went away, which is how a supervisor ends.
   }
   std::fprintf(stderr, "%s: %s\n", options_.program.c_str(), Message(status).c_str());
   return 1;
@@ -79,12 +79,12 @@ Status BuildSupervisor::Poll() {
   return fds.back().revents != 0 ? Receive() : absl::OkStatus();
 }
 
-// Reads what there is, and ends a worker that is late.
+// Reads available messages, and ends a late worker.
 Status BuildSupervisor::Look(BuildWorker& worker, bool is_readable, Time now) {
   if (is_readable) {
     HPVMD_ASSIGN_OR_RETURN(const bool has_ended, Read(worker));
     if (has_ended) {
-      // It has nothing more to do, whatever it may be up to.
+      // It has nothing more to do, whatever it may be doing.
       Kill(worker);
       int wait_status = 0;
       rusage used{};
@@ -102,7 +102,7 @@ Status BuildSupervisor::Look(BuildWorker& worker, bool is_readable, Time now) {
   const Duration used = ProcessorTimeOf(worker.process.pid);
   BuildEnd end = worker.is_ready ? BuildEnd::kIdle : BuildEnd::kLoad;
   if (worker.job != nullptr && now < worker.wall_deadline) {
-    // The clock says that a job is late, the processor may say that it hardly ran: then the next look is moved.
+    // A job may be late by the clock although it hardly ran: the next check is then postponed.
     const Duration left = options_.processor_max - (used - worker.used_before);
     if (left > Duration(0)) {
       worker.deadline = std::min(now + std::max<Duration>(left, std::chrono::milliseconds(10)), worker.wall_deadline);
@@ -137,11 +137,11 @@ Status BuildSupervisor::Receive() {
       return absl::OkStatus();
     }
     default:
-      return InvalidArgument("A client of a builder sent a message that is none of its own.");
+      return InvalidArgument("A builder's client sent a message that clients may not send.");
   }
 }
 
-// The supervisor forgets a request with its answer. A compiler cannot be told to stop: its process ends.
+// Drops a request, which gets no answer. A compiler cannot be told to stop, so its process is ended.
 void BuildSupervisor::Cancel(uint64_t id) {
   std::erase_if(waiting_, [id](const auto& job) { return job->id == id; });
   for (const auto& worker : workers_) {
@@ -154,7 +154,7 @@ void BuildSupervisor::Cancel(uint64_t id) {
   std::erase(workers_, nullptr);
 }
 
-// Gives what waits to workers that have nothing to do, and to new ones while there may be more.
+// Assigns waiting jobs to idle workers, and to new ones while there may be more.
 Status BuildSupervisor::Assign() {
   while (!waiting_.empty()) {
     const auto idle = std::find_if(workers_.begin(), workers_.end(),
@@ -163,7 +163,7 @@ Status BuildSupervisor::Assign() {
       Give(**idle, std::move(waiting_.front()));
       waiting_.pop_front();
       const Frame& frame = (*idle)->job->frame;
-      // A worker that does not take it ends as one that died of it: its channel shows so.
+      // A worker that does not take it ends as if the job had killed it, which its channel shows.
       SendFrame((*idle)->channel.get(), frame.head, frame.body, {}, RealClock().Now() + kMessageMax).IgnoreError();
       continue;
     }
@@ -176,8 +176,7 @@ Status BuildSupervisor::Assign() {
     StatusOr<std::unique_ptr<BuildWorker>> worker =
         StartWorker(options_.keeps_workers ? nullptr : waiting_.front().get());
     if (!worker.ok()) {
-      HPVMD_RETURN_IF_ERROR(
-          RefuseFirst(Unavailable("A process to build in cannot be started: " + Message(worker.status()))));
+      HPVMD_RETURN_IF_ERROR(RefuseFirst(Unavailable("A build process cannot be started: " + Message(worker.status()))));
       continue;
     }
     workers_.push_back(*std::move(worker));
@@ -199,7 +198,7 @@ void BuildSupervisor::Give(BuildWorker& worker, std::unique_ptr<BuildJob> job) {
     worker.used_before = ProcessorTimeOf(worker.process.pid);
     worker.deadline = std::min(now + options_.processor_max, worker.wall_deadline);
   } else {
-    worker.job->frame = {};  // The worker has it; descriptors in it are not kept open here.
+    worker.job->frame = {};  // The worker has it; its descriptors are not kept open here.
   }
 }
 
@@ -209,7 +208,7 @@ void BuildSupervisor::BecomeIdle(BuildWorker& worker) {
   worker.deadline = RealClock().Now() + options_.idle_max;
 }
 
-// A worker that was killed leaves an empty place.
+// A killed worker leaves an empty place.
 void BuildSupervisor::EndBeside(BuildWorker& worker) {
   const auto place =
       std::find_if(workers_.begin(), workers_.end(), [&](const auto& one) { return one.get() == &worker; });

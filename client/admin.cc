@@ -47,6 +47,14 @@ StatusOr<v1::Tenant> Admin::UpdateTenant(const v1::UpdateTenantRequest& request,
   return std::move(*response.mutable_tenant());
 }
 
+StatusOr<v1::Tenant> Admin::DeleteTenant(const std::string& name, const CallOptions& call) {
+  v1::DeleteTenantRequest request;
+  request.set_name(name);
+  HPVMD_ASSIGN_OR_RETURN(v1::DeleteTenantResponse response,
+                         client_.connection_->CallOn(*stub_->grpc, &v1::Admin::Stub::DeleteTenant, request, call));
+  return std::move(*response.mutable_tenant());
+}
+
 StatusOr<v1::CreateTokenResponse> Admin::CreateToken(const v1::CreateTokenRequest& request, const CallOptions& call) {
   return client_.connection_->OnceOn(*stub_->grpc, &v1::Admin::Stub::CreateToken, request, call);
 }
@@ -82,6 +90,15 @@ StatusOr<v1::SetIntakeResponse> Admin::SetIntake(bool closed, const std::string&
   request.set_closed(closed);
   request.set_reason(reason);
   return client_.connection_->CallOn(*stub_->operations, &v1::Operations::Stub::SetIntake, request, call);
+}
+
+StatusOr<v1::SetDevicePauseResponse> Admin::SetDevicePause(const std::string& device, bool paused,
+                                                           const std::string& reason, const CallOptions& call) {
+  v1::SetDevicePauseRequest request;
+  request.set_device(device);
+  request.set_paused(paused);
+  request.set_reason(reason);
+  return client_.connection_->CallOn(*stub_->operations, &v1::Operations::Stub::SetDevicePause, request, call);
 }
 
 StatusOr<std::vector<v1::Account>> Admin::ListAccounts(const v1::ListAccountsRequest& request,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of administration against a server of the test's own making: pages, what is sent again and what never is.
+// Tests of the administration calls against a fake server: pages, calls that are retried and calls that never are.
 #include "hpvm/admin.h"
 
 #include <stdlib.h>
@@ -118,7 +118,7 @@ TEST_F(AdminTest, ListsEveryPage) {
   EXPECT_THAT(names, ElementsAre("a", "b", "c"));
 }
 
-// Each page has the question; what only asks is asked again.
+// Each page carries the query; read-only calls are retried.
 TEST_F(AdminTest, ListsEveryPageOfAccounts) {
   v1::ListAccountsRequest request;
   request.set_tenant("*");
@@ -133,7 +133,7 @@ TEST_F(AdminTest, ListsEveryPageOfAccounts) {
   EXPECT_EQ(operations_.calls, 2);
 }
 
-// A lost answer may hide a success: only what may be done twice is sent twice.
+// A lost response may hide a success: only calls that may be carried out twice are retried.
 TEST_F(AdminTest, SendsAgainOnlyWhatMayBeDoneTwice) {
   v1::UpdateTenantRequest update;
   update.set_name("a");
@@ -156,7 +156,7 @@ TEST_F(AdminTest, ReadsTheAuditUntilItHasEnough) {
   EXPECT_THAT(read(9).second, ElementsAre("one", "two", "three"));
   EXPECT_TRUE(read(1).first.ok());
   EXPECT_THAT(read(1).second, ElementsAre("one"));
-  // What was read before a failure is not taken for the whole.
+  // Records read before a failure are not taken for the whole log.
   fake_.audit_ends = {grpc::StatusCode::DATA_LOSS, "A file is gone."};
   EXPECT_EQ(read(9).first.code(), absl::StatusCode::kDataLoss);
 }

@@ -13,12 +13,13 @@
 
 namespace hpvm {
 
-// One run. Shared by the list of runs and by whoever calls it back.
+// One is a single run, owned jointly by the list of runs and by the callbacks that are pending for it.
 class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_shared_from_this<One> {
  public:
-  One(AsyncRuns & owner, const std::string& handle, std::map<std::string, Tensor> inputs, const RunOptions& options,
-      OnOutcome on_outcome)
+  One(AsyncRuns & owner, uint64_t id, const std::string& handle, std::map<std::string, Tensor> inputs,
+      const RunOptions& options, OnOutcome on_outcome)
       : owner_(owner),
+        id_(id),
         handle_(handle),
         inputs_(std::move(inputs)),
         options_(options),
@@ -31,6 +32,7 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
   }
 
   const std::shared_ptr<Pending<RunOutcome>::State>& state() const { return state_; }
+  uint64_t id() const { return id_; }
 
   void Start() {
     Client::Connection& connection = *owner_.client_.connection_;
@@ -60,30 +62,48 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
     }
   }
 
- private:
-  void SendByGrpc() {
+  // Sends the run over gRPC, once its turn on the connection has come.
+  void SendNow() {
     Client::Connection& connection = *owner_.client_.connection_;
     std::string secret;
-    const Duration within = std::min(options_.call.timeout, connection.options.connect_timeout);
-    if (const Status is_signed = connection.Sign(context_, within, &secret); !is_signed.ok()) {
+    const Duration left = deadline_ == kNever ? kNever : deadline_ - RealClock().Now();
+    const Status is_signed = connection.Sign(context_, std::min(left, connection.options.connect_timeout), &secret);
+    if (!is_signed.ok()) {
+      owner_.Leave(id_);
       Fail(is_signed);
       return;
     }
-    if (options_.call.timeout != kNever) {
-      context_.set_deadline(std::chrono::system_clock::now() + options_.call.timeout);
+    if (left != kNever) {
+      context_.set_deadline(std::chrono::system_clock::now() + left);
     }
     connection.stub->async()->Run(&context_, &request_, &response_,
                                   [self = shared_from_this()](const grpc::Status& status) {
+                                    self->owner_.Leave(self->id_);
                                     if (status.ok()) {
                                       self->OnAnswer(std::move(self->response_));
                                     } else {
                                       self->OnAnswer(FromGrpc(status));
                                     }
                                   });
+  }
+
+  void BreakOff() { context_.TryCancel(); }
+
+  // Ends a run that was never sent over gRPC.
+  void Drop(const Status& why) { OnAnswer(why); }
+
+ private:
+  void SendByGrpc() {
+    if (options_.call.timeout != kNever) {
+      deadline_ = RealClock().Now() + options_.call.timeout;
+    }
+    if (owner_.Enter(id_, deadline_)) {
+      SendNow();
+    }
     Cancel([self = weak_from_this()] {
-      // gRPC may answer within TryCancel, and what the context belongs to has to stay until that returns.
+      // gRPC may answer within TryCancel, so the run, which owns the context, must live until TryCancel returns.
       if (const std::shared_ptr<One> held = self.lock()) {
-        held->context_.TryCancel();
+        held->owner_.BreakOff(*held);
       }
     });
   }
@@ -101,7 +121,8 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
     }
   };
 
-  // Once by whoever has sent the run, with what cancels it, and once by the cancellation, in either order.
+  // Called once by the sender of the run, with the function that cancels it, and once by the cancellation, with null,
+  // in either order.
   void Cancel(std::function<void()> cancel) {
     {
       const std::lock_guard lock(mutex_);
@@ -122,7 +143,7 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
     }
   }
 
-  // Nothing was sent.
+  // Ends a run of which nothing was sent.
   void Fail(const Status& why) {
     if (on_outcome_) {
       owner_.Post([self = shared_from_this(), why] { self->Complete(why); });
@@ -131,7 +152,7 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
     }
   }
 
-  // On a thread that others need, gRPC's or a ring's: nothing that waits is done there.
+  // Runs on a shared thread, gRPC's or a ring's, and therefore must not block.
   void OnAnswer(StatusOr<v1::RunResponse> answer) {
     const Status failure = !answer.ok()        ? answer.status()
                            : answer->has_log() ? absl::OkStatus()
@@ -152,7 +173,7 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
 
   void DoTheRest() {
     if (absl::IsUnauthenticated(answer_.status())) {
-      answer_ = owner_.client_.Run(request_, options_.call);  // It looks for other credentials.
+      answer_ = owner_.client_.Run(request_, options_.call);  // Client::Run looks for other credentials.
     }
     Complete(call_->Finish(std::move(answer_)));
   }
@@ -163,37 +184,42 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns::One : public std::enable_
       const std::lock_guard lock(mutex_);
       is_complete_ = true;
     }
-    cancel_ = nullptr;  // Nobody else looks at it any more.
+    cancel_ = nullptr;  // No other thread uses cancel_ once is_complete_ is set.
     on_callers_stop_.reset();
     call_.reset();
     if (on_outcome_) {
       std::exchange(on_outcome_, nullptr)(outcome);
     }
     state_->Finish(std::move(outcome));
-    owner_.Ended(shared_from_this());
+    owner_.Ended(id_);
   }
 
   AsyncRuns& owner_;
+  const uint64_t id_;
   const std::string handle_;
   const std::map<std::string, Tensor> inputs_;
   RunOptions options_;
   OnOutcome on_outcome_;
   const std::shared_ptr<Pending<RunOutcome>::State> state_;
+  Time deadline_ = kNever;
   std::optional<RunCall> call_;
   v1::RunRequest request_;
   v1::RunResponse response_;
   StatusOr<v1::RunResponse> answer_ = absl::UnknownError("");
   grpc::ClientContext context_;
   std::mutex mutex_;
-  bool is_complete_ = false, is_cancelled_ = false;  // Guarded by mutex_, as below.
-  std::function<void()> cancel_;
+  bool is_complete_ = false, is_cancelled_ = false;  // Guarded by mutex_.
+  std::function<void()> cancel_;                     // Guarded by mutex_ until the run is complete.
   std::optional<std::stop_callback<Trigger>> on_callers_stop_;
   std::optional<std::stop_callback<CancelCall>> on_stop_;
 };
 
 Client::AsyncRuns::~AsyncRuns() {
   std::unique_lock lock(mutex_);
-  const std::vector<std::shared_ptr<One>> runs(runs_.begin(), runs_.end());
+  std::vector<std::shared_ptr<One>> runs;
+  for (const auto& [id, run] : runs_) {
+    runs.push_back(run);
+  }
   lock.unlock();
   for (const std::shared_ptr<One>& run : runs) {
     run->state()->cancellation.Cancel();
@@ -210,18 +236,55 @@ Client::AsyncRuns::~AsyncRuns() {
 
 Pending<RunOutcome> Client::AsyncRuns::Start(const std::string& handle, std::map<std::string, Tensor> inputs,
                                              const RunOptions& options, OnOutcome on_outcome) {
-  const auto one = std::make_shared<One>(*this, handle, std::move(inputs), options, std::move(on_outcome));
-  {
-    const std::lock_guard lock(mutex_);
-    runs_.insert(one);
-  }
+  std::unique_lock lock(mutex_);
+  const uint64_t id = next_id_++;
+  lock.unlock();
+  const auto one = std::make_shared<One>(*this, id, handle, std::move(inputs), options, std::move(on_outcome));
+  lock.lock();
+  runs_[id] = one;
+  lock.unlock();
   one->Start();
   return Pending<RunOutcome>(one->state());
+}
+
+bool Client::AsyncRuns::Enter(uint64_t id, Time deadline) {
+  const std::lock_guard lock(mutex_);
+  const bool is_sent = window_.Enter(id, deadline);
+  if (!is_sent && deadline != kNever) {
+    WakeThread();
+  }
+  return is_sent;
+}
+
+void Client::AsyncRuns::Leave(uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  window_.Leave(id);
+  if (window_.HasWaiting()) {
+    WakeThread();
+  }
+}
+
+void Client::AsyncRuns::BreakOff(One& one) {
+  std::unique_lock lock(mutex_);
+  const SendWindow::Cancelled cancelled = window_.Cancel(one.id(), RealClock().Now());
+  if (cancelled == SendWindow::Cancelled::kLater) {
+    WakeThread();
+  }
+  lock.unlock();
+  if (cancelled == SendWindow::Cancelled::kNow) {
+    one.BreakOff();
+  } else if (cancelled == SendWindow::Cancelled::kUnsent) {
+    one.Drop(CancelledByCaller());
+  }
 }
 
 void Client::AsyncRuns::Post(std::function<void()> work) {
   const std::lock_guard lock(mutex_);
   work_.push_back(std::move(work));
+  WakeThread();
+}
+
+void Client::AsyncRuns::WakeThread() {
   if (!thread_.joinable()) {
     thread_ = std::thread([this] { Loop(); });
   }
@@ -229,23 +292,55 @@ void Client::AsyncRuns::Post(std::function<void()> work) {
 }
 
 void Client::AsyncRuns::Loop() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return stops_ || !work_.empty(); });
-    if (work_.empty()) {
-      return;
-    }
-    const std::function<void()> work = std::move(work_.front());
-    work_.pop_front();
-    lock.unlock();
+  while (const std::function<void()> work = NextWork()) {
     work();
-    lock.lock();
   }
 }
 
-void Client::AsyncRuns::Ended(const std::shared_ptr<One>& one) {
+std::function<void()> Client::AsyncRuns::NextWork() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    // Work that the window has due comes first: it is short, and other runs wait for it.
+    const Time now = RealClock().Now();
+    if (const std::optional<SendWindow::Due> due = window_.Next(now); due.has_value()) {
+      return DueWork(*due);
+    }
+    if (!work_.empty()) {
+      std::function<void()> work = std::move(work_.front());
+      work_.pop_front();
+      return work;
+    }
+    if (stops_) {
+      return nullptr;
+    }
+    if (const Time wakes = window_.Wakes(now); wakes == kNever) {
+      changed_.wait(lock);
+    } else {
+      changed_.wait_for(lock, wakes - now);
+    }
+  }
+}
+
+std::function<void()> Client::AsyncRuns::DueWork(const SendWindow::Due& due) {
+  const auto found = runs_.find(due.call);
+  if (found == runs_.end()) {
+    window_.Leave(due.call);
+    return [] {};  // The run has just ended.
+  }
+  switch (due.what) {
+    case SendWindow::What::kSend:
+      return [one = found->second] { one->SendNow(); };
+    case SendWindow::What::kReset:
+      return [one = found->second] { one->BreakOff(); };
+    case SendWindow::What::kExpire:
+      return [one = found->second] { one->Drop(DeadlineExceeded("The call's timeout passed.")); };
+  }
+  return [] {};
+}
+
+void Client::AsyncRuns::Ended(uint64_t id) {
   const std::lock_guard lock(mutex_);
-  runs_.erase(one);
+  runs_.erase(id);
   changed_.notify_all();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runs of a client that no thread waits for: a ring's thread, or gRPC, calls back with their answers, and what is
-// left to do then, where that is anything, is done by one thread for all of them.
+// AsyncRuns manages a client's runs for which no thread waits. A ring's thread, or gRPC, calls back with a run's
+// answer; the work that then remains, if any, is done by one thread for all runs.
 #ifndef HPVMD_CLIENT_ASYNC_RUNS_H_
 #define HPVMD_CLIENT_ASYNC_RUNS_H_
 
@@ -12,18 +12,20 @@
 #include <mutex>
 #include <string>
 #include <thread>
-#include <unordered_set>
+#include <unordered_map>
+
+#include "client/send_window.h"
 
 #include "hpvm/client.h"
 
 namespace hpvm {
 
-// Any thread.
+// Thread-safe.
 class [[gnu::visibility("hidden")]] Client::AsyncRuns {
  public:
   // Borrows the client.
   explicit AsyncRuns(Client & client) : client_(client) {}
-  // Cancels what is in progress, and waits until it has ended.
+  // Cancels all runs in progress and waits until they have ended.
   ~AsyncRuns();
   AsyncRuns(const AsyncRuns&) = delete;
   AsyncRuns& operator=(const AsyncRuns&) = delete;
@@ -34,18 +36,32 @@ class [[gnu::visibility("hidden")]] Client::AsyncRuns {
  private:
   class One;
 
-  // On the thread that does what is left.
+  // Queues `work` for the thread.
   void Post(std::function<void()> work);
   void Loop();
-  void Ended(const std::shared_ptr<One>& one);
+  // Waits for the thread's next work and returns it. Returns null when the thread should end.
+  std::function<void()> NextWork();
+  // The caller holds mutex_.
+  std::function<void()> DueWork(const SendWindow::Due& due);
+  // Wakes the thread, and starts it when it does not run yet. The caller holds mutex_.
+  void WakeThread();
+  // Returns true when the run should be sent over gRPC now; otherwise the thread calls One::SendNow in its turn.
+  bool Enter(uint64_t id, Time deadline);
+  void Leave(uint64_t id);
+  // Cancels the run's gRPC call, now or as soon as the window allows it, or drops the run when it has not been sent.
+  void BreakOff(One & one);
+  void Ended(uint64_t id);
 
   Client& client_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::unordered_set<std::shared_ptr<One>> runs_;  // Guarded by mutex_, as below. In progress.
+  // This and all following members are guarded by mutex_.
+  std::unordered_map<uint64_t, std::shared_ptr<One>> runs_;  // Runs that have not ended.
+  uint64_t next_id_ = 0;
+  SendWindow window_;
   std::deque<std::function<void()>> work_;
   bool stops_ = false;
-  std::thread thread_;  // Started by the first Post.
+  std::thread thread_;  // Started by the first WakeThread.
 };
 
 }  // namespace hpvm

@@ -21,7 +21,7 @@ bool IsHex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || 
 
 std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
-// Nothing goes with the calls.
+// Bearer without credentials.
 class NoBearer final : public Bearer {
  public:
   explicit NoBearer(bool has_certificate) : has_certificate_(has_certificate) {}
@@ -29,7 +29,8 @@ class NoBearer final : public Bearer {
   bool Renew(std::string_view, Duration) override { return false; }
   std::string Describe() const override { return ""; }
   std::string Advice() const override {
-    return has_certificate_ ? "The certificate's common name must be one of a tenant's."
+    return has_certificate_ ? "A tenant must list the certificate's common name (hpvmctl tenant set TENANT "
+                              "--add-certificate-name NAME, by an administrator)."
                             : "Give a token (hpvmctl --token-file FILE, $HPVM_TOKEN_FILE) or a certificate (--cert, "
                               "--key).";
   }
@@ -39,7 +40,7 @@ class NoBearer final : public Bearer {
 };
 
 constexpr char kTokenAdvice[] =
-    "Tokens expire and are revoked; whoever administers the server makes another (hpvmctl token create).";
+    "The token may have expired or been revoked; an administrator of the server makes another (hpvmctl token create).";
 
 class FixedToken final : public Bearer {
  public:
@@ -53,7 +54,7 @@ class FixedToken final : public Bearer {
   const std::string token_;
 };
 
-// What tells one state of a file from another.
+// Identifies one version of a file.
 struct FileState {
   dev_t device = 0;
   ino_t inode = 0;
@@ -65,14 +66,14 @@ struct FileState {
 FileState StateOf(const std::string& path) {
   struct stat facts {};
   if (stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
-    return {};  // A pipe is read once.
+    return {};  // A pipe can be read only once.
   }
   return {facts.st_dev, facts.st_ino, facts.st_size,
           static_cast<int64_t>(facts.st_mtim.tv_sec) * 1'000'000'000 + facts.st_mtim.tv_nsec};
 }
 
-// Follows its file: tokens are replaced while programs run. A file that vanishes or is half written leaves the token
-// that it held before.
+// TokenFile follows its file, because tokens are replaced while programs run. When the file vanishes or is half
+// written, the previous token stays.
 class TokenFile final : public Bearer {
  public:
   explicit TokenFile(std::string path) : path_(std::move(path)) {}
@@ -211,7 +212,7 @@ StatusOr<std::string> ParseToken(std::string_view text) {
   }
   text = text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
   if (text.starts_with("Bearer ") || text.starts_with("bearer ")) {
-    return InvalidArgument("The token begins with the word \"Bearer\"; the token alone is wanted.");
+    return InvalidArgument("The token begins with the word \"Bearer\"; give the token alone.");
   }
   if (text.starts_with("-----BEGIN")) {
     return InvalidArgument("This is a certificate or a key (PEM), not a token.");

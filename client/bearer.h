@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where an endpoint leads, and what goes with each call so that the server knows the caller.
+// Endpoints of servers, and the credentials that go with each call to identify the caller.
 #ifndef HPVMD_CLIENT_BEARER_H_
 #define HPVMD_CLIENT_BEARER_H_
 
@@ -13,36 +13,36 @@
 
 namespace hpvm {
 
-// Where an endpoint leads.
+// Endpoint is the parsed address of a server.
 struct Endpoint {
-  std::string target;     // For gRPC.
-  std::string unix_path;  // Empty: TCP.
-  std::string host;       // Of TCP, without brackets.
+  std::string target;     // Target for gRPC.
+  std::string unix_path;  // Empty for TCP.
+  std::string host;       // TCP only, without brackets.
   bool tls = false;
-  // Whether nobody between here and there can listen.
+  // Returns true when nobody can listen on the connection.
   bool IsPrivate() const;
 };
-// "unix:/path", "host:port", "https://host:port", "http://host:port". kInvalidArgument when it is none of them, or the
-// credentials cannot go there: a token never travels in clear beyond this machine.
+// Parses "unix:/path", "host:port", "https://host:port" or "http://host:port". kInvalidArgument for any other text,
+// and when the credentials must not be sent there: a token never leaves this machine in clear text.
 StatusOr<Endpoint> ParseEndpoint(std::string_view text, const Credentials& credentials);
 
-// What goes with each call. Any thread.
+// Bearer provides the credentials that go with each call. Thread-safe.
 class Bearer {
  public:
   virtual ~Bearer() = default;
-  // Empty: nothing. May read a file or, `within` at most, ask a socket.
+  // Returns the current credentials; empty for none. May read a file or ask a socket, which takes at most `within`.
   virtual StatusOr<std::string> Current(Duration within) = 0;
-  // The server does not know `used`. Whether Current would answer another.
+  // Called when the server does not know `used`. Returns true when Current would return other credentials.
   virtual bool Renew(std::string_view used, Duration within) = 0;
-  // "the token of the file \"x\""; empty: there is nothing.
+  // Describes the credentials, such as "the token of the file \"x\""; empty when there are none.
   virtual std::string Describe() const = 0;
-  // What to do when it is refused; a sentence.
+  // Returns a sentence that says what to do when they are refused.
   virtual std::string Advice() const = 0;
 };
 StatusOr<std::unique_ptr<Bearer>> MakeBearer(const Credentials& credentials, const Endpoint& endpoint);
 
-// A token without what stands around it in a file. kInvalidArgument says what is wrong about it, never what it holds:
-// a wrong file's contents are neither shown nor sent.
+// Strips a token of the blanks around it in a file. kInvalidArgument says what is wrong with the text, never what it
+// holds: the contents of a wrong file are neither shown nor sent.
 StatusOr<std::string> ParseToken(std::string_view text);
 
 }  // namespace hpvm

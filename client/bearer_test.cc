@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client shows of itself: tokens, files, tickets, certificates, and that none of them is ever in an error.
+// Tests of a client's credentials: tokens, files, tickets, certificates, and that none of them ever appears in an
+// error.
 #include "client/bearer.h"
 
 #include <stdlib.h>
@@ -55,11 +56,11 @@ class Folder {
   std::string path_;
 };
 
-// Tokens are taken with the blanks around them; whatever else is refused without a character of it in the error.
+// Blanks around a token are accepted; any other text is refused, with none of its characters in the error.
 TEST(Tokens, AreParsed) {
   struct Case {
     const char* name;
-    std::string text, want;  // `want`: the token, or a part of the error.
+    std::string text, want;  // `want` is the token, or a part of the error.
     bool ok = false;
   };
   const std::string secret = "s3cr3t-" + std::string(20, 'x');
@@ -95,7 +96,7 @@ TEST(Endpoints, AreParsed) {
   struct Case {
     const char* text;
     Credentials credentials;
-    const char* target;  // Empty: refused.
+    const char* target;  // Empty when refused.
     bool tls = false;
     const char* error = "";
   };
@@ -136,7 +137,7 @@ TEST(Endpoints, AreParsed) {
   }
 }
 
-// A token's file may be replaced at any time; one that is gone or half written leaves what it held.
+// A token's file may be replaced at any time; when it is gone or half written, the previous token stays.
 TEST(TokenFiles, AreFollowed) {
   const Folder folder;
   const std::string path = folder.Write("token", kToken + "\n");
@@ -164,7 +165,7 @@ TEST(TokenFiles, WrongOnesAreNamed) {
   EXPECT_THAT(message(folder.Write("large", std::string(5000, 'x'))), HasSubstr("5000 bytes; at most 4096"));
 }
 
-// A server's ticket socket that answers each caller with the next line.
+// TicketServer is a server's ticket socket that answers each caller with the next line.
 class TicketServer {
  public:
   TicketServer(const std::string& path, std::function<std::string(int)> line) : line_(std::move(line)) {
@@ -205,7 +206,7 @@ TEST(Tickets, AreFetchedOnceAndRenewed) {
   EXPECT_EQ(bearer->Current(seconds(5)).value(), "hpvmt_1");
   clock.Advance(seconds(74));
   EXPECT_EQ(bearer->Current(seconds(5)).value(), "hpvmt_1");
-  clock.Advance(seconds(2));  // A quarter before its end.
+  clock.Advance(seconds(2));  // The last quarter of its lifetime.
   EXPECT_EQ(bearer->Current(seconds(5)).value(), "hpvmt_2");
   EXPECT_TRUE(bearer->Renew("hpvmt_1", seconds(5)));
   EXPECT_EQ(server.asked, 2) << "what was refused is not what there is";
@@ -215,7 +216,7 @@ TEST(Tickets, AreFetchedOnceAndRenewed) {
   EXPECT_THAT(bearer->Describe() + bearer->Advice(), Not(HasSubstr("hpvmt_")));
 }
 
-// A user id that is no tenant's: what was shown is the user id, and what helps is giving it to one.
+// A user id that belongs to no tenant: the error names the user id and advises to assign it to a tenant.
 TEST(Tickets, ARefusedUserIdIsNamed) {
   const Folder folder;
   TicketServer server(folder.Path("s.auth"), [](int) { return "error: User id 7 belongs to no tenant.\n"; });
@@ -244,8 +245,8 @@ TEST(Tickets, StrangeAnswersAreRefused) {
       {"a reason", "error: User id 7 is no tenant's.\n", absl::StatusCode::kUnauthenticated, "User id 7"},
       {"nothing", "", absl::StatusCode::kUnavailable, "without an answer"},
       {"no line", "hpvmt_x", absl::StatusCode::kUnavailable, "without an answer"},
-      {"a token", kToken + "\n", absl::StatusCode::kDataLoss, "not hpvmd's"},
-      {"a control character", "hpvmt_\x01 5\n", absl::StatusCode::kDataLoss, "not hpvmd's"},
+      {"a token", kToken + "\n", absl::StatusCode::kDataLoss, "is not hpvmd"},
+      {"a control character", "hpvmt_\x01 5\n", absl::StatusCode::kDataLoss, "is not hpvmd"},
       {"endless", std::string(6000, 'x'), absl::StatusCode::kDataLoss, "longer than"},
   };
   for (const Case& c : cases) {
@@ -264,7 +265,7 @@ struct Pair {
   std::string certificate, key;
 };
 
-// A self-signed certificate for `name` that ends `seconds_left` from now.
+// Makes a self-signed certificate for `name` that expires `seconds_left` from now.
 Pair MakePair(const char* name, long seconds_left) {
   EVP_PKEY* key = EVP_EC_gen("P-256");
   X509* certificate = X509_new();
@@ -303,7 +304,7 @@ TEST(TlsFilesTest, AreChecked) {
   struct Case {
     const char* name;
     Credentials credentials;
-    const char* error;  // Empty: fine.
+    const char* error;  // Empty when accepted.
   };
   const Case cases[] = {
       {"all", {.ca_file = ca, .certificate_file = cert, .key_file = key}, ""},
@@ -325,7 +326,7 @@ TEST(TlsFilesTest, AreChecked) {
   }
 }
 
-// Knows one bearer, and keeps what it was sent.
+// Gate accepts one bearer and records what it was sent.
 class Gate final : public v1::Hpvm::Service {
  public:
   grpc::Status ServerInfo(grpc::ServerContext* context, const v1::ServerInfoRequest*,
@@ -368,7 +369,7 @@ TEST_F(CallTest, CarriesTheToken) {
   EXPECT_EQ(gate_.calls, 2);
 }
 
-// A refusal says what was shown and what to do, and never shows it.
+// A refusal names the kind of credentials and what to do, and never shows the secret.
 TEST_F(CallTest, ExplainsRefusals) {
   const std::string file = folder_.Write("t", kOther);
   const Status known = Ask({.token_file = file});
@@ -388,10 +389,10 @@ TEST_F(CallTest, FetchesATicketAgainWhenRefused) {
   EXPECT_TRUE(Ask({}).ok());
   EXPECT_EQ(tickets.asked, 2);
   EXPECT_EQ(gate_.calls, 2);
-  // Once only: one that is refused again is not known.
+  // Renewed once only: when the renewed ticket is refused as well, the caller is unknown.
   EXPECT_EQ(Ask({}).code(), absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(tickets.asked, 4);
-  // A token goes before a ticket.
+  // A token takes precedence over a ticket.
   gate_.known = kToken;
   EXPECT_TRUE(Ask({.token = kToken}).ok());
   EXPECT_EQ(tickets.asked, 4);

@@ -11,7 +11,7 @@
 namespace hpvm {
 namespace {
 
-// How long a buffer that goes waits for a server.
+// Time that the destructor waits for a server.
 constexpr Duration kDeletedWithin = std::chrono::seconds(1);
 
 Status CheckRange(const LocalMemory& local, uint64_t offset, uint64_t bytes) {
@@ -43,7 +43,8 @@ Buffer::Buffer(Client& client, const BufferView& view) : client_(&client) {
 
 Buffer::~Buffer() {
   if (!id().empty()) {
-    Delete({.timeout = kDeletedWithin}).IgnoreError();  // The server lets go of it when nobody uses it for long.
+    // On failure the server deletes it once it has been unused for long.
+    Delete({.timeout = kDeletedWithin}).IgnoreError();
   }
 }
 
@@ -54,7 +55,7 @@ Buffer::Buffer(Buffer&& other) noexcept
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this != &other) {
-    const Buffer old = std::move(*this);  // Goes last.
+    const Buffer old = std::move(*this);  // Destroyed last.
     client_ = other.client_;
     buffer_ = std::move(other.buffer_);
     other.buffer_.Clear();

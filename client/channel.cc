@@ -13,7 +13,7 @@ std::string Quoted(const std::string& text) { return "\"" + text + "\""; }
 
 bool Has(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
 
-// Why the channel does not connect, as gRPC tells a call that does not wait.
+// Returns why the channel does not connect, as gRPC tells a call that does not wait.
 std::string AskWhy(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
@@ -21,20 +21,22 @@ std::string AskWhy(const std::shared_ptr<grpc::Channel>& channel) {
   return v1::Hpvm::NewStub(channel)->ServerInfo(&context, v1::ServerInfoRequest(), &response).error_message();
 }
 
-// `failure`: of the last attempt, as gRPC tells it.
+// `failure` is gRPC's text about the last attempt.
 Status NoAnswer(const Endpoint& endpoint, Duration within, const std::string& failure) {
   const int64_t ms = std::chrono::duration_cast<std::chrono::milliseconds>(within).count();
-  // A server that speaks TLS closes on who does not.
+  // A server that speaks TLS closes plain-text connections.
   const bool was_closed = Has(failure, "Socket closed") || Has(failure, "read failed") || Has(failure, "Delayed close");
   return Unavailable("No hpvmd answers at " + Quoted(endpoint.target) + " within " + std::to_string(ms) + " ms" +
                      (endpoint.tls ? " over TLS." : ".") +
                      (was_closed && !endpoint.tls && endpoint.unix_path.empty()
-                          ? " Somebody is there and closes the connection; a server with TLS is called as https://" +
+                          ? " A program listens there, but closes the connection; if it is a server with TLS, its "
+                            "address is https://" +
                                 endpoint.target + "."
                           : ""));
 }
 
-// Until it is connected or `end`. Certificates that are not believed will not be later either.
+// Waits until the channel is connected, at most `within`. An untrusted certificate ends the wait at once, because
+// retries would not help.
 Status AwaitConnection(const std::shared_ptr<grpc::Channel>& channel, const Endpoint& endpoint,
                        const Credentials& credentials, Duration within) {
   const Instant end = std::chrono::system_clock::now() + within;
@@ -64,23 +66,23 @@ std::string ExplainHandshake(const std::string& failure, const Endpoint& endpoin
   if (Has(failure, "CERTIFICATE_VERIFY_FAILED") || Has(failure, "certificate verify failed")) {
     return server + " shows a certificate that no authority of " +
            (credentials.ca_file.empty() ? std::string("this system") : Quoted(credentials.ca_file)) +
-           " vouches for, or one that is not valid now. Its own authority's certificate is given with "
+           " has signed, or one that is not valid now. Give the certificate of the server's own authority with "
            "credentials.ca_file (hpvmctl --ca).";
   }
   if (Has(failure, "is not in peer certificate") || Has(failure, "Hostname Verification Check failed")) {
     return server +
-           " shows a certificate for another name. The name that it is made for is given with "
-           "credentials.server_name (hpvmctl --server-name).";
+           " shows a certificate for another name. Give the name in the certificate with credentials.server_name "
+           "(hpvmctl --server-name).";
   }
   if (Has(failure, "WRONG_VERSION_NUMBER") || Has(failure, "wrong version number") ||
       Has(failure, "packet length too long") || Has(failure, "http request")) {
-    return server + " does not speak TLS; it is called without https:// and without --ca, --cert and --key.";
+    return server + " does not speak TLS; give its address without https://, and leave out --ca, --cert and --key.";
   }
   if (Has(failure, "CERTIFICATE_REQUIRED") || Has(failure, "certificate required")) {
-    return server + " wants a certificate of its callers (--cert, --key).";
+    return server + " requires a client certificate; give one with --cert and --key.";
   }
   if (Has(failure, "alert unknown ca") || Has(failure, "UNKNOWN_CA") || Has(failure, "bad certificate")) {
-    return server + " does not believe the client's certificate (" + Quoted(credentials.certificate_file) + ").";
+    return server + " does not accept the client's certificate (" + Quoted(credentials.certificate_file) + ").";
   }
   return "";
 }
@@ -90,10 +92,10 @@ StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const Endpoint& endpoint, c
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(static_cast<int>(limits::kMessageBytesMax));
   arguments.SetMaxSendMessageSize(static_cast<int>(limits::kMessageBytesMax));
-  // A server that comes back is found again within a second.
+  // Reconnects within a second after a server has come back.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
-  // A call that waits in silence learns that its server's machine is gone.
+  // Detects a dead server machine during calls that wait in silence.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   std::shared_ptr<grpc::ChannelCredentials> security = grpc::InsecureChannelCredentials();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to a server: gRPC's channel, with TLS where it is wanted. Only .cc files of this folder include it.
+// Channels: gRPC connections to a server, with TLS where requested. Only .cc files of this folder include this
+// header.
 #ifndef HPVMD_CLIENT_CHANNEL_H_
 #define HPVMD_CLIENT_CHANNEL_H_
 
@@ -14,20 +15,20 @@
 
 namespace hpvm {
 
-// Connected when it returns. kUnavailable when nobody answers `within`; kUnauthenticated, at once, when one side does
-// not believe the other's certificate. Shared because gRPC's interface says so.
+// Returns a connected channel. kUnavailable when nobody answers `within`; kUnauthenticated, at once, when one side
+// does not trust the other's certificate. Shared because gRPC's interface requires it.
 StatusOr<std::shared_ptr<grpc::Channel>> OpenChannel(const Endpoint& endpoint, const Credentials& credentials,
                                                      Duration within);
 
-// The contents of TLS's files.
+// Contents of the files that TLS uses.
 struct TlsFiles {
   std::string authorities, certificate, key;
 };
-// Reads and checks them: each is what it should be, the key belongs to the certificate, the certificate is of now.
-// kInvalidArgument and the like with the file's name, never with its contents.
+// Reads and checks the files: their formats, that the key belongs to the certificate, and that the certificate is
+// valid now. kInvalidArgument and similar codes name the file, never its contents.
 StatusOr<TlsFiles> ReadTlsFiles(const Credentials& credentials);
 
-// What a failed connection's text from gRPC means to people; empty: it does not tell.
+// Explains gRPC's text about a failed connection; empty when the text is not specific.
 std::string ExplainHandshake(const std::string& failure, const Endpoint& endpoint, const Credentials& credentials);
 
 }  // namespace hpvm

@@ -18,7 +18,7 @@ namespace hpvm {
 Client::Client(std::unique_ptr<Connection> connection)
     : connection_(std::move(connection)), async_(std::make_unique<AsyncRuns>(*this)) {}
 
-// The server counts the pool's memory as the tenant's for as long as it is registered.
+// The pool's memory counts towards the tenant's quota for as long as it is registered.
 Client::~Client() {
   async_ = nullptr;
   CallOptions call;
@@ -113,7 +113,7 @@ Status Client::PutAll(std::string_view document, const Modules& modules, const C
 
 StatusOr<Prepared> Client::Prepare(std::string_view document, const Modules& modules, const CallOptions& call,
                                    const PrepareOptions& options) {
-  // Before the graph is there: a server that is restarted meanwhile is then taken for another one, as it is.
+  // Read before the graph is prepared, so that a server that restarts meanwhile counts as another one.
   int64_t started_ns = 0;
   if (connection_->options.prepare_again) {
     const StatusOr<v1::ServerInfoResponse> info = ServerInfo(call);
@@ -157,7 +157,7 @@ StatusOr<Prepared> Client::PrepareOnce(std::string_view document, const Modules&
   v1::PrepareGraphRequest request;
   request.set_check(options.check);
   StatusOr<v1::PrepareGraphResponse> response = NotFound("Nothing was sent.");
-  // A server that was restarted after the upload does not know it any more: then everything is sent once more.
+  // A server that restarted after the upload no longer has it: everything is sent once more.
   for (int upload = 0; upload < 2 && response.status().code() == absl::StatusCode::kNotFound; ++upload) {
     HPVMD_RETURN_IF_ERROR(PutAll(document, modules, call, request.mutable_graph_sha256(), request.mutable_modules()));
     response = connection_->Once(&v1::Hpvm::Stub::PrepareGraph, request, call);
@@ -176,6 +176,17 @@ Status Client::Release(const std::string& handle, const CallOptions& call) {
 StatusOr<std::vector<v1::PreparedGraph>> Client::ListGraphs(const CallOptions& call) {
   return connection_->List<v1::PreparedGraph>(*connection_->stub, &v1::Hpvm::Stub::ListGraphs,
                                               &v1::ListGraphsResponse::mutable_graphs, call);
+}
+
+StatusOr<std::vector<v1::StoredModule>> Client::ListModules(const CallOptions& call) {
+  return connection_->List<v1::StoredModule>(*connection_->stub, &v1::Hpvm::Stub::ListModules,
+                                             &v1::ListModulesResponse::mutable_modules, call);
+}
+
+Status Client::DeleteModule(const std::string& sha256, const CallOptions& call) {
+  v1::DeleteModuleRequest request;
+  request.set_sha256(sha256);
+  return connection_->Once(&v1::Hpvm::Stub::DeleteModule, request, call).status();
 }
 
 Status Client::BindInputs(const std::map<std::string, Tensor>& inputs, const CallOptions& call,
@@ -236,7 +247,7 @@ StatusOr<Tensor> Client::TakeOutput(v1::OutputValue& value, const LocalMemory* l
 
 void Client::DeleteAll(const std::vector<std::string>& buffers, const CallOptions& call) {
   for (const std::string& id : buffers) {
-    DeleteBuffer(id, call).IgnoreError();  // The server ends them with the tenant's quota in any case.
+    DeleteBuffer(id, call).IgnoreError();  // On failure they count towards the tenant's quota.
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library against a server of its own making, which loses answers, restarts and forgets.
+// Tests of the library against a fake server that loses responses, restarts and forgets.
 #include "hpvm/client.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ constexpr char kDocument[] = R"({"hpvm": 1})";
 grpc::Status Lost() { return {grpc::StatusCode::UNAVAILABLE, "Socket closed"}; }
 grpc::Status Unknown() { return {grpc::StatusCode::NOT_FOUND, "There is no such thing."}; }
 
-// Answers as the tests say; counts and keeps what it is sent.
+// FakeServer answers as the tests configure it, and counts and records requests.
 class FakeServer final : public v1::Hpvm::Service {
  public:
   grpc::Status ServerInfo(grpc::ServerContext*, const v1::ServerInfoRequest*, v1::ServerInfoResponse* out) override {
@@ -87,7 +87,7 @@ class FakeServer final : public v1::Hpvm::Service {
     return ++gets == 1 && loses_first_get ? Lost() : grpc::Status::OK;
   }
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request, v1::ListJobsResponse* out) override {
-    // Five elements in two pages, in no order.
+    // Five elements in two pages, unordered.
     const bool is_first = request->page_token().empty();
     for (const uint64_t index : is_first ? std::vector<uint64_t>{4, 1, 3} : std::vector<uint64_t>{0, 2}) {
       v1::Job* job = out->add_jobs();
@@ -186,7 +186,8 @@ void Send(grpc::ServerWriter<v1::JobEvent>* out, uint64_t sequence, int64_t time
   out->Write(event);
 }
 
-// A lost answer: the very same request goes out again, with a key that the library made, and the caller learns the key.
+// After a lost response the identical request is sent again, with a key that the library made; the caller learns the
+// key.
 TEST_F(ClientTest, SubmitSendsTheSameAgain) {
   fake_.on_submit = [](size_t call, v1::SubmitResponse*) { return call < 3 ? Lost() : grpc::Status::OK; };
   const StatusOr<v1::SubmitResponse> response = Submit();
@@ -196,11 +197,11 @@ TEST_F(ClientTest, SubmitSendsTheSameAgain) {
   EXPECT_FALSE(key.empty());
   EXPECT_EQ(response->job().idempotency_key(), key);
   EXPECT_EQ(fake_.submitted[0].SerializeAsString(), fake_.submitted[2].SerializeAsString());
-  EXPECT_EQ(outages_.size(), 1u);  // Said once.
+  EXPECT_EQ(outages_.size(), 1u);  // Reported once.
   EXPECT_EQ(fake_.modules_put, 1);
 }
 
-// Two submits are two jobs; the caller's key stays as it is.
+// Two submits are two jobs; a key given by the caller is kept.
 TEST_F(ClientTest, KeysAreTheCallersOrNew) {
   SubmitOptions options;
   options.call.request.set_idempotency_key("mine");
@@ -209,7 +210,7 @@ TEST_F(ClientTest, KeysAreTheCallersOrNew) {
   EXPECT_EQ(fake_.submitted[2].options().idempotency_key(), "mine");
 }
 
-// The options of a job reach the request.
+// The options of a job are in the request.
 TEST_F(ClientTest, SubmitOptionsAreSent) {
   SubmitOptions options;
   options.name = "n";
@@ -230,7 +231,7 @@ TEST_F(ClientTest, SubmitOptionsAreSent) {
   EXPECT_EQ(sent.inputs(1).tensor().data().size(), 4u);
 }
 
-// A server that knows no arrays would make one job of them: it gets none.
+// A server that does not know arrays would make a single job of one, so it gets none.
 TEST_F(ClientTest, OldServersGetNoArrays) {
   fake_.features = {"job-after"};
   SubmitOptions options;
@@ -242,7 +243,7 @@ TEST_F(ClientTest, OldServersGetNoArrays) {
   EXPECT_EQ(fake_.submitted.size(), 1u);
 }
 
-// A server that was restarted between the upload and the submit: everything once more, with the same key.
+// A server that restarted between the upload and the submit gets everything once more, with the same key.
 TEST_F(ClientTest, UploadsAgainWhatARestartForgot) {
   fake_.on_submit = [this](size_t call, v1::SubmitResponse*) {
     if (call <= 2) {
@@ -260,14 +261,14 @@ TEST_F(ClientTest, UploadsAgainWhatARestartForgot) {
   EXPECT_EQ(fake_.buffers_deleted, 3);
 }
 
-// What does not exist on a server that was not restarted stays unknown: one more try, then the caller hears of it.
+// A missing object on a server that did not restart stays missing: after one more try the caller gets the error.
 TEST_F(ClientTest, GivesUpOnWhatDoesNotExist) {
   fake_.on_submit = [](size_t, v1::SubmitResponse*) { return Unknown(); };
   EXPECT_EQ(Submit().status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(fake_.submitted.size(), 2u);
 }
 
-// Run may have had its effect: it is never sent again. Neither is anything by a client without patience.
+// Run may have had its effect, so it is never retried. A client without patience retries nothing.
 TEST_F(ClientTest, SomeCallsAreSentOnce) {
   EXPECT_EQ(client_->Run(v1::RunRequest()).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(fake_.runs, 1);
@@ -278,7 +279,7 @@ TEST_F(ClientTest, SomeCallsAreSentOnce) {
   EXPECT_TRUE(outages_.empty());
 }
 
-// The server asks for a pause before the next try.
+// The retry honours the delay that the server asks for.
 TEST_F(ClientTest, WaitsAsLongAsTheServerAsks) {
   fake_.on_submit = [](size_t call, v1::SubmitResponse*) {
     v1::ErrorDetail detail;
@@ -295,7 +296,7 @@ TEST_F(ClientTest, WaitsAsLongAsTheServerAsks) {
   EXPECT_GE(RealClock().Now() - start, milliseconds(400));
 }
 
-// Timeouts hold across tries, and the answer says why there was none.
+// A timeout covers all retries, and the error says why there was no response.
 TEST_F(ClientTest, TimeoutsHoldAcrossTries) {
   fake_.on_submit = [](size_t, v1::SubmitResponse*) { return Lost(); };
   SubmitOptions options;
@@ -306,7 +307,7 @@ TEST_F(ClientTest, TimeoutsHoldAcrossTries) {
   EXPECT_GE(fake_.submitted.size(), 2u);
 }
 
-// A stream that breaks, or ends too early, does not end the wait; nothing is told twice; the job comes complete.
+// A stream that breaks or ends too early does not end the wait; nothing is reported twice; the final job is complete.
 TEST_F(ClientTest, WaitSurvivesBrokenStreams) {
   fake_.loses_first_get = true;
   fake_.on_watch = [](int call, const std::string&, grpc::ServerContext*, grpc::ServerWriter<v1::JobEvent>* out) {
@@ -316,7 +317,7 @@ TEST_F(ClientTest, WaitSurvivesBrokenStreams) {
     }
     Send(out, 2, 200, v1::JOB_STATE_RUNNING);
     if (call == 2) {
-      return grpc::Status(grpc::Status::OK);  // Without an end.
+      return grpc::Status(grpc::Status::OK);  // Ends without a final state.
     }
     Send(out, 3, 300, v1::JOB_STATE_SUCCEEDED);
     return grpc::Status(grpc::Status::OK);
@@ -326,12 +327,12 @@ TEST_F(ClientTest, WaitSurvivesBrokenStreams) {
   options.on_event = [&](const v1::JobEvent& event) { told.push_back(event.sequence()); };
   const StatusOr<v1::Job> job = client_->WaitJob("job-1", options);
   ASSERT_TRUE(job.ok()) << Message(job.status());
-  EXPECT_EQ(job->nodes_run(), 7u);  // From GetJob, whose first answer was lost.
+  EXPECT_EQ(job->nodes_run(), 7u);  // From GetJob, whose first response was lost.
   EXPECT_EQ(fake_.watches, 3);
   EXPECT_THAT(told, ElementsAre(1, 2, 3));
 }
 
-// A restarted server counts its events from 1 again: they are new by their time.
+// A restarted server numbers its events from 1 again: their times show that they are new.
 TEST_F(ClientTest, EventsOfARestartedServerAreNew) {
   fake_.on_watch = [](int call, const std::string&, grpc::ServerContext*, grpc::ServerWriter<v1::JobEvent>* out) {
     if (call == 1) {
@@ -349,7 +350,7 @@ TEST_F(ClientTest, EventsOfARestartedServerAreNew) {
   EXPECT_THAT(told, ElementsAre(5, 1, 2));
 }
 
-// The whole server goes away for a while, with its socket.
+// The whole server is away for a while, including its socket.
 TEST_F(ClientTest, WaitSurvivesARestart) {
   fake_.on_watch = [](int call, const std::string&, grpc::ServerContext* context,
                       grpc::ServerWriter<v1::JobEvent>* out) {
@@ -375,7 +376,7 @@ TEST_F(ClientTest, WaitSurvivesARestart) {
   EXPECT_EQ(outages_.size(), 1u);
 }
 
-// A job that does not exist ends the wait at once; a timeout says that the job goes on.
+// A missing job ends the wait at once; a timeout says that the job continues.
 TEST_F(ClientTest, WaitsEnd) {
   fake_.on_watch = [](int call, const std::string&, grpc::ServerContext* context, grpc::ServerWriter<v1::JobEvent>*) {
     while (call > 1 && !context->IsCancelled()) {
@@ -388,10 +389,10 @@ TEST_F(ClientTest, WaitsEnd) {
   options.call.timeout = milliseconds(100);
   const Status late = client_->WaitJob("job-1", options).status();
   EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(Message(late), HasSubstr("it goes on"));
+  EXPECT_THAT(Message(late), HasSubstr("the job goes on"));
 }
 
-// All elements of an array, through two pages, by index; each is waited for.
+// All elements of an array are listed by index, over two pages, and each is waited for.
 TEST_F(ClientTest, WaitsForArrays) {
   fake_.on_watch = [](int, const std::string&, grpc::ServerContext*, grpc::ServerWriter<v1::JobEvent>* out) {
     Send(out, 1, 1, v1::JOB_STATE_SUCCEEDED);
@@ -407,7 +408,7 @@ TEST_F(ClientTest, WaitsForArrays) {
   EXPECT_EQ(ended, *ids);
 }
 
-// An output whose stream breaks is fetched from where it broke; one that changes meanwhile is not put together.
+// An output whose stream breaks is resumed at that point; an output that changes meanwhile is not combined.
 TEST_F(ClientTest, FetchGoesOnWhereItBroke) {
   std::string whole(1000, ' ');
   for (size_t i = 0; i < whole.size(); ++i) {
@@ -431,7 +432,7 @@ TEST_F(ClientTest, FetchGoesOnWhereItBroke) {
   EXPECT_EQ(client_->FetchOutput("job-1", "y").status().code(), absl::StatusCode::kDataLoss);
 }
 
-// A server that sends more than it announced, or less, is not believed.
+// A server that sends more or fewer bytes than it announced is not trusted.
 TEST_F(ClientTest, FetchChecksSizes) {
   for (const auto& [announced, code] :
        {std::pair<uint64_t, absl::StatusCode>{4, absl::StatusCode::kInternal}, {16, absl::StatusCode::kDataLoss}}) {

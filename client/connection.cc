@@ -88,7 +88,7 @@ void Reserve(uint64_t bytes, std::vector<uint8_t>* data) {
   const uint64_t begin = (reinterpret_cast<uintptr_t>(data->data()) + kHugePage - 1) / kHugePage * kHugePage;
   const uint64_t end = (reinterpret_cast<uintptr_t>(data->data()) + bytes) / kHugePage * kHugePage;
   if (end > begin) {
-    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // A wish: small pages do as well.
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // Only a hint: small pages work as well.
   }
 }
 
@@ -102,7 +102,7 @@ StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::Repea
 
 namespace {
 
-// What is added to the server's refusal: what the call carried, and what can be done.
+// Adds to the server's refusal which credentials the call carried and what to do.
 Status Explain(const Status& refused, const Bearer& bearer, const Credentials& credentials) {
   if (refused.code() != absl::StatusCode::kUnauthenticated && refused.code() != absl::StatusCode::kPermissionDenied) {
     return refused;
@@ -112,10 +112,10 @@ Status Explain(const Status& refused, const Bearer& bearer, const Credentials& c
     carried += (carried.empty() ? "" : " and ") + std::string("the certificate of the file \"") +
                credentials.certificate_file + "\"";
   }
-  const std::string text =
-      Message(refused) + "\n - The call carried " + (carried.empty() ? "no credential" : carried) +
-      (refused.code() == absl::StatusCode::kUnauthenticated ? ". " + bearer.Advice()
-                                                            : "; `hpvmctl whoami` shows as whom that is known.");
+  const std::string text = Message(refused) + "\n - The call carried " + (carried.empty() ? "no credential" : carried) +
+                           (refused.code() == absl::StatusCode::kUnauthenticated
+                                ? ". " + bearer.Advice()
+                                : "; `hpvmctl whoami` shows the tenant and role that the server gives the caller.");
   Status explained = MakeStatus(refused.code(), text);
   refused.ForEachPayload([&](auto url, const absl::Cord& payload) { explained.SetPayload(url, payload); });
   return explained;
@@ -184,7 +184,7 @@ Status Client::Connection::KeepTrying(const CallOptions& call,
     }
     StatusOr<CallOptions> rest = Remaining(call, start);
     if (!rest.ok()) {
-      return status;  // Why there was no answer says more than that time is up.
+      return status;  // The reason for the missing response says more than the deadline.
     }
     now = *std::move(rest);
   }

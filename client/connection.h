@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's own view of one server: its channel, and how each call is made and sent again. Only the .cc files of
-// this folder include it, because it includes gRPC.
+// Connection is the library's internal view of one server: its channel, and how each call is made and retried. Only
+// the .cc files of this folder include this header, because it includes gRPC.
 #ifndef HPVMD_CLIENT_CONNECTION_H_
 #define HPVMD_CLIENT_CONNECTION_H_
 
@@ -33,23 +33,23 @@ struct [[gnu::visibility("hidden")]] Client::Connection {
   ClientOptions options;
   std::unique_ptr<Bearer> bearer;
   std::unique_ptr<v1::Hpvm::Stub> stub;
-  std::shared_ptr<grpc::Channel> channel;  // Shared because gRPC's interface says so.
-  std::string memory_path;                 // Where the server takes descriptors; empty: nowhere.
+  std::shared_ptr<grpc::Channel> channel;  // Shared because gRPC's interface requires it.
+  std::string memory_path;                 // Socket where the server accepts descriptors; empty for none.
   LocalPool local;
   PreparedGraphs graphs;
-  std::unique_ptr<LocalRing> ring;  // Goes before what it borrows.
+  std::unique_ptr<LocalRing> ring;  // Destroyed before the members that it borrows.
 
-  // Adds who calls to a context; `secret` is what it carries then.
+  // Adds the credentials to a context and returns them in `secret`.
   Status Sign(grpc::ClientContext & context, Duration within, std::string * secret) const;
-  // Calls `once` with a context of its own that carries the deadline and who calls; once more when the server does not
-  // know the caller and there are other credentials now. Every call goes through this.
+  // Calls `once` with a fresh context that carries the deadline and the credentials; once more when the server does
+  // not know the caller and there are other credentials now. Every call goes through this function.
   Status Attempt(const CallOptions& call, const std::function<Status(grpc::ClientContext&)>& once) const;
 
-  // Calls `once` until it succeeds, fails for good, or the client's patience is at its end. Every other call that a
-  // method makes goes through this, or is documented as sent once.
+  // Calls `once` until it succeeds, fails permanently, or the client's patience is exhausted. Every other call of a
+  // method goes through this function, or is documented as sent once.
   Status KeepTrying(const CallOptions& call, const std::function<Status(const CallOptions&)>& once) const;
 
-  // One unary call with the options that every request carries.
+  // Makes one unary call with the options that every request carries.
   template <typename Stub, typename Request, typename Response>
   StatusOr<Response> OnceOn(Stub & on, grpc::Status(Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                             Request request, const CallOptions& call) const {
@@ -62,7 +62,7 @@ struct [[gnu::visibility("hidden")]] Client::Connection {
       return FromGrpc((on.*method)(&context, request, &response));
     }));
     if constexpr (requires { response.log(); }) {
-      return response;  // A run's failure stands beside its log.
+      return response;  // A run's failure accompanies its log.
     } else if constexpr (may_fail_in_body) {
       HPVMD_RETURN_IF_ERROR(FromProto(response.error()));
     }
@@ -74,7 +74,7 @@ struct [[gnu::visibility("hidden")]] Client::Connection {
     return OnceOn(*stub, method, request, call);
   }
 
-  // The same for calls that may be carried out twice.
+  // Like OnceOn, for calls that may be carried out twice: retries them.
   template <typename Stub, typename Request, typename Response>
   StatusOr<Response> CallOn(Stub & on, grpc::Status(Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                             const Request& request, const CallOptions& call) const {
@@ -91,7 +91,7 @@ struct [[gnu::visibility("hidden")]] Client::Connection {
     return CallOn(*stub, method, request, call);
   }
 
-  // All that a list call answers, page by page.
+  // Returns all items of a list call, fetching page after page.
   template <typename Item, typename Stub, typename Request, typename Response>
   StatusOr<std::vector<Item>> List(Stub & on,
                                    grpc::Status(Stub::*method)(grpc::ClientContext*, const Request&, Response*),
@@ -109,7 +109,7 @@ struct [[gnu::visibility("hidden")]] Client::Connection {
     return all;
   }
 
-  // Uploads in chunks; `first` is the first message, complete but for its data.
+  // Uploads in chunks; `first` is the first message, complete except for its data.
   template <typename Request, typename Response>
   StatusOr<Response> Upload(
       std::unique_ptr<grpc::ClientWriter<Request>>(v1::Hpvm::Stub::*method)(grpc::ClientContext*, Response*),
@@ -124,7 +124,7 @@ struct [[gnu::visibility("hidden")]] Client::Connection {
         request.set_data(rest.data(), size);
         rest = rest.subspan(size);
         if (!writer->Write(request)) {
-          break;  // Finish says why.
+          break;  // Finish returns the reason.
         }
         request.clear_header();
       } while (!rest.empty());
@@ -134,8 +134,8 @@ struct [[gnu::visibility("hidden")]] Client::Connection {
     return response;
   }
 
-  // Asks whether the server has these bytes with the header alone, then uploads. Both put calls answer alike, and may
-  // be carried out twice: bytes are known by their hash.
+  // Asks with the header alone whether the server has these bytes, then uploads them if not. Both put calls have the
+  // same response and may be carried out twice, because the hash identifies the bytes.
   template <typename Request, typename Response>
   StatusOr<std::string> Put(
       std::unique_ptr<grpc::ClientWriter<Request>>(v1::Hpvm::Stub::*method)(grpc::ClientContext*, Response*),
@@ -157,36 +157,37 @@ struct [[gnu::visibility("hidden")]] Client::Connection {
   }
 };
 
-// The limit of one message's inline tensors together, below the server's for a message.
+// Limit of one message's inline tensors together; below the server's limit for a message.
 inline constexpr uint64_t kInlineTotalBytesMax = 3 * limits::kMiB;
 
-// The token that ends a call before its time; one of nothing when nothing does.
+// Returns the token that cancels a call; a token without state when nothing does.
 inline std::stop_token StopOf(const CallOptions& call) {
   return call.cancel.has_value() ? call.cancel->token() : std::stop_token();
 }
 Status CancelledByCaller();
-// False: it was cut short.
+// Returns false when the sleep was cut short.
 bool SleepUnlessStopped(Duration length, const std::stop_token& stop);
-// With a random idempotency key unless it has one.
+// Adds a random idempotency key unless the call has one.
 CallOptions WithKey(CallOptions call);
-// The request for a job, without its graph and inputs.
+// Makes the request for a job, without its graph and inputs.
 v1::SubmitRequest RequestOf(const SubmitOptions& options);
 void BindIndices(const std::set<std::string>& names, v1::SubmitRequest* request);
-// What is left of `call` when its timeout began at `start`. kDeadlineExceeded when nothing is.
+// Returns `call` with the rest of its timeout, which began at `start`. kDeadlineExceeded when none is left.
 StatusOr<CallOptions> Remaining(const CallOptions& call, Time start);
-// The options of calls that prepare another one: the idempotency key is that one's alone.
+// Returns the options for calls that prepare another one: the idempotency key belongs to the latter only.
 CallOptions WithoutKey(CallOptions call);
-// Sleeps before the next try of a call that began at `start`, or until it is cancelled, which the next try says; false
-// when `failure` stands.
+// Sleeps before the next try of a call that began at `start`, or until the call is cancelled, which the next try
+// reports. Returns false when `failure` is final.
 bool SleepBeforeRetry(const ClientOptions& options, const CallOptions& call, Time start, const Status& failure,
                       Retries* retries);
 inline bool HasEnded(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEEDED && state <= v1::JOB_STATE_DEAD; }
-// A tensor of this type and shape, and how many bytes its data has; kInternal for what a server must not send.
+// Makes a tensor of this type and shape without data, and sets `bytes` to the size of its data; kInternal for values
+// that a server must not send.
 StatusOr<Tensor> TensorWithoutData(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape,
                                    uint64_t* bytes);
-// Makes room for so many bytes, in huge pages where there are many: each page costs a fault when it is first written.
+// Reserves `bytes`, in huge pages for large sizes, because the first write to each page costs a fault.
 void Reserve(uint64_t bytes, std::vector<uint8_t>* data);
-// The same with room for its data.
+// Like TensorWithoutData, with room for the data.
 StatusOr<Tensor> EmptyTensor(v1::ElementType type, const google::protobuf::RepeatedField<uint64_t>& shape);
 v1::ElementType ToProto(ElementType type);
 void BindBuffers(const std::map<std::string, BufferView>& buffers,

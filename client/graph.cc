@@ -20,12 +20,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kNameBytesMax = 255;
-// Of a place, and of a message: names may be anything, of any length.
+// Limit of a fault's place and of its message: names may be anything, of any length.
 constexpr size_t kFaultBytesMax = 1'000;
 
 std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
-// "name" of the schema, which all names but those of symbols are.
+// Matches "name" of the schema, the syntax of all names except those of symbols.
 bool IsName(std::string_view text) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
   return !text.empty() && text.size() <= kNameBytesMax && is_letter(text[0]) &&
@@ -37,7 +37,7 @@ std::string_view NameOf(Port::Access access) {
   return access == Port::Access::kIn ? "in" : access == Port::Access::kOut ? "out" : "inout";
 }
 
-// Empty: it is none.
+// Returns an empty name for an unknown kind.
 std::string_view NameOf(v1::ModuleKind kind) {
   switch (kind) {
     case v1::MODULE_KIND_WASM:
@@ -108,7 +108,7 @@ Json VariantOf(const Variant& variant) {
   return object;
 }
 
-// What a node is made of: the variant in short is its first.
+// Returns a node's variants; the short form comes first.
 std::vector<Variant> VariantsOf(const NodeOptions& leaf) {
   std::vector<Variant> variants = leaf.variants;
   if (!leaf.module.empty() || !leaf.entry.empty()) {
@@ -119,7 +119,7 @@ std::vector<Variant> VariantsOf(const NodeOptions& leaf) {
 
 }  // namespace
 
-// Writes one document, and notes what is wrong on the way.
+// DocumentWriter writes one document and records its errors.
 class DocumentWriter {
  public:
   explicit DocumentWriter(const Graph& graph) : graph_(graph) {}
@@ -170,13 +170,13 @@ class DocumentWriter {
     return FromProto(status);
   }
 
-  // Notes a name that is none, or one that is there.
+  // Records an error when `name` is not a valid name or is already used.
   void CheckName(const std::string& name, const std::string& place, std::string_view what,
                  std::set<std::string>* names) {
     if (!IsName(name)) {
       Note(place,
            "The name " + Quoted(name) + " of the " + std::string(what) +
-               " is not made of letters, digits, \"_\" and \"-\", a letter or \"_\" first, of which there may be " +
+               " is not a letter or \"_\" followed by letters, digits, \"_\" and \"-\", or has more characters than " +
                std::to_string(kNameBytesMax) + ".");
     } else if (!names->insert(name).second) {
       Note(place, "There are two " + std::string(what) + "s of the name " + Quoted(name) + ".");
@@ -199,11 +199,12 @@ class DocumentWriter {
       const std::string place = "/modules/" + module.name;
       CheckName(module.name, place, "module", &modules_);
       if (NameOf(module.kind).empty()) {
-        Note(place + "/kind", "The module's kind (" + std::to_string(module.kind) + ") is none that a document names.");
+        Note(place + "/kind",
+             "The module's kind (" + std::to_string(module.kind) + ") is not a kind that a document can name.");
       }
       Json& made = object[module.name];
       made["kind"] = NameOf(module.kind);
-      // The name of a file is for people: whoever has the bytes sends them under the module's name.
+      // The file name is for people: the client sends the bytes under the module's name.
       made["source"] = module.sha256.empty() ? Json{{"file", module.file.empty() ? module.name : module.file}}
                                              : Json{{"sha256", module.sha256}};
       if (!module.options.empty()) {
@@ -213,7 +214,7 @@ class DocumentWriter {
     return object;
   }
 
-  // `outer` are the ports that edges inside may name bare.
+  // `outer` are the ports that edges inside may name without a node.
   void WriteBlock(const Block& block, const std::vector<Port>& outer, const std::string& place, Json* into) {
     std::map<std::string, const std::vector<Port>*> ports;
     std::set<std::string> names;
@@ -225,7 +226,7 @@ class DocumentWriter {
       nodes[item.name] = item.inside != nullptr ? Internal(item, at) : Leaf(item.leaf, at);
     }
     if (block.items_.empty()) {
-      Note(place + "/nodes", "There is no node.");
+      Note(place + "/nodes", "The graph has no node.");
     }
     Json& edges = (*into)["edges"] = Json::array();
     for (const Block::Edge& edge : block.edges_) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Documents that are built in code: that the reader takes them as they are meant, and what is said of mistakes.
+// Tests of documents that are built in code: that the reader accepts them as they are meant, and the errors about
+// mistakes.
 #include "hpvm/graph.h"
 
 #include <fstream>
@@ -37,7 +38,7 @@ Graph Matmul() {
   return graph;
 }
 
-// The same graph as a document of the examples, but for its description and the name of the module's file.
+// Builds the same graph as a document of the examples, except for its description and the name of the module's file.
 TEST(GraphTest, BuildsTheExample) {
   const StatusOr<std::string> built = Matmul().document();
   ASSERT_TRUE(built.ok()) << built.status();
@@ -49,7 +50,7 @@ TEST(GraphTest, BuildsTheExample) {
   EXPECT_EQ(Matmul().modules()->bytes.at("matmul"), (std::vector<uint8_t>{1, 2, 3}));
 }
 
-// Everything that the format has, through the reader: a mistake in a word would be a fault there.
+// Uses everything that the format has, through the reader: a misspelt key would be an error there.
 TEST(GraphTest, TheReaderTakesAllThatCanBeBuilt) {
   Graph graph("all");
   graph.Description("everything");
@@ -94,7 +95,7 @@ TEST(GraphTest, TheReaderTakesAllThatCanBeBuilt) {
   EXPECT_FALSE(HasErrors(parsed.diagnostics)) << ToString(parsed.diagnostics) << *document;
 }
 
-// All at once, each with its place.
+// All errors are reported at once, each with its place.
 TEST(GraphTest, TellsAllMistakesTogether) {
   Graph graph = Matmul();
   graph.Input("A", kF32);
@@ -115,15 +116,15 @@ TEST(GraphTest, TellsAllMistakesTogether) {
                                   "/nodes/idle/variants", "/nodes/empty/nodes", "/edges/3/from", "/edges/3/to"));
 }
 
-// What is no UTF-8 is text all the same, and a name of it is no name.
+// Text that is not UTF-8 is still text, but such a name is not a valid name.
 TEST(GraphTest, TextMayBeAnything) {
   Graph graph = Matmul();
   graph.Description("\xff\xfe");
   EXPECT_TRUE(graph.document().ok());
   graph.Symbol("\xff");
-  EXPECT_TRUE(graph.document().ok());  // The server says what is wrong about it.
+  EXPECT_TRUE(graph.document().ok());  // The server reports what is wrong with it.
   graph.Node("\xff", {.module = "matmul", .entry = "e"});
-  EXPECT_THAT(Message(graph.document().status()), HasSubstr("is not made of letters"));
+  EXPECT_THAT(Message(graph.document().status()), HasSubstr("followed by letters"));
 }
 
 TEST(GraphTest, FilesAreNamedWhenTheyCannotBeRead) {

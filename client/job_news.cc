@@ -16,7 +16,7 @@ JobNews::Told JobNews::Of(const v1::Job& job) {
           .awaits_room = job.state() == v1::JOB_STATE_RUNNING && !job.waits_for().empty()};
 }
 
-// Numbers of changes say nothing across a restart of the server.
+// Change numbers are not comparable across a restart of the server.
 bool JobNews::LookAlike(const Told& one, const Told& other) {
   return one.state == other.state && one.attempt == other.attempt && one.cancel_requested == other.cancel_requested &&
          one.awaits_room == other.awaits_room;
@@ -52,7 +52,7 @@ bool JobNews::TakeChange(const v1::JobChange& change, const Tell& tell) {
   }
   const auto [known, is_new] = told_.try_emplace(change.job().id());
   const Told now = Of(change.job());
-  // The list had it already, or something later.
+  // The list had this change already, or a later one.
   if (!is_new && (HasEnded(known->second.state) || now.change <= known->second.change)) {
     return true;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remembers the news that a watch of jobs was told, so that nothing is told twice when it begins again. Pure.
+// JobNews remembers what a watch of jobs has reported, so that a restarted watch reports nothing twice. Pure.
 #ifndef HPVMD_CLIENT_JOB_NEWS_H_
 #define HPVMD_CLIENT_JOB_NEWS_H_
 
@@ -13,24 +13,24 @@
 
 namespace hpvm {
 
-// Some 100 bytes for each job that was told and is still stored. Not thread-safe.
+// Takes some 100 bytes per reported job that is still stored. Not thread-safe.
 class JobNews {
  public:
-  // False: no more is wanted.
+  // Returns false to end the watch.
   using Tell = std::function<bool(const v1::JobChange&)>;
 
-  // Tells what is new in `response`: of a list when it has ended, the oldest job first, and then what is gone. False
-  // when `tell` said so; then this is of no use any more.
+  // Reports the news in `response`: those of a list once it is complete, the oldest job first, then the jobs that are
+  // gone. Returns false when `tell` did; the object must not be used afterwards.
   bool Take(v1::WatchJobsResponse& response, const Tell& tell);
-  // Where the watch goes on; empty: at its beginning.
+  // Cursor where the watch resumes; empty for its beginning.
   const std::string& cursor() const { return cursor_; }
-  // The server does not take it.
+  // Called when the server does not accept the cursor.
   void DropCursor() { cursor_.clear(); }
-  // The first list was told.
+  // Returns true once the first list has been reported.
   bool is_listed() const { return is_listed_; }
 
  private:
-  // Of a job, as it was told last.
+  // State of a job as last reported.
   struct Told {
     uint64_t change = 0;
     v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
@@ -44,8 +44,8 @@ class JobNews {
   bool TakeList(const Tell& tell);
 
   std::string cursor_;
-  std::unordered_map<std::string, Told> told_;  // By id.
-  std::vector<v1::JobChange> list_;             // As far as it has come, newest first.
+  std::unordered_map<std::string, Told> told_;  // Keyed by job id.
+  std::vector<v1::JobChange> list_;             // The list as far as it has been received, newest first.
   bool is_listing_ = false, is_listed_ = false;
 };
 

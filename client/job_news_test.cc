@@ -57,7 +57,7 @@ class JobNewsTest : public testing::Test {
 
 constexpr auto kQueued = v1::JOB_STATE_QUEUED, kRunning = v1::JOB_STATE_RUNNING, kSucceeded = v1::JOB_STATE_SUCCEEDED;
 
-// What a list has is not told again by changes that came while it was made; what came later is.
+// Changes that were made while a list was built and are in it are not reported again; later changes are.
 TEST_F(JobNewsTest, ListsAndChangesMeet) {
   EXPECT_THAT(Take(List({JobOf("c", kQueued, 0), JobOf("b", kRunning, 7), JobOf("a", kSucceeded, 0)}, "1")),
               ElementsAre("a SUCCEEDED", "b RUNNING", "c QUEUED"));
@@ -67,13 +67,13 @@ TEST_F(JobNewsTest, ListsAndChangesMeet) {
               ElementsAre("c RUNNING", "b SUCCEEDED"));
 }
 
-// A list in several answers is taken as a whole, or, when it broke off, not at all.
+// A list in several responses is taken as a whole, or not at all when it broke off.
 TEST_F(JobNewsTest, ListsComeInParts) {
   v1::WatchJobsResponse first = Jobs({JobOf("b", kRunning, 0)}, "");
   first.set_list_begins(true);
   EXPECT_THAT(Take(first), IsEmpty());
   EXPECT_FALSE(news_.is_listed());
-  EXPECT_THAT(Take(first), IsEmpty());  // It begins again.
+  EXPECT_THAT(Take(first), IsEmpty());  // The list begins again.
   v1::WatchJobsResponse last = Jobs({JobOf("a", kRunning, 0)}, "9");
   last.set_list_ends(true);
   EXPECT_THAT(Take(last), ElementsAre("a RUNNING", "b RUNNING"));
@@ -81,7 +81,8 @@ TEST_F(JobNewsTest, ListsComeInParts) {
   EXPECT_TRUE(news_.is_listed());
 }
 
-// A later list tells what is other than it was told, whatever the numbers of a new server say, and what is gone.
+// A later list reports the jobs that differ from their last report, whatever the change numbers of a new server, and
+// those gone.
 TEST_F(JobNewsTest, LaterListsTellTheDifference) {
   Take(List({JobOf("e", kSucceeded, 5), JobOf("d", kRunning, 100), JobOf("c", kQueued, 99), JobOf("b", kRunning, 98),
              JobOf("a", kRunning, 97)},
@@ -94,7 +95,7 @@ TEST_F(JobNewsTest, LaterListsTellTheDifference) {
               ElementsAre("c RUNNING", "d SUCCEEDED"));
 }
 
-// Only what was told can go, and it goes once.
+// Only reported jobs can be reported as gone, once each.
 TEST_F(JobNewsTest, OnlyKnownJobsGo) {
   Take(List({JobOf("a", kSucceeded, 0)}, "1"));
   EXPECT_THAT(Take(Gone("b")), IsEmpty());

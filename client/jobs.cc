@@ -25,6 +25,10 @@ v1::SubmitRequest RequestOf(const SubmitOptions& options) {
   if (options.array.has_value()) {
     *request.mutable_array() = *options.array;
   }
+  request.set_held(options.held);
+  if (options.limits.ByteSizeLong() > 0) {
+    *request.mutable_limits() = options.limits;
+  }
   return request;
 }
 
@@ -37,7 +41,7 @@ void BindIndices(const std::set<std::string>& names, v1::SubmitRequest* request)
   }
 }
 
-// An older server would ignore what it does not know and run one job at once.
+// An older server would ignore unknown fields and run one job at once.
 Status Client::CheckFeatures(const SubmitOptions& options, const CallOptions& call) {
   std::vector<std::string> wanted;
   if (options.array.has_value()) {
@@ -45,6 +49,12 @@ Status Client::CheckFeatures(const SubmitOptions& options, const CallOptions& ca
   }
   if (!options.after.empty()) {
     wanted.push_back("job-after");
+  }
+  if (options.held) {
+    wanted.push_back("job-hold");
+  }
+  if (options.limits.ByteSizeLong() > 0) {
+    wanted.push_back("job-limits");
   }
   if (wanted.empty()) {
     return absl::OkStatus();
@@ -66,7 +76,7 @@ StatusOr<v1::SubmitResponse> Client::Submit(std::string_view document, const Mod
   Retries retries(connection_->options.patience, SystemRng());
   const Time start = RealClock().Now();
   HPVMD_RETURN_IF_ERROR(CheckFeatures(options, WithoutKey(call)));
-  int64_t daemon = 0;  // When the server that answered NOT_FOUND was started.
+  int64_t daemon = 0;  // Start time of the server that answered NOT_FOUND.
   for (;;) {
     HPVMD_ASSIGN_OR_RETURN(const CallOptions rest, Remaining(call, start));
     const CallOptions before = WithoutKey(rest);
@@ -85,8 +95,8 @@ StatusOr<v1::SubmitResponse> Client::Submit(std::string_view document, const Mod
       return response;
     }
     if (response.status().code() == absl::StatusCode::kNotFound) {
-      // Something that never existed, or an upload that ended with a server which was restarted since: then it is sent
-      // to the new one.
+      // Either the object never existed, or the server that held the upload has restarted since: then it is sent to
+      // the new server.
       StatusOr<v1::ServerInfoResponse> info = ServerInfo(before);
       if (!info.ok() || info->started_unix_ns() == daemon) {
         return response;
@@ -94,7 +104,7 @@ StatusOr<v1::SubmitResponse> Client::Submit(std::string_view document, const Mod
       daemon = info->started_unix_ns();
     } else if (bound.ok() || !MayRetry(bound) ||
                !SleepBeforeRetry(connection_->options, call, start, bound, &retries)) {
-      return response;  // Submit itself was sent again as often as the patience allows.
+      return response;  // Submit itself was retried as often as the patience allows.
     }
   }
 }
@@ -156,10 +166,20 @@ StatusOr<v1::CancelJobResponse> Client::CancelJob(const std::string& id, const C
   return connection_->Call(&v1::Hpvm::Stub::CancelJob, request, call);
 }
 
+StatusOr<v1::SetJobHoldResponse> Client::SetJobHold(const std::string& id, bool held, const std::string& reason,
+                                                    const CallOptions& call) {
+  v1::SetJobHoldRequest request;
+  request.set_job_id(id);
+  request.set_held(held);
+  request.set_reason(reason);
+  return connection_->Call(&v1::Hpvm::Stub::SetJobHold, request, call);
+}
+
 StatusOr<v1::Job> Client::WatchJob(const std::string& id, const std::function<bool(const v1::JobEvent&)>& on_event,
-                                   const CallOptions& call) {
+                                   const CallOptions& call, bool marks_past) {
   v1::WatchJobRequest request;
   request.set_job_id(id);
+  request.set_marks_past(marks_past);
   *request.mutable_options() = call.request;
   v1::Job job;
   bool stopped = false;
@@ -185,8 +205,8 @@ StatusOr<v1::Job> Client::WatchJob(const std::string& id, const std::function<bo
 
 namespace {
 
-// What a wait has been told. After an outage the server tells everything again, from its first event: a restarted one
-// counts from 1, so that the sequence alone does not tell what is new.
+// Events that a wait has seen. After an outage the server sends all events again from the first; a restarted server
+// numbers them from 1, so the sequence number alone does not show which are new.
 struct Seen {
   uint64_t sequence = 0;
   int64_t time_ns = 0;
@@ -204,7 +224,7 @@ struct Seen {
 Status TimedOut(const std::string& id, const CallOptions& call) {
   return DeadlineExceeded("Job \"" + id + "\" has not ended within " +
                           std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(call.timeout).count()) +
-                          " ms; it goes on.");
+                          " ms; the job goes on.");
 }
 
 }  // namespace
@@ -235,7 +255,7 @@ StatusOr<v1::Job> Client::WaitJob(const std::string& id, const WaitOptions& opti
     if (failure.code() == absl::StatusCode::kDeadlineExceeded && call.timeout != kNever) {
       return TimedOut(id, call);
     }
-    // A server with too many watchers says so; it has room again when others have ended.
+    // A server with too many watchers has room again when others have ended.
     const bool crowded = failure.code() == absl::StatusCode::kResourceExhausted;
     if ((!MayRetry(failure) && !crowded) || !SleepBeforeRetry(connection_->options, call, start, failure, &retries)) {
       return failure;
@@ -265,7 +285,7 @@ StatusOr<std::vector<v1::Job>> Client::WaitAll(const std::vector<std::string>& i
   return jobs;
 }
 
-// Appends what one stream brings to `tensor`, from `*filled` on.
+// Appends the bytes of one stream to `tensor`, from `*filled` on.
 Status Client::Fetch(const std::string& job_id, const std::string& name, const CallOptions& call,
                      std::optional<Tensor>* tensor, uint64_t* filled) {
   v1::FetchOutputRequest request;

@@ -33,7 +33,7 @@ StatusOr<UniqueFd> ConnectTo(const std::string& path) {
   path.copy(address.sun_path, sizeof(address.sun_path) - 1);
   UniqueFd made(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made.valid() || connect(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return Unavailable("Nobody takes shared memory at \"" + path + "\" (" + std::strerror(errno) + ").");
+    return Unavailable("No server takes shared memory at \"" + path + "\" (" + std::strerror(errno) + ").");
   }
   return made;
 }
@@ -122,7 +122,7 @@ std::map<std::string, uint64_t> LocalPool::OutputsOf(const std::string& run) {
 void LocalPool::SetOutputsOf(const std::string& run, std::map<std::string, uint64_t> bytes) {
   const std::lock_guard lock(mutex_);
   if (outputs_.size() >= kRunsMax && !outputs_.contains(run)) {
-    outputs_.clear();  // They are learnt again in one run each.
+    outputs_.clear();  // One run per key learns them again.
   }
   outputs_[run] = std::move(bytes);
 }

@@ -14,14 +14,14 @@ namespace hpvm {
 namespace {
 
 constexpr Duration kPauseMin = std::chrono::milliseconds(50), kPauseMax = std::chrono::seconds(30);
-// A ring that lasted so long ended for a reason of its own; the next one need not wait for long.
+// A ring that lived this long ended for a reason of its own; the next ring need not wait long.
 constexpr Duration kLasted = std::chrono::seconds(10);
-// A thread that waits for an answer looks for it so long before it sleeps.
+// Time that a waiting thread polls before it sleeps.
 constexpr Duration kSpin{0};
 
 }  // namespace
 
-// One ring, and the call that it lives as long as. gRPC's threads call it back.
+// Stream is one ring and the call that keeps it open. gRPC's threads call it back.
 class LocalRing::Stream final : public grpc::ClientReadReactor<v1::OpenRingResponse>,
                                 public std::enable_shared_from_this<Stream> {
  public:
@@ -38,7 +38,7 @@ class LocalRing::Stream final : public grpc::ClientReadReactor<v1::OpenRingRespo
 
   void OnReadDone(bool ok) override {
     if (!ok) {
-      return;  // OnDone says why.
+      return;  // OnDone reports the reason.
     }
     if (response_.ends()) {
       Retire();
@@ -51,19 +51,19 @@ class LocalRing::Stream final : public grpc::ClientReadReactor<v1::OpenRingRespo
   }
 
   void OnDone(const grpc::Status& ended) override {
-    const Status why = ended.ok() ? Unavailable("The server closed it.") : FromGrpc(ended);
+    const Status why = ended.ok() ? Unavailable("The server closed the ring.") : FromGrpc(ended);
     caller->End(Unavailable("The ring to the server ended while the call was in progress: " + Message(why)));
     owner_.OnEnd(*this, why);
-    owner_.OnGone(std::move(self_));  // The owner, and this, may be gone after that.
+    owner_.OnGone(std::move(self_));  // The owner and this object may be gone afterwards.
   }
 
-  // Nothing new goes through it.
+  // Stops new runs from using it.
   void Retire() {
     caller->Begin(0);
     is_retired_.store(true);
     LeaveIfIdle();
   }
-  // Retire and the end of the last run both look; the later one of them leaves.
+  // Both Retire and the end of the last run call this; the later of the two leaves.
   void LeaveIfIdle() {
     if (is_retired_.load() && caller->IsIdle()) {
       context.TryCancel();
@@ -75,7 +75,7 @@ class LocalRing::Stream final : public grpc::ClientReadReactor<v1::OpenRingRespo
 
  private:
   LocalRing& owner_;
-  std::shared_ptr<Stream> self_;  // Until OnDone.
+  std::shared_ptr<Stream> self_;  // Keeps the object alive until OnDone.
   v1::OpenRingRequest request_;
   v1::OpenRingResponse response_;
   std::atomic<bool> is_retired_{false};
@@ -89,11 +89,11 @@ LocalRing::~LocalRing() {
   }
   changed_.wait(lock, [this] { return streams_ == 0; });
   const std::vector<std::shared_ptr<Stream>> gone = std::exchange(gone_, {});
-  lock.unlock();  // Their threads may want it.
+  lock.unlock();  // The streams' threads may need it.
 }
 
 std::shared_ptr<LocalRing::Stream> LocalRing::Find() {
-  std::vector<std::shared_ptr<Stream>> gone;  // Goes without the mutex, which their threads may want.
+  std::vector<std::shared_ptr<Stream>> gone;  // Destroyed without the mutex, which the streams' threads may need.
   {
     const std::lock_guard lock(mutex_);
     const auto kept = std::partition(gone_.begin(), gone_.end(), [](const auto& one) { return one.use_count() > 1; });
@@ -143,7 +143,7 @@ void LocalRing::Open() {
   }
 }
 
-// The mutex is held.
+// The caller holds the mutex.
 void LocalRing::Fail(const Status& why) {
   stream_ = nullptr;
   const bool is_for_good = absl::IsUnimplemented(why) || absl::IsInvalidArgument(why);
@@ -169,7 +169,7 @@ void LocalRing::OnRetired(Stream& stream) {
   if (stream_.get() == &stream) {
     stream_ = nullptr;
     state_ = State::kWaits;
-    why_ = "The server wants another ring to be opened, which the next run does.";
+    why_ = "The server asked for another ring; the next run opens it.";
     not_before_ = Time{0};
   }
 }
@@ -201,7 +201,7 @@ std::string LocalRing::Path() const {
 
 namespace {
 
-// Empty: it is too large for a ring.
+// Returns an empty body when the request is too large for a ring.
 std::string BodyOf(const v1::RunRequest& request) {
   std::string body;
   if (request.ByteSizeLong() > RingCaller::kBodyBytesMax || !request.SerializeToString(&body)) {
@@ -239,7 +239,7 @@ std::optional<std::function<void()>> LocalRing::Start(const v1::RunRequest& requ
   if (body.empty()) {
     return std::nullopt;
   }
-  // The stream outlives its calls: it ends them before it goes.
+  // The stream outlives its calls: it ends them before it is destroyed.
   const std::optional<uint64_t> id = stream->caller->Start(
       body, [this, raw = stream.get(), done = std::move(done)](const StatusOr<RingCaller::Answer>& answer) {
         StatusOr<std::optional<v1::RunResponse>> read =
@@ -256,10 +256,11 @@ std::optional<std::function<void()>> LocalRing::Start(const v1::RunRequest& requ
 StatusOr<std::optional<v1::RunResponse>> LocalRing::Read(Stream& stream, const RingCaller::Answer& answer) {
   v1::RunResponse response;
   if (!response.ParseFromArray(answer.body.data(), static_cast<int>(answer.body.size()))) {
-    return DataLoss("What came through the ring is no RunResponse.");
+    return DataLoss("The answer that came through the ring is not a RunResponse.");
   }
   if (answer.is_refused) {
-    // By gRPC the caller shows anew who it is, as with the next ring, and learns why it is refused if it still is.
+    // Over gRPC, and on the next ring, the caller presents its credentials anew, and learns why it is refused if it
+    // still is.
     const Status why = FromProto(response.error());
     if (absl::IsUnauthenticated(why) || absl::IsPermissionDenied(why)) {
       stream.Retire();

@@ -9,10 +9,10 @@ namespace hpvm {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-// How long a server may leave a descriptor in its socket.
+// Time that a server may leave a descriptor in its socket.
 constexpr Duration kTakenWithin = std::chrono::milliseconds(500);
 
-// Whole pages, then eighths of a power of two, so that near sizes share memory.
+// Rounds up to whole pages, then to eighths of a power of two, so that similar sizes share memory.
 uint64_t CapacityFor(uint64_t bytes) {
   const uint64_t pages = std::max<uint64_t>(1, bytes / kPage + (bytes % kPage != 0));
   const uint64_t step = std::max<uint64_t>(1, std::bit_floor(pages) / 8);
@@ -35,7 +35,7 @@ StatusOr<LocalMemory*> Client::LocalRun::Take(uint64_t bytes) {
 bool Client::LocalRun::BindInput(const Tensor& tensor, v1::InputBinding* binding) {
   const StatusOr<LocalMemory*> local = Take(tensor.data.size());
   if (!local.ok()) {
-    is_over_ = true;  // For this run: a quota may have room again. MakeLocal says so where it is for good.
+    is_over_ = true;  // For this run only: a quota may have room again. MakeLocal records permanent reasons.
     return false;
   }
   std::copy(tensor.data.begin(), tensor.data.end(), (*local)->memory.data());
@@ -70,7 +70,7 @@ bool Client::LocalRun::IsWorthAnother(const Status& status) {
   LetGo();
   client_.connection_->local.SetOutputsOf(run_, {});
   if (absl::IsNotFound(status)) {
-    client_.connection_->local.Clear();  // Another daemon, or one that has let go of what was long unused.
+    client_.connection_->local.Clear();  // Another daemon, or one that has dropped what was unused for long.
   }
   return true;
 }
@@ -156,7 +156,7 @@ StatusOr<v1::Buffer> Client::RegisterBuffer(int fd, std::optional<ElementType> t
   }
   StatusOr<v1::RegisterBufferResponse> response = connection_->Once(&v1::Hpvm::Stub::RegisterBuffer, request, call);
   if (!response.ok()) {
-    // A quota that is full has room again later; the rest is for good.
+    // A full quota has room again later; other reasons are permanent.
     if (!absl::IsResourceExhausted(response.status())) {
       connection_->local.Refuse(std::string(response.status().message()));
     }

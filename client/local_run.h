@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one Client::Run does with local memory: inputs go in through it, and outputs whose sizes are known come back in
-// it.
+// Client::LocalRun handles the local memory of one Client::Run: inputs go in through it, and outputs of known size
+// come back in it.
 #ifndef HPVMD_CLIENT_LOCAL_RUN_H_
 #define HPVMD_CLIENT_LOCAL_RUN_H_
 
@@ -11,33 +11,33 @@
 
 namespace hpvm {
 
-// One thread. When it ends, what it took goes back to the client's pool after a run that succeeded, and otherwise goes:
-// a run that was cut off may write for a moment more.
+// Not thread-safe. On destruction, its buffers return to the client's pool after a run that succeeded, and are freed
+// otherwise, because an interrupted run may still write for a moment.
 class [[gnu::visibility("hidden")]] Client::LocalRun {
  public:
-  // `run` says which runs have outputs of one size. Borrows the client.
+  // `run` is the key of runs with equal output sizes. Borrows the client.
   LocalRun(Client & client, std::string run, const CallOptions& call)
       : client_(client), run_(std::move(run)), call_(call) {}
   ~LocalRun();
   LocalRun(const LocalRun&) = delete;
   LocalRun& operator=(const LocalRun&) = delete;
 
-  // Whether large tensors of this run go through local memory.
+  // Returns true when large tensors of this run go through local memory.
   bool Tries() const;
-  // False: it cannot be had, and gRPC has to do; why is the pool's to say.
+  // Returns false when local memory is unavailable and gRPC has to be used; the pool holds the reason.
   bool BindInput(const Tensor& tensor, v1::InputBinding* binding);
-  // But for those that are `bound` already.
+  // Binds all outputs except those `bound` already.
   void BindOutputs(const std::map<std::string, std::string>& bound, v1::RunRequest* request);
-  // Whether some of the run's tensors are in it.
+  // Returns true when some of the run's tensors are in local memory.
   bool HasTaken() const { return !taken_.empty(); }
 
-  // Whether a run that failed so did not begin and may do without local memory: the server let go of a buffer, or an
-  // output is larger than last time. Then this run makes no more use of local memory.
+  // Returns true when a run with this failure did not begin and may succeed without local memory: the server dropped
+  // a buffer, or an output is larger than last time. Afterwards this run no longer uses local memory.
   bool IsWorthAnother(const Status& status);
 
-  // Null: the buffer is not one of these.
+  // Returns null when the buffer is not one of this run's.
   const LocalMemory* Find(const std::string& id) const;
-  // The run succeeded. For the next one like it.
+  // Called when the run succeeded: records the output sizes for the next similar run.
   void Learn(const std::map<std::string, std::string>& bound, const v1::RunResponse& response);
 
  private:
@@ -47,9 +47,9 @@ class [[gnu::visibility("hidden")]] Client::LocalRun {
   Client& client_;
   const std::string run_;
   const CallOptions& call_;
-  bool is_over_ = false;  // Local memory has failed this run.
+  bool is_over_ = false;  // Local memory failed during this run.
   bool has_ended_well_ = false;
-  std::map<std::string, LocalMemory> taken_;  // By the buffer's id.
+  std::map<std::string, LocalMemory> taken_;  // Keyed by buffer id.
 };
 
 }  // namespace hpvm

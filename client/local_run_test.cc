@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large tensors through shared memory, with a server that plays along, and with those that do not.
+// Tests of large tensors through shared memory, with servers that support it and servers that do not.
 #include <gmock/gmock.h>
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
@@ -27,7 +27,7 @@ using testing::HasSubstr;
 
 constexpr uint64_t kLarge = 1 << 20;
 
-// "run" answers with each byte one larger than in "x". Calls come one at a time.
+// "run" returns the bytes of "x", each incremented by one. Calls come one at a time.
 class FakeServer final : public v1::Hpvm::Service {
  public:
   explicit FakeServer(const std::string& memory_path) : socket_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
@@ -146,7 +146,7 @@ class FakeServer final : public v1::Hpvm::Service {
 
 class LocalRunTest : public testing::Test {
  protected:
-  // The library's own end, which each test would see, takes up to 10 s.
+  // gRPC's shutdown takes up to 10 s, which each test would otherwise pay.
   static void SetUpTestSuite() { grpc_init(); }
 
   LocalRunTest() {
@@ -170,7 +170,7 @@ class LocalRunTest : public testing::Test {
   void Connect(bool local_memory) {
     client_ = *Client::Connect({.endpoint = endpoint_, .local_memory = local_memory, .local_ring = false});
   }
-  // A run whose input is `value` everywhere; the answer is checked.
+  // Runs with an input that is `value` everywhere, and checks the output.
   Status Run(uint8_t value) {
     std::map<std::string, Tensor> inputs;
     inputs["x"] = {ElementType::kU8, {kLarge}, std::vector<uint8_t>(kLarge, value)};
@@ -185,7 +185,7 @@ class LocalRunTest : public testing::Test {
   std::unique_ptr<Client> client_;
 };
 
-// The first run brings its output through gRPC, because nobody knows its size; the others do not, and share memory.
+// The first run returns its output through gRPC, because its size is unknown; the others share memory.
 TEST_F(LocalRunTest, TensorsTravelThroughMemoryThatIsUsedAgain) {
   for (uint8_t value = 0; value < 5; ++value) {
     ASSERT_EQ(Run(value), absl::OkStatus());
@@ -195,13 +195,13 @@ TEST_F(LocalRunTest, TensorsTravelThroughMemoryThatIsUsedAgain) {
   EXPECT_EQ(fake_->registered, 2);
   EXPECT_EQ(client_->TensorPath(), "shared memory");
   client_ = nullptr;
-  EXPECT_TRUE(fake_->memories.empty());  // The server has it back.
+  EXPECT_TRUE(fake_->memories.empty());  // Returned to the server.
 }
 
 TEST_F(LocalRunTest, SaysWhyItDoesWithout) {
   std::filesystem::remove(folder_ + "/s.sock.memory");
   ASSERT_EQ(Run(1), absl::OkStatus());
-  EXPECT_THAT(client_->TensorPath(), HasSubstr("gRPC: Nobody takes shared memory at"));
+  EXPECT_THAT(client_->TensorPath(), HasSubstr("gRPC: No server takes shared memory at"));
   EXPECT_EQ(fake_->created, 1);
   Connect(false);
   ASSERT_EQ(Run(2), absl::OkStatus());
@@ -209,7 +209,7 @@ TEST_F(LocalRunTest, SaysWhyItDoesWithout) {
   EXPECT_EQ(fake_->registered, 0);
 }
 
-// A server of another kind is asked once; a quota that is full may have room again.
+// An incompatible server is asked once; a full quota may have room again.
 TEST_F(LocalRunTest, RefusalsAreRemembered) {
   fake_->register_status = {grpc::StatusCode::RESOURCE_EXHAUSTED, "The tenant has no room."};
   ASSERT_EQ(Run(1), absl::OkStatus());
@@ -223,7 +223,7 @@ TEST_F(LocalRunTest, RefusalsAreRemembered) {
   EXPECT_EQ(fake_->created, 3);
 }
 
-// A daemon that was restarted, or let go of what was long unused.
+// The daemon restarted, or dropped what was unused for long.
 TEST_F(LocalRunTest, ForgottenBuffersAreNoFailure) {
   ASSERT_EQ(Run(1), absl::OkStatus());
   ASSERT_EQ(Run(2), absl::OkStatus());
@@ -243,7 +243,7 @@ TEST_F(LocalRunTest, OutputsMayGrow) {
   EXPECT_EQ(fake_->runs, 3);
 }
 
-// A run that was cut off may write for a moment more: its memory is nobody else's.
+// An interrupted run may still write for a moment: its memory is not reused.
 TEST_F(LocalRunTest, MemoryOfAFailedRunIsNotUsedAgain) {
   ASSERT_EQ(Run(1), absl::OkStatus());
   const int before = fake_->registered;
@@ -272,7 +272,7 @@ TEST_F(LocalRunTest, ABufferOfOnesOwnIsTheServersToo) {
     EXPECT_EQ(seen[15], 9);
     EXPECT_EQ(buffer->ReadTensor()->data, seen);
   }
-  EXPECT_TRUE(fake_->memories.empty());  // It went with its owner.
+  EXPECT_TRUE(fake_->memories.empty());  // Deleted with its owner.
 }
 
 }  // namespace

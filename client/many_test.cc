@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunMany and SubmitMany of the library against a server of its own making, which loses answers and refuses some.
+// Tests of RunMany and SubmitMany against a fake server that loses responses and refuses some items.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -79,7 +79,7 @@ class FakeServer final : public v1::Hpvm::Service {
   grpc::Status RunMany(grpc::ServerContext*, const v1::RunManyRequest* request,
                        grpc::ServerWriter<v1::RunManyResponse>* out) override {
     runs.push_back(*request);
-    // Backwards, two in a message.
+    // Answers backwards, two results per message.
     v1::RunManyResponse part;
     for (int i = request->items_size() - 1; i >= 0; --i) {
       if (runs_answered == 0) {
@@ -106,10 +106,10 @@ class FakeServer final : public v1::Hpvm::Service {
 
   std::vector<v1::SubmitManyRequest> submits;
   std::vector<v1::RunManyRequest> runs;
-  std::map<std::string, std::string> jobs;              // By key.
-  std::map<std::string, std::pair<int, int>> refusals;  // By name: a code, and how often.
-  size_t lost_answers = 0;                              // Of SubmitMany: jobs are made, and nobody is told.
-  int runs_answered = INT_MAX;                          // Then the connection breaks.
+  std::map<std::string, std::string> jobs;              // Keyed by idempotency key.
+  std::map<std::string, std::pair<int, int>> refusals;  // Keyed by name: a code, and the number of times.
+  size_t lost_answers = 0;                              // SubmitMany makes the jobs, but the response is lost.
+  int runs_answered = INT_MAX;                          // After so many the connection breaks.
   std::atomic<int64_t> started = 1;
   std::atomic<int> modules_put = 0, buffers_made = 0, buffers_deleted = 0;
 };
@@ -170,7 +170,7 @@ class ManyTest : public testing::Test {
   std::unique_ptr<Client> client_;
 };
 
-// More than one call takes, of one document.
+// More jobs than one call takes, with one document.
 TEST_F(ManyTest, SubmitsInFewCalls) {
   const auto results = client_->SubmitMany(Jobs(600));
   ASSERT_EQ(results.size(), 600u);
@@ -188,7 +188,7 @@ TEST_F(ManyTest, SubmitsInFewCalls) {
   EXPECT_TRUE(client_->SubmitMany({}).empty());
 }
 
-// Large inputs fill a message before its number of jobs is reached, or travel through buffers.
+// Large inputs fill a message before the limit on jobs is reached, or travel through buffers.
 TEST_F(ManyTest, SubmitsWithinAMessage) {
   std::vector<SubmitItem> jobs = Jobs(40);
   for (SubmitItem& job : jobs) {
@@ -203,7 +203,7 @@ TEST_F(ManyTest, SubmitsWithinAMessage) {
   EXPECT_EQ(fake_.buffers_deleted, 1);
 }
 
-// An answer that is lost: the same jobs go out with the same keys, and are the same jobs.
+// After a lost response the same jobs are sent with the same keys, and stay the same jobs.
 TEST_F(ManyTest, SubmitsTheSameAgain) {
   fake_.lost_answers = 1;
   const auto results = client_->SubmitMany(Jobs(3));
@@ -215,7 +215,7 @@ TEST_F(ManyTest, SubmitsTheSameAgain) {
   }
 }
 
-// What is refused for now is sent again alone; what is wrong stays refused; neither touches the others.
+// Temporary refusals are retried alone; permanent ones stay; neither affects the other jobs.
 TEST_F(ManyTest, SendsAgainWhatIsToCome) {
   fake_.refusals["j1"] = {14, 2};
   fake_.refusals["j2"] = {3, 1};
@@ -228,7 +228,7 @@ TEST_F(ManyTest, SendsAgainWhatIsToCome) {
   EXPECT_EQ(fake_.submits[2].jobs(0).options().idempotency_key(), fake_.submits[0].jobs(1).options().idempotency_key());
 }
 
-// A graph that a restarted server does not know is sent once more; one that never was there is not.
+// A graph that a restarted server does not know is uploaded once more; a graph that never existed is not.
 TEST_F(ManyTest, UploadsAgainAfterARestart) {
   fake_.refusals["j0"] = {5, 1};
   EXPECT_TRUE(client_->SubmitMany(Jobs(2))[0].ok());
@@ -280,7 +280,7 @@ TEST_F(ManyTest, RunsInFewCalls) {
   EXPECT_EQ(fake_.buffers_deleted, 1);
 }
 
-// A connection that breaks: what came stands, the others have its failure, and nothing is sent twice.
+// When the connection breaks, received results stand, the other items get the failure, and nothing is sent twice.
 TEST_F(ManyTest, TellsWhatACallLeft) {
   fake_.runs_answered = 4;
   int good = 0, lost = 0;

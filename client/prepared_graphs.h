@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client has prepared, kept so that it can be prepared again by a server that was restarted since.
+// PreparedGraphs keeps what a client has prepared, so that a server that restarted since can prepare it again.
 #ifndef HPVMD_CLIENT_PREPARED_GRAPHS_H_
 #define HPVMD_CLIENT_PREPARED_GRAPHS_H_
 
@@ -15,39 +15,39 @@
 
 namespace hpvm {
 
-// Any thread. Holds the bytes of every document and module until its handle is released.
+// Thread-safe. Holds the bytes of every document and module until its handle is released.
 class PreparedGraphs {
  public:
   struct Source {
     std::string document;
     Modules modules;
     PrepareOptions options;
-    int64_t server_started_ns = 0;  // Which server has it: ServerInfoResponse.started_unix_ns.
+    int64_t server_started_ns = 0;  // ServerInfoResponse.started_unix_ns of the server that has the graph.
   };
 
   void Add(const std::string& handle, Source source);
-  // It is released, or nobody's: answers what the server calls it.
+  // Forgets a handle that was released or has no owner; returns the server's name for it.
   std::string Remove(const std::string& handle);
-  // The server's own handle of what the caller knows by this one: another one once it was prepared again.
+  // Returns the server's own handle for the caller's; it differs once the graph was prepared again.
   std::string Current(const std::string& handle) const;
 
-  // The server does not know `used`, which Current had answered. Asks `started_ns` which server there is now, and has
-  // `prepare` prepare the graph there if it is another than had it. True: Current answers another handle now, by this
-  // call or by one beside it, which this one has waited for. False: the graph is not one of these, or that server
-  // itself let go of it.
+  // Called when the server does not know `used`, which Current had returned. Asks `started_ns` which server runs now,
+  // and calls `prepare` if that is another than the one that had the graph. Returns true when Current now returns
+  // another handle, by this call or by a concurrent one that this call waited for; false when the graph is not
+  // registered here, or the same server dropped it.
   StatusOr<bool> PrepareAgain(const std::string& handle, const std::string& used,
                               const std::function<StatusOr<int64_t>()>& started_ns,
                               const std::function<StatusOr<std::string>(const Source&)>& prepare);
 
  private:
   struct Entry {
-    std::mutex preparing;  // Held while it is prepared again.
+    std::mutex preparing;  // Held while the graph is prepared again.
     Source source;
-    std::string current;  // As its server's start, changed with both mutexes held.
+    std::string current;  // Like server_started_ns, changed with both mutexes held.
   };
 
   mutable std::mutex mutex_;
-  // Shared, since a handle may be released while its graph is prepared again.
+  // Shared because a handle may be released while its graph is prepared again.
   std::unordered_map<std::string, std::shared_ptr<Entry>> entries_;
 };
 

@@ -18,9 +18,9 @@ namespace {
 
 constexpr FrameLimits kLimits = {
     .head_bytes_max = kRingFrameBytesMax, .body_bytes_max = kRingFrameBytesMax, .fds_max = 0};
-// Read before the leader looks whether it is done.
+// Number of frames read before the leader checks whether it is done.
 constexpr int kBurst = 64;
-// No sleep is longer, so that no arithmetic with kNever is needed.
+// Upper bound of each sleep, so that no arithmetic with kNever is needed.
 constexpr Duration kSleepMax = std::chrono::seconds(10);
 
 Duration Until(Time deadline) {
@@ -49,7 +49,7 @@ RingCaller::RingCaller(UniqueFd memory, Mapping mapping, UniqueFd bell, Duration
       producer_(this->memory().to_server) {}
 
 void RingCaller::Stop() {
-  End(Unavailable("The ring was let go of."));
+  End(Unavailable("The client has released the ring."));
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
@@ -70,7 +70,7 @@ void RingCaller::Begin(size_t calls_max) {
 void RingCaller::RingBell() {
   bells_.fetch_add(1, std::memory_order_relaxed);
   const uint64_t one = 1;
-  // A bell that has been rung 2^64 times takes no more; nobody gets there.
+  // The eventfd overflows after 2^64 rings, which nobody reaches.
   (void)!write(bell_.get(), &one, sizeof(one));
 }
 
@@ -159,7 +159,7 @@ void RingCaller::Cancel(uint64_t id) {
   waiter->done(Cancelled("The caller cancelled the call."));
 }
 
-// Reads for calls that no thread waits for, while no thread that waits reads.
+// Reads for calls that no thread waits for, while no waiting thread reads.
 void RingCaller::Read() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -185,8 +185,8 @@ bool RingCaller::HasStarted() const {
   return !started_.empty();
 }
 
-// With the mutex held. Tells the other side to give up; where there is no room the run goes on to its end, or to its
-// own deadline. Whether the bell must be rung.
+// The caller holds the mutex. Tells the other side to give up; when the ring is full, the run continues to its end or
+// to its own deadline. Returns true when the bell must be rung.
 bool RingCaller::PutCancel(uint64_t id) {
   v1::RingCall head;
   head.set_id(id);
@@ -195,7 +195,7 @@ bool RingCaller::PutCancel(uint64_t id) {
   return put.ok() && *put && producer_.MustWake();
 }
 
-// With the mutex held. False: there is no room just now, or the ring has ended.
+// The caller holds the mutex. Returns false when the ring is full at the moment or has ended.
 bool RingCaller::Put(std::string_view body, uint64_t* id) {
   if (!over_.ok() || calls_.size() >= calls_max_) {
     return false;
@@ -221,7 +221,7 @@ StatusOr<std::optional<RingCaller::Answer>> RingCaller::Abandon(uint64_t id, Wai
       HPVMD_RETURN_IF_ERROR(waiter.status);
       return std::move(waiter.answer);
     }
-    leads = waiter.word.load() == Waiter::kLeads;  // Just now.
+    leads = waiter.word.load() == Waiter::kLeads;  // The lead may just have been passed on to it.
     calls_[id] = nullptr;
     rings = PutCancel(id);
   }
@@ -235,7 +235,7 @@ StatusOr<std::optional<RingCaller::Answer>> RingCaller::Abandon(uint64_t id, Wai
                                   : DeadlineExceeded("The call's timeout passed.");
 }
 
-// Its thread leads, or sleeps until its word changes, or is on its way to either.
+// The waiter's thread leads, or sleeps until its word changes, or is about to do either.
 void RingCaller::Stop(Waiter& waiter) {
   {
     const std::lock_guard lock(mutex_);
@@ -252,7 +252,7 @@ void RingCaller::WakeLeader() {
   FutexWake(memory().to_client.asleep, 1, FutexScope::kShared);
 }
 
-// Until the waiter's own answer is there, or its time is up; then somebody else leads.
+// Leads until the waiter's own response has arrived or its time is up; then passes the lead on.
 void RingCaller::Lead(const Waiter& waiter, Time deadline) {
   leads_.fetch_add(1, std::memory_order_relaxed);
   while (true) {
@@ -280,7 +280,7 @@ void RingCaller::Sleep(const Waiter& waiter, Time deadline) {
     } while (RealClock().Now() < until);
   }
   if (consumer_.BeginSleep()) {
-    // Looked at after that was said: End and Stop take it back after their own flags.
+    // Checked after publishing that the leader sleeps: End and Stop read that after setting their own flags.
     if (!is_over_.load() && !waiter.is_stopped.load()) {
       sleeps_.fetch_add(1, std::memory_order_relaxed);
       consumer_.Wait(Until(deadline));
@@ -289,7 +289,7 @@ void RingCaller::Sleep(const Waiter& waiter, Time deadline) {
   }
 }
 
-// Whether anything came.
+// Returns true when any frame arrived.
 bool RingCaller::TakeSome(const Waiter& leader) {
   int count = 0;
   Status taken;
@@ -302,7 +302,7 @@ bool RingCaller::TakeSome(const Waiter& leader) {
     taken = !got.ok() ? got.status()
             : *got == RingConsumer::Got::kFrame
                 ? Dispatch(frame_, leader)
-                : DataLoss("The server says that a frame comes by a socket, which there is not.");
+                : DataLoss("The server says that a frame comes through a socket, but there is no socket.");
   }
   if (count > 0 && consumer_.MustWakeProducer()) {
     RingBell();
@@ -316,7 +316,7 @@ bool RingCaller::TakeSome(const Waiter& leader) {
 Status RingCaller::Dispatch(Frame& frame, const Waiter& leader) {
   v1::RingReply head;
   if (!head.ParseFromString(frame.head)) {
-    return InvalidArgument("A frame's head is no RingReply.");
+    return InvalidArgument("A frame's head is not a RingReply.");
   }
   Waiter* done = nullptr;
   std::unique_ptr<Waiter> started;
@@ -353,14 +353,14 @@ Status RingCaller::Dispatch(Frame& frame, const Waiter& leader) {
     started->done(std::move(started->answer));
   }
   if (done != nullptr && done != &leader) {
-    // Its thread may have gone on meanwhile; then the address means nothing, and nobody waits there.
+    // The waiter's thread may have continued meanwhile; then the address means nothing, and nobody waits there.
     wakes_.fetch_add(1, std::memory_order_relaxed);
     FutexWake(done->word, 1, FutexScope::kProcess);
   }
   return absl::OkStatus();
 }
 
-// Has somebody else lead, if anybody waits.
+// Passes the lead to another waiter, if there is one.
 void RingCaller::PassOn(const Waiter& from) {
   Waiter* next = nullptr;
   {
@@ -405,7 +405,7 @@ void RingCaller::End(const Status& why) {
   for (const Waiter* waiter : failed) {
     FutexWake(waiter->word, 1, FutexScope::kProcess);
   }
-  // Whoever leads sleeps elsewhere.
+  // The leader sleeps elsewhere.
   is_over_.store(true);
   WakeLeader();
   for (const auto& [id, waiter] : started) {

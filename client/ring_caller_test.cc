@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calling end of rings, before a server of this process that does what the test says.
+// Tests of the calling end of rings, against a server in this process that does what the test says.
 #include "client/ring_caller.h"
 
 #include <fcntl.h>
@@ -48,7 +48,7 @@ class FakeServer {
   }
   void Send(const std::string& head, std::string_view body) {
     while (!*producer_.Put(head, BytesOf(body))) {
-      usleep(100);  // The bell says when; a test can wait.
+      usleep(100);  // The bell would tell; a test can poll.
     }
     if (producer_.MustWake()) {
       producer_.Wake();
@@ -102,7 +102,7 @@ TEST_P(RingCallerTest, SendsNothingBeforeTheServerHasIt) {
   EXPECT_EQ(caller_->counts().calls, 0u);
 }
 
-// The thread that leads and one that only waits: each ends soon, the other side is told, and the others go on.
+// A cancelled leader and a cancelled waiter both end soon, the other side is told, and the other calls continue.
 TEST_P(RingCallerTest, CancelledCallsEnd) {
   std::atomic<int> cancels{0}, calls{0};
   FakeServer server(*caller_, [&](FakeServer& self, const v1::RingCall& call, const std::string& body) {
@@ -129,7 +129,7 @@ TEST_P(RingCallerTest, CancelledCallsEnd) {
   while (calls < kThreads) {
     std::this_thread::yield();
   }
-  for (int i = 0; i < kThreads; ++i) {  // The first that began leads.
+  for (int i = 0; i < kThreads; ++i) {  // The first thread to start leads.
     const Time begin = RealClock().Now();
     stops[i].request_stop();
     while (ended <= i && RealClock().Now() - begin < std::chrono::seconds(10)) {
@@ -141,7 +141,7 @@ TEST_P(RingCallerTest, CancelledCallsEnd) {
   for (std::thread& thread : threads) {
     thread.join();
   }
-  // One that comes too late is cut short at once.
+  // A call that starts after its cancellation is cut short at once.
   EXPECT_TRUE(absl::IsCancelled(caller_->Call("silence", kNever, stops[0].get_token()).status()));
   for (int i = 0; i < 1'000 && cancels < kThreads + 1; ++i) {
     std::this_thread::sleep_for(milliseconds(5));
@@ -149,7 +149,7 @@ TEST_P(RingCallerTest, CancelledCallsEnd) {
   EXPECT_EQ(cancels, kThreads + 1);
 }
 
-// Calls that nobody waits for, beside threads that wait: each gets its own answer, once, whoever reads it.
+// Started calls beside waiting threads: each gets its own response, once, whichever thread reads it.
 TEST_P(RingCallerTest, StartedCallsEnd) {
   FakeServer server(*caller_, Echo);
   caller_->Begin(64);
@@ -173,7 +173,7 @@ TEST_P(RingCallerTest, StartedCallsEnd) {
     if (id.has_value()) {
       ++i;
     } else {
-      std::this_thread::yield();  // Full just now.
+      std::this_thread::yield();  // The ring is full at the moment.
     }
     if (i == kCalls / 2) {
       stops = true;  // From here on only the caller's own thread reads.
@@ -191,7 +191,7 @@ TEST_P(RingCallerTest, StartedCallsEnd) {
   EXPECT_TRUE(caller_->IsIdle());
 }
 
-// Cancelled, ended with the ring, and let go of with it: each is told so once.
+// Started calls that are cancelled, ended with the ring, or destroyed with it are each told so once.
 TEST_P(RingCallerTest, StartedCallsAreCancelled) {
   std::atomic<int> cancels{0};
   FakeServer server(
@@ -223,7 +223,7 @@ TEST_P(RingCallerTest, StartedCallsAreCancelled) {
   EXPECT_FALSE(caller_->Start("late", [](const StatusOr<RingCaller::Answer>&) { ADD_FAILURE(); }).has_value());
 }
 
-// One that is let go of while its own thread sleeps does not wait for it.
+// Destroying a caller does not wait for its own sleeping thread.
 TEST_P(RingCallerTest, ItsOwnThreadEndsWithIt) {
   std::atomic<int> ended{0};
   {
@@ -246,7 +246,7 @@ TEST_P(RingCallerTest, AnswersOneThread) {
     ASSERT_TRUE(answer.ok() && answer->has_value()) << answer.status();
     ASSERT_EQ(TextOf((*answer)->body), std::to_string(i));
   }
-  EXPECT_EQ(caller_->counts().wakes, 0u);  // Nobody but the caller itself.
+  EXPECT_EQ(caller_->counts().wakes, 0u);  // No thread but the caller itself.
   EXPECT_TRUE(caller_->IsIdle());
 }
 
@@ -310,7 +310,7 @@ TEST_P(RingCallerTest, TellsTheServerThatTimeIsUp) {
   EXPECT_TRUE(caller_->IsIdle());
 }
 
-// Whoever reads for all gives that up with its own time, and others get their answers.
+// A leader whose time is up passes the lead on, and the others get their responses.
 TEST_P(RingCallerTest, ALeaderWhoseTimeIsUpPassesOn) {
   std::atomic<uint64_t> second{0};
   FakeServer server(*caller_, [&](FakeServer& at, const v1::RingCall& call, const std::string& body) {
@@ -353,7 +353,7 @@ TEST_P(RingCallerTest, ItsEndIsEverybodysAnswer) {
     while (caller_->counts().calls < 8) {
       usleep(1'000);
     }
-    usleep(20'000);  // They sleep, one of them for all.
+    usleep(20'000);  // All sleep, one of them as the leader.
     caller_->End(Unavailable("gone"));
     caller_->End(Unavailable("again"));
   }
@@ -377,14 +377,14 @@ TEST_P(RingCallerTest, SendsNoMoreThanThereIsRoomFor) {
   while (caller_->counts().calls < 3) {
     usleep(1'000);
   }
-  EXPECT_FALSE(caller_->Call("x", kNever)->has_value());  // More than the server takes.
+  EXPECT_FALSE(caller_->Call("x", kNever)->has_value());  // Exceeds the server's limit of calls.
   caller_->Begin(64);
   for (int i = 0; i < 2; ++i) {
     caller_->Call(std::string(60'000, 'x'), RealClock().Now()).status().IgnoreError();
   }
-  EXPECT_FALSE(caller_->Call(std::string(60'000, 'x'), kNever)->has_value());  // More than the ring holds.
+  EXPECT_FALSE(caller_->Call(std::string(60'000, 'x'), kNever)->has_value());  // Exceeds the room in the ring.
   EXPECT_GT(caller_->counts().full, 0u);
-  EXPECT_FALSE(caller_->Call(std::string(100'000, 'x'), kNever)->has_value());  // More than any frame.
+  EXPECT_FALSE(caller_->Call(std::string(100'000, 'x'), kNever)->has_value());  // Exceeds the size of any frame.
   waits = false;
 }
 

@@ -7,7 +7,7 @@
 namespace hpvm {
 namespace {
 
-// Runs with the same key have outputs of the same sizes, unless data decides.
+// Runs with the same key have outputs of the same sizes, unless the sizes depend on data.
 std::string RunKey(const std::string& handle, const std::map<std::string, Tensor>& inputs, const RunOptions& options) {
   std::string key = handle;
   for (const auto& [name, tensor] : inputs) {
@@ -71,7 +71,7 @@ StatusOr<bool> Client::RunCall::IsWorthAnother(const Status& failure) {
     HPVMD_ASSIGN_OR_RETURN(prepared_again_, While(client_.PrepareAgain(handle_, used_, options_.call),
                                                   "preparing the graph again for a server that was restarted"));
     if (prepared_again_) {
-      local_.IsWorthAnother(failure);  // It has to let go of the other server's memory in any case.
+      local_.IsWorthAnother(failure);  // Drops the other server's memory in any case.
       return true;
     }
   }
@@ -91,7 +91,7 @@ StatusOr<RunOutcome> Client::RunCall::Finish(StatusOr<v1::RunResponse> response)
   HPVMD_ASSIGN_OR_RETURN(bool again, IsWorthAnother(StatusOf(response)));
   if (again) {
     response = Send();
-    // Local memory is another thing that may stand in the way, of the server that is there now.
+    // Local memory may also be the obstacle, this time on the current server.
     HPVMD_ASSIGN_OR_RETURN(again, prepared_again_ ? IsWorthAnother(StatusOf(response)) : false);
     if (again) {
       response = Send();

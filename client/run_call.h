@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run on its way through a client: what is sent, what is sent again, and what is brought back.
+// Client::RunCall makes one run: sends it, retries it where that is allowed, and fetches its outputs.
 #ifndef HPVMD_CLIENT_RUN_CALL_H_
 #define HPVMD_CLIENT_RUN_CALL_H_
 
@@ -12,7 +12,7 @@
 
 namespace hpvm {
 
-// One thread at a time. Buffers that were made for the run are deleted when it ends.
+// Used by one thread at a time. Buffers that were made for the run are deleted when it ends.
 class [[gnu::visibility("hidden")]] Client::RunCall {
  public:
   // Borrows everything.
@@ -22,18 +22,18 @@ class [[gnu::visibility("hidden")]] Client::RunCall {
   RunCall(const RunCall&) = delete;
   RunCall& operator=(const RunCall&) = delete;
 
-  // What is to be sent. Uploads what is too large for a message.
+  // Makes the request. Uploads inputs that are too large for a message.
   StatusOr<v1::RunRequest> Bind();
-  // Whether Finish makes no further call, and so does not block.
+  // Returns true when Finish makes no further call, and so does not block.
   bool IsComplete(const StatusOr<v1::RunResponse>& response) const;
-  // Goes on from the first answer: sends the run again where the server was restarted since the graph was prepared, or
-  // without local memory where that stood in the way, and brings the outputs. Once.
+  // Handles the first response: sends the run again if the server has restarted since the graph was prepared, or
+  // without local memory if that was the obstacle, and fetches the outputs. Called once.
   StatusOr<RunOutcome> Finish(StatusOr<v1::RunResponse> response);
 
  private:
   StatusOr<v1::RunResponse> Send();
-  // Whether a run that failed so should be sent again; then everything for that is done but Send. A status: preparing
-  // the graph again failed.
+  // Returns true when a run with this failure should be sent again; everything for that is then done except Send. A
+  // status when preparing the graph again failed.
   StatusOr<bool> IsWorthAnother(const Status& failure);
 
   Client& client_;

@@ -8,7 +8,7 @@
 namespace hpvm {
 namespace {
 
-// Servers take at least as many items in one call.
+// Servers accept at least this many items in one call.
 constexpr int kItemsMax = 1'024;
 
 }  // namespace
@@ -34,7 +34,7 @@ Status Client::RunMany(const v1::RunManyRequest& request,
   return stopped ? Cancelled("The caller has ended the call.") : ended;
 }
 
-// Items on their way through one call after the other.
+// ManyRuns sends items in one call after the other.
 class [[gnu::visibility("hidden")]] Client::ManyRuns {
  public:
   using OnResult = std::function<bool(size_t, StatusOr<RunOutcome>)>;
@@ -45,7 +45,7 @@ class [[gnu::visibility("hidden")]] Client::ManyRuns {
     request_.set_placements_max(options.placements_max);
   }
 
-  // Sends what waits when this would be too much beside it.
+  // Sends the queued items first when this one would exceed the limits.
   void Add(size_t index, const RunItem& item) {
     v1::RunManyRequest::Item bound;
     bound.mutable_symbols()->insert(options_.symbols.begin(), options_.symbols.end());
@@ -106,7 +106,7 @@ class [[gnu::visibility("hidden")]] Client::ManyRuns {
         request_,
         [&](v1::RunManyResponse::Result& result) {
           if (result.index() >= indices_.size() || (*is_told)[result.index()]) {
-            return true;  // A server that counts wrongly: what it leaves out is told at the end.
+            return true;  // The server counts wrongly: items that it leaves out are reported at the end.
           }
           (*is_told)[result.index()] = true;
           StatusOr<RunOutcome> outcome = client_.TakeRun(*result.mutable_run(), options_.call, {}, &buffers_);
@@ -118,7 +118,7 @@ class [[gnu::visibility("hidden")]] Client::ManyRuns {
         call);
   }
 
-  // The server does not know the handle. Whether it knows another one now.
+  // Called when the server does not know the handle. Returns true when there is another handle now.
   bool PrepareAgain(const CallOptions& call) {
     const StatusOr<bool> prepared = client_.PrepareAgain(handle_, request_.handle(), call);
     prepared_again_ = prepared.ok() && *prepared;
@@ -143,10 +143,10 @@ class [[gnu::visibility("hidden")]] Client::ManyRuns {
   const RunOptions& options_;
   const Time start_ = RealClock().Now();
   v1::RunManyRequest request_;
-  std::vector<size_t> indices_;       // Of its items.
-  uint64_t bytes_ = 0;                // Of its items.
+  std::vector<size_t> indices_;       // Indices of the request's items.
+  uint64_t bytes_ = 0;                // Bytes of the request's items.
   std::vector<std::string> buffers_;  // To be deleted after the call.
-  Status failure_;                    // From then on nothing is sent.
+  Status failure_;                    // Once set, nothing is sent.
   bool wants_more_ = true;
   bool prepared_again_ = false;
 };
@@ -157,7 +157,7 @@ Status Client::RunMany(const std::string& handle, std::span<const RunItem> items
     return InvalidArgument("RunMany brings no logs; its RunOptions.log must be null.");
   }
   if (!options.input_buffers.empty() || !options.output_buffers.empty()) {
-    return InvalidArgument("RunMany takes buffers as inputs of its items alone; those of its RunOptions must be none.");
+    return InvalidArgument("RunMany takes input buffers in its items only; its RunOptions must have none.");
   }
   ManyRuns runs(*this, handle, on_result, options);
   for (size_t i = 0; i < items.size(); ++i) {

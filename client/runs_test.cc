@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs that are cancelled, that nobody waits for, whose data stays in buffers, and whose server was restarted; against
-// a server of the test's own.
+// Tests of runs that are cancelled, that nobody waits for, whose data stays in buffers, or whose server restarted;
+// against a fake server.
 #include <gmock/gmock.h>
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
@@ -26,7 +26,7 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Holds a run until it is cancelled.
+// Held blocks a run until it is cancelled.
 class Held final : public grpc::ServerUnaryReactor {
  public:
   explicit Held(std::atomic<int>& count) : count_(count) { ++count_; }
@@ -40,8 +40,8 @@ class Held final : public grpc::ServerUnaryReactor {
   std::atomic<int>& count_;
 };
 
-// Doubles each byte of "x" as "y", inline; with buffers it says where it was asked to put what. A handle that begins
-// with "hold" holds its runs.
+// Returns "y" with each byte of "x" doubled, inline; for buffers it reports where it was asked to put each. A handle
+// that begins with "hold" blocks its runs.
 class FakeServer final : public v1::Hpvm::WithCallbackMethod_Run<v1::Hpvm::Service> {
  public:
   grpc::Status ServerInfo(grpc::ServerContext*, const v1::ServerInfoRequest*, v1::ServerInfoResponse* out) override {
@@ -143,7 +143,7 @@ class FakeServer final : public v1::Hpvm::WithCallbackMethod_Run<v1::Hpvm::Servi
 
   static grpc::Status Unknown() { return {grpc::StatusCode::NOT_FOUND, "There is no such thing."}; }
 
-  // Another process, which knows nothing.
+  // Simulates another process, which knows nothing.
   void Restart() {
     const std::lock_guard lock(mutex);
     started += 1'000;
@@ -182,7 +182,7 @@ class FakeServer final : public v1::Hpvm::WithCallbackMethod_Run<v1::Hpvm::Servi
       y.mutable_buffer()->add_shape(bytes.size());
       return grpc::Status::OK;
     }
-    if (bytes.size() > 1'000) {  // As a server does with what is too large for a message.
+    if (bytes.size() > 1'000) {  // As a server does for tensors too large for a message.
       const std::string id = "made-" + std::to_string(++buffers_made);
       buffers[id] = bytes;
       y.mutable_buffer()->set_buffer_id(id);
@@ -236,7 +236,7 @@ class RunsTest : public testing::Test {
   std::vector<std::string> again_;
 };
 
-// From any thread, soon, with every try; and the server learns of it.
+// A cancellation from any thread ends the call soon, with all retries, and the server learns of it.
 TEST_F(RunsTest, CancellationEndsACall) {
   fake_.prefix = "hold-";
   const std::string handle = Prepare();
@@ -261,11 +261,11 @@ TEST_F(RunsTest, CancellationEndsACall) {
     std::this_thread::sleep_for(milliseconds(5));
   }
   EXPECT_EQ(fake_.held, 0);
-  // It holds for calls that begin later.
+  // It also ends calls that begin later.
   EXPECT_EQ(client_->ServerInfo(options.call).status().code(), absl::StatusCode::kCancelled);
 }
 
-// A call that waits between two tries is cut short, too.
+// A call that waits between two retries is cut short, too.
 TEST_F(RunsTest, CancellationEndsWaitingForAServer) {
   server_->Shutdown(std::chrono::system_clock::now());
   server_->Wait();
@@ -297,7 +297,7 @@ TEST_F(RunsTest, AsyncRunsGiveWhatRunsGive) {
     const StatusOr<RunOutcome> outcome = pending[i].Wait();
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_EQ(outcome->outputs.at("y").data, std::vector<uint8_t>{static_cast<uint8_t>(2 * i)});
-    EXPECT_EQ(pending[i].Wait().status().code(), absl::StatusCode::kFailedPrecondition);  // Once.
+    EXPECT_EQ(pending[i].Wait().status().code(), absl::StatusCode::kFailedPrecondition);  // The result is given once.
   }
   EXPECT_EQ(called, 50);
   // Outputs and inputs that are too large for a message.
@@ -306,13 +306,14 @@ TEST_F(RunsTest, AsyncRunsGiveWhatRunsGive) {
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->outputs.at("y").data, std::vector<uint8_t>(1 << 20, 6));
   EXPECT_TRUE(fake_.buffers.empty());
-  // One that fails before anything is sent.
+  // A run that fails before anything is sent.
   RunOptions late;
   late.call.timeout = Duration(0);
   EXPECT_EQ(client_->RunAsync(handle, Inputs(large), late).Wait().status().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-// Dropped, cancelled, let go: nothing leaks (the sanitizers look), nothing is left at the server, every callback comes.
+// Dropped, cancelled or detached runs leak nothing (the sanitizers check), leave nothing at the server, and every
+// callback is called.
 TEST_F(RunsTest, TenThousandAsyncRunsMayBeDropped) {
   fake_.prefix = "hold-";
   const std::string handle = Prepare();
@@ -329,7 +330,7 @@ TEST_F(RunsTest, TenThousandAsyncRunsMayBeDropped) {
     pending.back().Cancel();
     EXPECT_TRUE(pending.back().WaitFor(seconds(20)));
     EXPECT_EQ(pending.back().Wait().status().code(), absl::StatusCode::kCancelled);
-    // Let go of by their handles: the client's end cancels those.
+    // Detached runs are cancelled when the client is destroyed.
     for (size_t i = 0; i < 100; ++i) {
       pending[i].Detach();
     }
@@ -376,7 +377,7 @@ TEST_F(RunsTest, BuffersAreInputsAndOutputsAndGoWithTheirOwners) {
     EXPECT_THAT(outcome->buffers.at("y").shape, ElementsAre(4));
     EXPECT_THAT(y->ReadTensor()->data, ElementsAre(2, 4, 6, 8));
     ASSERT_TRUE(client_->RunAsync(handle, {}, options).Wait().ok());
-    EXPECT_EQ(fake_.buffers.size(), 2u);  // The caller's outlive the run.
+    EXPECT_EQ(fake_.buffers.size(), 2u);  // The caller's buffers outlive the run.
     Buffer moved = *std::move(x);
     EXPECT_EQ(x->id(), "");
     EXPECT_EQ(x->Write(bytes).code(), absl::StatusCode::kFailedPrecondition);
@@ -388,7 +389,7 @@ TEST_F(RunsTest, BuffersAreInputsAndOutputsAndGoWithTheirOwners) {
     given_up->Release();
   }
   EXPECT_EQ(fake_.buffers.size(), 1u);
-  // RunMany's go with the items.
+  // RunMany's buffers are deleted with the items.
   RunItem item;
   item.input_buffers["x"] = {.buffer_id = fake_.buffers.begin()->first};
   const auto on_result = [](size_t, const StatusOr<RunOutcome>& outcome) {
@@ -401,7 +402,7 @@ TEST_F(RunsTest, BuffersAreInputsAndOutputsAndGoWithTheirOwners) {
   EXPECT_EQ(client_->RunMany(handle, {&item, 1}, on_result, options).code(), absl::StatusCode::kInvalidArgument);
 }
 
-// The handle goes on meaning the graph; the caller is told, and the new server's handle is the one that is released.
+// The handle keeps naming the graph; the caller is told, and the new server's handle is the one released.
 TEST_F(RunsTest, ARestartedServerIsPreparedAgain) {
   const std::string handle = Prepare();
   EXPECT_FALSE(client_->Run(handle, Inputs())->prepared_again);
@@ -431,7 +432,7 @@ TEST_F(RunsTest, ARestartedServerIsPreparedAgain) {
   EXPECT_TRUE(fake_.handles.empty());
 }
 
-// Many runs that find it out together prepare once.
+// Many runs that notice the restart together prepare once.
 TEST_F(RunsTest, ARestartedServerIsPreparedOnce) {
   const std::string handle = Prepare();
   fake_.Restart();
@@ -449,24 +450,24 @@ TEST_F(RunsTest, ARestartedServerIsPreparedOnce) {
 
 TEST_F(RunsTest, NothingElseIsPreparedAgain) {
   std::string handle = Prepare();
-  // Released: by this client, and by another of the same tenant.
+  // Handles released by this client, and by another client of the same tenant.
   ASSERT_EQ(client_->Release(handle), absl::OkStatus());
   fake_.Restart();
   EXPECT_EQ(client_->Run(handle, Inputs()).status().code(), absl::StatusCode::kNotFound);
   handle = Prepare();
   fake_.handles.clear();
   EXPECT_EQ(client_->Run(handle, Inputs()).status().code(), absl::StatusCode::kNotFound);
-  // Of another client.
+  // A handle of another client.
   EXPECT_EQ(client_->Run("graph-x", Inputs()).status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(fake_.prepared, 2);
-  // A graph that the new server refuses: its reason is told.
+  // A graph that the new server refuses: the reason is reported.
   fake_.Restart();
   fake_.prepare_status = {grpc::StatusCode::FAILED_PRECONDITION, "No device can run it."};
   const Status refused = client_->Run(handle, Inputs()).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(refused), HasSubstr("preparing the graph again"));
   fake_.prepare_status = grpc::Status::OK;
-  // A client that was told not to.
+  // A client with prepare_again off.
   Connect(false);
   handle = Prepare();
   fake_.Restart();

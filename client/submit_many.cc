@@ -9,10 +9,10 @@
 namespace hpvm {
 namespace {
 
-// Servers take at least as many jobs in one call.
+// Servers accept at least this many jobs in one call.
 constexpr size_t kJobsMax = 256;
 
-// Equal for equal documents with equal modules.
+// Returns equal names for equal documents with equal modules.
 std::string NameOf(const SubmitItem& item) {
   std::string name = ToHex(HashOf(item.document));
   for (const auto& [module, bytes] : item.modules.bytes) {
@@ -26,8 +26,8 @@ std::string NameOf(const SubmitItem& item) {
 
 }  // namespace
 
-// Jobs until each has an answer: those that got none, or that an overloaded or restarted server did not take, are sent
-// again with their keys.
+// ManySubmits sends jobs until each has a response: jobs that got none, or that an overloaded or restarted server did
+// not accept, are sent again with their keys.
 class [[gnu::visibility("hidden")]] Client::ManySubmits {
  public:
   ManySubmits(Client & client, std::span<const SubmitItem> jobs, const CallOptions& call)
@@ -65,7 +65,7 @@ class [[gnu::visibility("hidden")]] Client::ManySubmits {
   }
 
  private:
-  // Everything that is open, in calls of limited size.
+  // Sends all open jobs, in calls of limited size.
   void SendOpen() {
     graphs_.clear();
     is_new_server_.reset();
@@ -85,7 +85,7 @@ class [[gnu::visibility("hidden")]] Client::ManySubmits {
         }
         const uint64_t more = job.ByteSizeLong();
         if (!sent.empty() && bytes + more > kInlineTotalBytesMax) {
-          break;  // Bound again for the next call; its buffers go with this one's.
+          break;  // Bound again for the next call; its buffers are deleted with this one's.
         }
         bytes += more;
         *request.add_jobs() = std::move(job);
@@ -128,7 +128,7 @@ class [[gnu::visibility("hidden")]] Client::ManySubmits {
                           std::to_string(sent.size()) + " jobs.");
     }
     if (!response.ok()) {
-      is_over_ = response.status();  // It was sent again as often as the patience allows.
+      is_over_ = response.status();  // It was retried as often as the patience allows.
       for (const size_t i : open_) {
         results_[i] = results_[i].ok() ? results_[i] : is_over_;
       }
@@ -149,7 +149,8 @@ class [[gnu::visibility("hidden")]] Client::ManySubmits {
     }
   }
 
-  // A server that cannot just now; or one that was started since the graph was uploaded to another.
+  // Returns true when the server cannot at the moment, or when it has started since the graph was uploaded to another
+  // one.
   bool IsForAgain(const Status& refused) {
     if (!absl::IsNotFound(refused)) {
       return MayRetry(refused);
@@ -168,11 +169,11 @@ class [[gnu::visibility("hidden")]] Client::ManySubmits {
   Retries retries_;
   std::vector<std::string> keys_;
   std::vector<StatusOr<v1::SubmitResponse>> results_;
-  std::vector<size_t> open_;                          // Without an answer that stands.
+  std::vector<size_t> open_;                          // Jobs without a final response.
   std::map<std::string, v1::GraphReference> graphs_;  // Uploaded for the calls of one round.
-  int64_t server_ = 0;                                // When the server that answered NOT_FOUND was started.
-  std::optional<bool> is_new_server_;                 // In this round.
-  Status is_over_;                                    // Why no further call is made.
+  int64_t server_ = 0;                                // Start time of the server that answered NOT_FOUND.
+  std::optional<bool> is_new_server_;                 // Set once per round.
+  Status is_over_;                                    // Reason why no further call is made.
 };
 
 std::vector<StatusOr<v1::SubmitResponse>> Client::SubmitMany(std::span<const SubmitItem> jobs,

@@ -22,7 +22,7 @@ constexpr Duration kLifetimeUnsaid = std::chrono::hours(1);
 
 std::string Quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
-// Waits until there is something to read. False: time is up.
+// Waits until there is something to read. Returns false when time is up.
 bool AwaitReadable(int fd, Time until) {
   for (;;) {
     const Duration left = until - RealClock().Now();
@@ -69,7 +69,7 @@ StatusOr<Ticket> ParseLine(std::string_view line, const std::string& path) {
   Ticket ticket{std::string(line.substr(0, blank))};
   const bool is_plain = std::all_of(ticket.text.begin(), ticket.text.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (!ticket.text.starts_with("hpvmt_") || !is_plain) {
-    return DataLoss("What answers at " + Quoted(path) + " does not give tickets; it is not hpvmd's.");
+    return DataLoss("The program that answers at " + Quoted(path) + " does not give tickets; it is not hpvmd.");
   }
   uint32_t seconds = 0;
   if (blank != std::string_view::npos &&
@@ -89,7 +89,7 @@ class TicketBearer final : public Bearer {
       return ticket_;
     }
     const Status status = Fetch(within);
-    // One that is not over yet is good while another cannot be had.
+    // An unexpired ticket is used while no other can be fetched.
     if (!status.ok() && clock_.Now() >= ends_at_) {
       return status;
     }
@@ -110,8 +110,8 @@ class TicketBearer final : public Bearer {
     if (Describe().empty()) {
       return "Give a token (hpvmctl --token-file FILE, $HPVM_TOKEN_FILE).";
     }
-    return "A tenant that has this user id takes its calls (hpvmctl tenant set TENANT --add-uid " +
-           std::to_string(geteuid()) + ", by an administrator); a token works from any user id (--token-file).";
+    return "An administrator can add this user id to a tenant (hpvmctl tenant set TENANT --add-uid " +
+           std::to_string(geteuid()) + "); a token works from any user id (--token-file).";
   }
 
  private:
@@ -130,8 +130,8 @@ class TicketBearer final : public Bearer {
   const std::string path_;
   const Clock& clock_;
   mutable std::mutex mutex_;
-  std::string ticket_;          // Guarded by mutex_, like the rest.
-  bool is_known_here_ = false;  // The server looks at user ids, whether it takes this one or not.
+  std::string ticket_;          // This and the other members are guarded by mutex_.
+  bool is_known_here_ = false;  // The server checks user ids, whether it accepts this one or not.
   Time renew_at_ = Time::min(), ends_at_ = Time::min();
 };
 
@@ -156,7 +156,8 @@ StatusOr<Ticket> FetchTicket(const std::string& path, Duration within) {
       return MakeStatus(absl::StatusCode::kUnauthenticated,
                         "This process may not ask at " + Quoted(path) + " who it is: " + std::strerror(errno) + ".");
     }
-    return Unavailable("Nobody answers at " + Quoted(path) + " who this process is: " + std::strerror(errno) + ".");
+    return Unavailable("No server answers at " + Quoted(path) + " to identify this process: " + std::strerror(errno) +
+                       ".");
   }
   const Duration capped = std::min<Duration>(within, std::chrono::minutes(1));
   HPVMD_ASSIGN_OR_RETURN(const std::string line, ReadLine(fd.get(), path, RealClock().Now() + capped));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of TLS, looked at before gRPC gets them: it would only say that no connection came about.
+// Checks the files of TLS before gRPC gets them: gRPC would only report that no connection was made.
 #include <unistd.h>
 
 #include <memory>
@@ -70,7 +70,9 @@ StatusOr<std::string> ReadKey(const std::string& path, const X509* certificate, 
   if (key == nullptr) {
     const bool is_locked = pem.find("ENCRYPTED") != std::string::npos;
     return InvalidArgument("The file of the private key (" + Quoted(path) + ") holds " +
-                           (is_locked ? "an encrypted key, and nobody is here to unlock it" : "no private key in PEM") +
+                           (is_locked
+                                ? "an encrypted key, which nobody can unlock here; give a key without a passphrase"
+                                : "no private key in PEM") +
                            ".");
   }
   const bool belongs = X509_check_private_key(certificate, key.get()) == 1;

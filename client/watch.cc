@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Client's calls that watch: streams that begin again where they broke.
+// Client's watch calls: streams that are restarted after they break.
 #include <map>
 #include <utility>
 
@@ -10,14 +10,14 @@
 namespace hpvm {
 namespace {
 
-// How one stream ended.
+// StreamEnd describes how one stream ended.
 struct StreamEnd {
   Status status;
-  bool was_stopped = false;  // By whom it was for.
+  bool was_stopped = false;  // Ended by the consumer.
   bool had_answer = false;
 };
 
-// Streams, one after another, until one is stopped or fails for good.
+// Opens one stream after another, until one is stopped or fails permanently.
 Status KeepWatching(const ClientOptions& options, const CallOptions& call,
                     const std::function<StreamEnd(const CallOptions&)>& once) {
   const Time start = RealClock().Now();
@@ -37,7 +37,7 @@ Status KeepWatching(const ClientOptions& options, const CallOptions& call,
       }
       end.status = Unavailable("The server ended the watch before it answered.");
     }
-    // A server with too many watchers says so; it has room again when others have ended.
+    // A server with too many watchers has room again when others have ended.
     const bool is_crowded = end.status.code() == absl::StatusCode::kResourceExhausted;
     if ((!MayRetry(end.status) && !is_crowded) || !SleepBeforeRetry(options, call, start, end.status, &retries)) {
       return end.status;
@@ -45,7 +45,7 @@ Status KeepWatching(const ClientOptions& options, const CallOptions& call,
   }
 }
 
-// Reads one stream; `take` says whether to go on.
+// Reads one stream; `take` returns whether to continue.
 template <typename Response, typename Take>
 StreamEnd ReadStream(grpc::ClientContext& context, grpc::ClientReader<Response>& reader, const Take& take) {
   StreamEnd end;
@@ -107,7 +107,7 @@ Status Client::WatchJobs(const WatchJobsOptions& options, const std::function<bo
     });
     end.status = ended;
     if (ended.code() == absl::StatusCode::kInvalidArgument && !news.cursor().empty()) {
-      news.DropCursor();  // Another server, which knows nothing of this one's cursors.
+      news.DropCursor();  // Another server, which does not know this one's cursors.
       end.status = Unavailable(Message(ended));
     }
     return end;

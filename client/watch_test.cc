@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches against a server of their own making, whose streams break.
+// Tests of watches against a fake server whose streams break.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// Each stream is what a test says for its number, from 1.
+// The test defines each stream by its number, from 1.
 class FakeServer final : public v1::Hpvm::Service {
  public:
   grpc::Status ServerInfo(grpc::ServerContext*, const v1::ServerInfoRequest*, v1::ServerInfoResponse*) override {
@@ -33,7 +33,7 @@ class FakeServer final : public v1::Hpvm::Service {
     cursors.push_back(request->cursor());
     return on_devices(cursors.size(), out);
   }
-  std::vector<std::string> cursors;  // Of the requests.
+  std::vector<std::string> cursors;  // Cursors of the requests.
   std::function<grpc::Status(size_t, grpc::ServerWriter<v1::WatchJobsResponse>*)> on_jobs;
   std::function<grpc::Status(size_t, grpc::ServerWriter<v1::WatchDevicesResponse>*)> on_devices;
 };
@@ -80,7 +80,7 @@ class WatchTest : public testing::Test {
   std::unique_ptr<Client> client_;
 };
 
-// Streams that break, end, are refused for want of a place, or begin again with a list: each change is told once.
+// Streams that break, end, are refused for lack of room, or begin again with a list: each change is reported once.
 TEST_F(WatchTest, JobsGoOn) {
   fake_.on_jobs = [](size_t call, grpc::ServerWriter<v1::WatchJobsResponse>* out) -> grpc::Status {
     switch (call) {
@@ -89,7 +89,8 @@ TEST_F(WatchTest, JobsGoOn) {
         Send(out, "a", v1::JOB_STATE_RUNNING, 3, "c2");
         return Lost();
       case 2:
-        return {grpc::StatusCode::RESOURCE_EXHAUSTED, "As many of the tenant's calls watch as may (1)."};
+        return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+                "The tenant has 1 watching calls, which is the limit (jobs.watchers_per_tenant_max)."};
       case 3:
         Send(out, "a", v1::JOB_STATE_RUNNING, 3, "c3");
         return grpc::Status::OK;  // Servers end old streams.
@@ -119,7 +120,7 @@ TEST_F(WatchTest, JobsGoOn) {
   EXPECT_EQ(listed, 1);
 }
 
-// What the server refuses for good ends the watch; so do time and the caller.
+// Permanent refusals end the watch, as do the timeout and the caller.
 TEST_F(WatchTest, Ends) {
   fake_.on_jobs = [](size_t, grpc::ServerWriter<v1::WatchJobsResponse>*) {
     return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "No.");
@@ -139,12 +140,12 @@ TEST_F(WatchTest, Ends) {
   EXPECT_TRUE(client_->WatchJobs(options, any).ok());
 }
 
-// Devices that appear, change and go are told as such, also when they did so while no stream was there.
+// Devices that appear, change or go are reported as such, even when that happened while no stream was open.
 TEST_F(WatchTest, DevicesGoOn) {
   fake_.on_devices = [](size_t call, grpc::ServerWriter<v1::WatchDevicesResponse>* out) {
     v1::WatchDevicesResponse response;
     response.set_cursor("c" + std::to_string(call));
-    if (call != 2) {  // Nothing is new.
+    if (call != 2) {  // Nothing has changed.
       v1::Device& cpu = *response.mutable_now()->add_devices();
       cpu.set_id("cpu:0");
       cpu.set_state(call == 3 ? v1::Device::STATE_BROKEN : v1::Device::STATE_READY);

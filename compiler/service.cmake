@@ -1,9 +1,9 @@
-# What devices and the engine have measured of a kernel; they write it, the zygote keeps it.
-hpvmd_library(compiler_learnt SOURCES api/cost_record.cc api/learnt.cc DEPS base)
+# Measurements of kernels, which devices and the engine write and the zygote keeps.
+hpvmd_library(compiler_learnt SOURCES api/cost_record.cc api/tuning_record.cc DEPS base)
 hpvmd_test(cost_record_test SOURCES api/cost_record_test.cc DEPS compiler_learnt LABELS fast)
-# What GPU devices and their compilers agree on.
+# Definitions that GPU devices and their compilers share.
 hpvmd_library(compiler_gpu SOURCES api/gpu_code.cc api/gpu_target.cc DEPS base)
-# The engine's side of the compiler: artifacts and the connection to the zygote. Neither LLVM nor wabt.
+# The engine's side of the compiler: artifacts and the connection to the zygote; free of LLVM and wabt.
 hpvmd_library(compiler_service
   SOURCES api/artifact.cc api/artifact_bounds.cc api/service.cc api/variant_text.cc
           api/compile_message.cc
@@ -12,7 +12,7 @@ hpvmd_fuzzer(compile_message_fuzz SOURCES api/compile_message_fuzz.cc DEPS compi
   CORPUS ${CMAKE_SOURCE_DIR}/tests/fuzz/compile_message)
 hpvmd_test(artifact_test SOURCES api/artifact_test.cc api/variant_text_test.cc DEPS compiler_service LABELS fast)
 
-# The zygote: everything that links LLVM and wabt.
+# The zygote, which contains all code that links LLVM and wabt.
 if(TARGET wasm_front)
   find_package(CLI11 REQUIRED)
   hpvmd_library(compiler_driver SOURCES driver/compile.cc driver/compile_native.cc driver/explain.cc

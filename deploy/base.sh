@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes a minimal Debian 12 with these packages: a folder, or a tar archive where the name ends in .tar.
+# Makes a minimal Debian 12 with these packages: a folder, or a tar archive if PLACE ends in .tar.
 #   deploy/base.sh PLACE PACKAGE...
-# Debian's packages come from the sources that this machine uses, others' sources are left out; no image registry is needed. Needs root,
+# The packages come from the Debian sources that this machine uses, without third-party sources; no image registry is needed. Needs root,
 # and mmdebstrap, which `deploy/setup.sh --tests` installs.
 set -euo pipefail
 place=${1:?"usage: deploy/base.sh PLACE PACKAGE..."}

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Packs hpvmd with every library it needs, but the C library, into archives that run from any folder of any x86-64 Linux with glibc 2.36
-# or newer, without installing anything.
+# Packs hpvmd with every library that it needs, except the C library, into archives that run from any folder of any x86-64 Linux with
+# glibc 2.36 or newer, without installation.
 #   deploy/bundle.sh [--build FOLDER] [--output FOLDER] [--tests] [--cpu-peers] [--fast]
 #     --build      a finished build; build/release by default
-#     --output     where the archives go; build/bundle by default
-#     --tests      also the test programs that GPUs need
-#     --cpu-peers  also OpenMP's and StarPU's side of `hpvm-bench`
-#     --fast       zstd instead of xz: a sixth larger, made in seconds
-# Writes hpvmd-VERSION-linux-x86_64.tar.xz and, with kernel-flavoured SPIR-V built in, hpvmd-VERSION-spirv-linux-x86_64.tar.xz, to be
-# unpacked over it: LLVM 15 and the translator, which only such modules need.
+#     --output     the folder for the archives; build/bundle by default
+#     --tests      also the test programs for GPUs
+#     --cpu-peers  also the OpenMP and StarPU peers of `hpvm-bench`
+#     --fast       zstd instead of xz: a sixth larger, packed in seconds
+# Writes hpvmd-VERSION-linux-x86_64.tar.xz and, if kernel-flavoured SPIR-V is built in, hpvmd-VERSION-spirv-linux-x86_64.tar.xz, which is
+# unpacked over the first: LLVM 15 and the translator, which only such modules need.
 # A build configured with -DHPVMD_STATIC_LLVM=ON makes archives of half the size. Needs patchelf and xz (or zstd).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,9 +31,9 @@ done
 version=$(sed -n 's/^project(hpvmd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 name=hpvmd-$version-linux-x86_64
 programs=(hpvmd hpvmctl hpvm-executor hpvm-compiler hpvm-bench)
-# What is found by name when a program runs: the loaders, and what NVIDIA's Vulkan driver wants on machines without a display.
+# Libraries opened by name at run time: the loaders, and those that NVIDIA's Vulkan driver needs on machines without a display.
 loaded=(libOpenCL.so.1 libvulkan.so.1 libEGL.so.1 libGLdispatch.so.0)
-# Of the C library: always the machine's own.
+# Libraries of the C library's package, which always come from the machine.
 is_own='^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil|libanl|libnss_[a-z]*)\.so'
 
 fail() { echo "bundle: $1" >&2; exit 1; }
@@ -46,13 +46,13 @@ trap 'rm -rf "$work"' EXIT
 root=$work/$name
 mkdir -p "$root/bin" "$root/lib" "$root/share/hpvm" "$output"
 
-# Copies a program: stripped, looking for libraries beside its folder. RPATH rather than RUNPATH, as it also holds for what the
-# libraries load, drivers among them.
+# Copies a program, stripped, and lets it look for libraries in ../lib. RPATH rather than RUNPATH, because it also applies to the
+# libraries' own dependencies and to drivers.
 add_program() {  # FILE FOLDER
   strip -o "$root/$2/$(basename "$1")" "$1"
   patchelf --force-rpath --set-rpath '$ORIGIN/../lib' "$root/$2/$(basename "$1")"
 }
-# Copies what the files load, to the folder.
+# Copies the libraries that the files load to the folder.
 add_libraries() {  # FOLDER FILE...
   local folder=$1
   shift
@@ -67,7 +67,7 @@ add_libraries() {  # FOLDER FILE...
 for program in "${programs[@]}"; do
   add_program "$build/bin/$program" bin
 done
-# hpvm-compiler loads it from beside itself.
+# hpvm-compiler loads this library from its own folder.
 add_program "$build/bin/libhpvm-opencl.so" bin
 add_libraries "$root/lib" "${programs[@]/#/$build/bin/}" "$build/bin/libhpvm-opencl.so"
 for library in "${loaded[@]}"; do
@@ -76,7 +76,7 @@ for library in "${loaded[@]}"; do
     strip -o "$root/lib/$library" "$(readlink -f "$path")"
     patchelf --force-rpath --set-rpath '$ORIGIN' "$root/lib/$library"
   elif [ -z "$path" ]; then
-    echo "bundle: $library is not installed here and left out." >&2
+    echo "bundle: $library is not installed here and is left out." >&2
   fi
 done
 cp "$build/bin/bench_kernels.wasm" "$root/bin/"
@@ -88,7 +88,10 @@ else
   cp "$build/bin/bench_cpu/kernels.wasm" "$build"/bin/bench_cpu/*.{cl,h} "$root/bin/bench_cpu/"
 fi
 cp -r examples "$root/share/hpvm/"
-cp client/kernel/hpvm.h deploy/hpvmd.toml deploy/hpvmd.service deploy/alerts.yml deploy/prometheus.yml deploy/dashboard.json docs/OPERATIONS.md README.md CHANGELOG.md "$root/share/hpvm/"
+rm -rf "$root"/share/hpvm/examples/*/out "$root"/share/hpvm/examples/__pycache__
+cp LICENSE "$root/share/hpvm/"
+cp client/kernel/hpvm.h deploy/hpvmd.toml deploy/hpvmd.service deploy/alerts.yml deploy/prometheus.yml deploy/dashboard.json "$root/share/hpvm/"
+python3 deploy/packages/pages.py "$root/share/hpvm" docs=. examples=examples README.md=README.md CHANGELOG.md=CHANGELOG.md
 
 if $tests; then
   mkdir -p "$root/tests"
@@ -106,7 +109,7 @@ if $tests; then
     found+=("$build/bin/hpvm-gpu-random")
   fi
   [ "${#found[@]}" -eq 0 ] || add_libraries "$root/lib" "${found[@]}"
-  # The corpus of graphs, and graphs over several devices: tests/gpu/graphs/run.py bin, tests/gpu/many.py bin
+  # Programs of the graph corpus and of graphs over several devices: tests/gpu/graphs/run.py bin, tests/gpu/many.py bin
   for name_of_tests in gpu_graphs gpu_many; do
     program=$build/bin/hpvm-${name_of_tests/_/-}
     if [ -x "$program" ]; then
@@ -115,7 +118,7 @@ if $tests; then
       cp "$build/bin/$name_of_tests.wasm" "$root/bin/"
     fi
   done
-  # Tests find the programs where a build has them, and golden files where the sources are.
+  # Tests find the programs at their places in a build, and golden files at their places in the sources.
   ln -s ../bin "$root/tests/bin"
   mkdir -p "$root/share/hpvm/sources/tests" "$root/share/hpvm/sources/compiler"
   cp -r tests/golden "$root/share/hpvm/sources/tests/"
@@ -136,7 +139,7 @@ pack() {  # FOLDER-OF-THE-CONTENT ARCHIVE
 pack "$work" "$name"
 spirv=$build/bin/libhpvm-spirv.so
 if [ -e "$spirv" ]; then
-  # Only what the main archive lacks; hpvm-compiler loads the library from beside itself.
+  # Contains only files that the main archive lacks; hpvm-compiler loads the library from its own folder.
   part=$work/spirv/$name
   mkdir -p "$part/bin" "$part/lib"
   strip -o "$part/bin/libhpvm-spirv.so" "$spirv"

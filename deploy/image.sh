@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds the container image localhost/hpvmd from build/release and tries it: a container serves the examples as an unprivileged user.
 #   deploy/image.sh [--test]     --test also runs a container and a graph in it
-# Needs root, and what `deploy/setup.sh --containers` installs. Debian's packages come from the sources this machine uses.
+# Needs root and the packages of `deploy/setup.sh --containers`. Debian's packages come from the sources that this machine uses.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=build/release/bin
 programs=(hpvmd hpvm-executor hpvm-compiler hpvmctl)
 podman=(podman)
-# Where crun cannot manage cgroups, runc can.
+# runc also works on machines where crun cannot manage cgroups.
 command -v runc >/dev/null && podman=(podman --runtime "$(command -v runc)")
 
 for program in "${programs[@]}"; do
@@ -16,7 +16,7 @@ done
 work=$(mktemp -d "${TMPDIR:-/tmp}/hpvmd-image-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# The packages that own the libraries which the programs load.
+# Packages that own the libraries that the programs load.
 mapfile -t libraries < <(for program in "${programs[@]}"; do ldd "$bin/$program"; done | awk '$3 ~ /^\// {print $3}' | sort -u)
 mapfile -t packages < <(for library in "${libraries[@]}"; do
   dpkg-query -S "$library" "$(readlink -f "$library")" "${library#/usr}" 2>/dev/null | sed 's/:.*//' | grep -v -- '-dev$' || true

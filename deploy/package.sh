@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes Debian packages of a finished build: hpvmd, hpvm-client, hpvm-engine and, with kernel-flavoured SPIR-V built in, hpvm-spirv.
+# Makes Debian packages from a finished build: hpvmd, hpvm-client, hpvm-engine and, if kernel-flavoured SPIR-V is built in, hpvm-spirv.
 #   deploy/package.sh [--build FOLDER] [--output FOLDER] [--fast]
 #     --build      a finished build; build/release by default
-#     --output     where the packages go; build/packages by default
-#     --fast       packed less tightly, in seconds
-# They fit the Debian that they are made on: their dependencies are the packages whose libraries the programs load. Needs dpkg-dev.
+#     --output     the folder for the packages; build/packages by default
+#     --fast       weaker compression, in seconds
+# The packages fit the Debian release on which they are made: they depend on the packages whose libraries the programs load. Needs dpkg-dev.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/release
@@ -27,7 +27,7 @@ for program in hpvmd hpvmctl hpvm-executor hpvm-compiler; do
   [ -x "$build/bin/$program" ] || fail "$build/bin/$program is missing; build it first."
 done
 if grep -q '^HPVMD_FAILPOINTS:BOOL=ON' "$build/CMakeCache.txt"; then
-  echo "package: this build has failpoints, by which tests make it fail; for others configure it with -DHPVMD_FAILPOINTS=OFF." >&2
+  echo "package: this build has failpoints, with which tests make it fail; for packages that others install, configure the build with -DHPVMD_FAILPOINTS=OFF." >&2
 fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/hpvmd-package-XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh Debian 12 to two graphs run through a private hpvmd: installs, builds, runs examples/matmul and
-# examples/edge-detection, checks both results, shows what ran where and how long each phase took, and stops the daemon.
+# Goes from a fresh Debian 12 to two graphs run by a private hpvmd: installs, builds, runs examples/matmul and
+# examples/edge-detection, checks both results, shows the device and the phases of each run, and stops the daemon.
 #   deploy/quickstart.sh [--keep FOLDER]     --keep writes the pictures and arrays there instead of a temporary folder
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,11 +15,11 @@ esac
 
 step() { printf '\n== %s\n' "$1"; }
 
-step "Installing what is missing"
+step "Installing the packages that are missing"
 ./deploy/setup.sh
 step "Building"
 mkdir -p build
-# Programs only, so that what only tests need does not have to be installed.
+# Builds only the programs, so that the packages for tests need not be installed.
 cmake --preset release -DHPVMD_TESTS=OFF >build/quickstart.configure.log 2>&1 || { cat build/quickstart.configure.log; exit 1; }
 cmake --build --preset release --target hpvmd hpvm-executor hpvm-compiler hpvmctl python_package >build/quickstart.build.log 2>&1 ||
   { tail -n 50 build/quickstart.build.log; exit 1; }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what hpvmd needs on Debian 12. Idempotent: what is there is left alone. Needs root or sudo.
+# Installs the packages that hpvmd needs on Debian 12. Idempotent: installed packages stay as they are. Needs root or sudo.
 #   deploy/setup.sh [--tests] [--containers]
-#     (nothing)      what building and running take
-#     --tests        also what tests, benchmarks, the clang and fuzz presets and deploy/bundle.sh take
+#     (nothing)      packages for building and running
+#     --tests        also packages for tests, benchmarks, the clang and fuzz presets and deploy/bundle.sh
 #     --containers   also podman and mmdebstrap for deploy/image.sh
 set -euo pipefail
 
@@ -11,11 +11,11 @@ packages=(
   g++ cmake ninja-build ccache mold pkg-config git python3
   # Kernels: the compiler that authors use, and the back end's LLVM.
   clang-22 lld-22 llvm-22-dev libclang-22-dev wabt
-  # Libraries, each argued in docs/decisions.
+  # Libraries; docs/decisions has the reasons for each.
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   nlohmann-json3-dev libspdlog-dev libtomlplusplus-dev libcli11-dev
   libssl-dev libnghttp2-dev libseccomp-dev libpng-dev libzip-dev zlib1g-dev libzstd-dev
-  libsqlite3-dev prometheus-cpp-dev libmicrohttpd-dev libcurl4-openssl-dev
+  libsqlite3-dev libhwloc-dev prometheus-cpp-dev libmicrohttpd-dev libcurl4-openssl-dev
   # GPUs: the loaders, and the readers of modules.
   ocl-icd-opencl-dev ocl-icd-libopencl1 opencl-headers libvulkan-dev spirv-headers spirv-tools
   llvm-15-dev libllvmspirvlib-15-dev libclc-22
@@ -27,7 +27,7 @@ tests=(
   libclang-rt-22-dev libclang-rt-22-dev-wasm32 wasi-libc rustc libstd-rust-dev-wasm32
   # Drivers that need no GPU.
   mesa-vulkan-drivers vulkan-validationlayers glslang-tools llvm-spirv-15 pocl-opencl-icd opencl-c-headers
-  # deploy/bundle.sh; NVIDIA's Vulkan driver wants libEGL where there is no display.
+  # deploy/bundle.sh; NVIDIA's Vulkan driver needs libEGL on machines without a display.
   patchelf xz-utils zstd libegl1 libglvnd0
   # The tests of packages, and of alarms and dashboards.
   dpkg-dev mmdebstrap logrotate prometheus
@@ -67,7 +67,7 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "setup: installing ${#missing[@]} packages: ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive
-# Tests start a Prometheus of their own; the machine is not to get one that serves at once.
+# Tests start a Prometheus of their own; the package's service must not start.
 if [[ " ${missing[*]} " == *" prometheus "* ]] && [ -d /run/systemd/system ]; then
   "${as_root[@]}" systemctl mask -q prometheus.service
 fi

@@ -24,13 +24,18 @@ uint64_t BytesOf(const graph::FlatGraph& flat, const graph::FlatPort& port) {
   return flat.values[(port.out.valid() ? port.out : port.in).index].bytes;
 }
 
-// All that the port's direction allows. What an earlier replica made is kept, so it counts as read.
+// Returns all accesses that the port's direction allows. Content from an earlier replica is kept, so it counts as
+// read.
 PortAccess WholePort(const graph::FlatGraph& flat, const graph::FlatPort& port) {
   const ByteRange whole{0, BytesOf(flat, port)};
   PortAccess access;
   access.read = port.in.valid() ? whole : ByteRange();
   access.written = port.out.valid() ? whole : ByteRange();
   return access;
+}
+
+bool Covers(const ByteRange& outer, const ByteRange& inner) {
+  return inner.is_empty() || (outer.begin <= inner.begin && inner.end <= outer.end);
 }
 
 ByteRange RangeOf(const ir::AccessRange& range) {
@@ -107,10 +112,13 @@ void GraphAccesses::Evaluate(uint32_t node, uint32_t choice, const Box& box, Por
     }
     const graph::FlatPort& port = flat_.ports[n.first_port + leaf.params[param]];
     PortAccess& access = out[leaf.params[param]];
-    // Memory that nobody has written yet is nobody's value, though a kernel may look at its zeros.
-    access.read = port.in.valid() ? RangeOf(found[param].read) : ByteRange();
+    access.read = RangeOf(found[param].read);
     access.written = port.out.valid() ? RangeOf(found[param].written) : ByteRange();
     access.overwrites = found[param].overwrites;
+    // Without an earlier value, the kernel reads zeros, which have to be there, or what it has written itself.
+    if (!port.in.valid() && access.overwrites && Covers(access.written, access.read)) {
+      access.read = ByteRange();
+    }
   }
 }
 
@@ -155,7 +163,7 @@ const std::vector<bool>& GraphAccesses::NamedScalars(graph::NodeId leaf) const {
 
 bool GraphAccesses::MayCut(graph::FlatNodeId node, uint32_t choice, uint32_t* dimension, uint64_t* grain) const {
   const graph::FlatNode& n = flat_.nodes[node.index];
-  // A check wants to see all of the instances.
+  // A check must see all instances.
   if (prepared_.is_checked || HasLateExtent(n) || !RunsParts(*prepared_.executables[n.leaf.index][choice])) {
     return false;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bytes launches touch, by kind of node; what may be cut.
+// Tests which bytes launches access, by kind of node, and which launches may be cut.
 #include "engine/access.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ class AccessTest : public ::testing::Test {
                                                      .clock = &RealClock()});
   }
 
-  // One node over 64 elements.
+  // Prepares one node over 64 elements.
   void Prepare(const std::string& entry, const std::string& more, bool is_checked = false) {
     accesses_.reset();
     Document d("i32", "[64]");
@@ -97,7 +97,7 @@ class AccessTest : public ::testing::Test {
 constexpr ByteRange kWhole{0, 256};
 const Box kAll{.count = {64, 1, 1}}, kQuarter{.first = {16, 0, 0}, .count = {16, 1, 1}};
 
-// A part's ranges are its own, again when asked again, and in any order.
+// A part's ranges are its own, whenever and in whichever order they are asked for.
 TEST_F(AccessTest, PartsTouchTheirShare) {
   Prepare("copy", R"(,"instances":[64])");
   for (int again = 0; again < 2; ++again) {
@@ -111,8 +111,8 @@ TEST_F(AccessTest, PartsTouchTheirShare) {
   }
 }
 
-// A number that the document gives counts; one that a run brings leaves everything open, and so does a kernel of which
-// nothing is known.
+// A number from the document is used; a number that only a run knows leaves all ranges open, and so does a kernel
+// about which nothing is known.
 TEST_F(AccessTest, WhatIsNotKnownIsTheWholePort) {
   const std::string scalar = R"(,"instances":[16],"scalars":[{"name":"k","type":"i32","value":)";
   Prepare("shifted", scalar + "8}]");
@@ -126,7 +126,7 @@ TEST_F(AccessTest, WhatIsNotKnownIsTheWholePort) {
   EXPECT_EQ(Of(kQuarter, 1).written, kWhole);
 }
 
-// Parts that are planned are answered however much was asked before; else a plan from known tasks would copy all of a
+// Planned parts get answers however many questions came before; otherwise a plan from known tasks would copy a whole
 // buffer for each part.
 TEST_F(AccessTest, PlannedPartsAreAnsweredWhateverWasAskedBefore) {
   Prepare("copy", R"(,"instances":[64])");
@@ -140,7 +140,7 @@ TEST_F(AccessTest, PlannedPartsAreAnsweredWhateverWasAskedBefore) {
   EXPECT_EQ(Of(kQuarter, 1).written, (ByteRange{64, 128}));
 }
 
-// On the outermost dimension, by groups; not when somebody wants to see every instance.
+// Launches are cut along the outermost dimension, by groups, but not when a check must see every instance.
 TEST_F(AccessTest, CutsTheOutermostDimension) {
   uint32_t dimension = 9;
   uint64_t grain = 0;

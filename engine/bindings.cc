@@ -51,7 +51,7 @@ Status CheckMemory(std::string_view what, const graph::Port& port, const Binding
   return absl::OkStatus();
 }
 
-// The names of `given` that are no port of the asked kind, as an error.
+// Returns an error for names in `given` that are no port of the requested kind.
 Status RefuseUnknown(const graph::Node& root, bool inputs, const std::map<std::string, Binding>& given) {
   const std::string what = inputs ? "input" : "output";
   for (const auto& [name, binding] : given) {
@@ -171,7 +171,7 @@ Status CheckOverlaps(const graph::Node& root, const PortBindings& ports) {
     }
   }
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  // The furthest end of any port so far, and of any output.
+  // The furthest end of any port so far, and that of any output.
   const Range* any = nullptr;
   const Range* output = nullptr;
   for (const Range& range : ranges) {
@@ -226,7 +226,7 @@ StatusOr<uint64_t> ScalarBits(const graph::Port& port, const Binding& binding, g
                            " cannot be a kernel's scalar: " + std::string(why) + ".");
   };
   if (!number.has_value()) {
-    return refuse("it is not one element of a type that scalars are made from");
+    return refuse("it is not a single element of a type that a scalar can have");
   }
   const bool is_float = type == graph::ScalarType::kF32 || type == graph::ScalarType::kF64;
   if (const double* value = std::get_if<double>(&*number)) {

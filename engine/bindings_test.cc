@@ -13,14 +13,14 @@ namespace {
 
 using graph::ScalarType;
 
-// A kernel's scalar from every kind of element: what converts keeps its value, what does not is refused.
+// A kernel's scalar from every kind of element: a convertible element keeps its value, any other is refused.
 TEST(BindingsTest, ScalarBits) {
   struct Case {
     std::string name;
     ElementType element;
-    uint64_t bits;  // Of the element, low bytes first.
+    uint64_t bits;  // Bits of the element, low bytes first.
     ScalarType scalar;
-    std::optional<uint64_t> want;  // Nothing: refused.
+    std::optional<uint64_t> want;  // Nothing when refused.
   };
   const uint64_t f32_half = std::bit_cast<uint32_t>(0.5f), f64_half = std::bit_cast<uint64_t>(0.5);
   const Case cases[] = {
@@ -57,7 +57,7 @@ TEST(BindingsTest, ScalarBits) {
   }
 }
 
-// Ranges that touch are fine; ranges that share a byte are not if one is an output, however many lie between.
+// Adjacent ranges are accepted; ranges that share a byte are refused if one is an output, however many lie between.
 TEST(BindingsTest, Overlaps) {
   graph::Node root;
   root.is_leaf = false;

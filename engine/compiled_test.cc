@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine over the real compiler, the interpreter and the CPU: WebAssembly in, results out.
+// Tests the engine with the real compiler, the interpreter and the CPU: WebAssembly in, results out.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ using testing::WasmFromText;
 
 using Tensor = std::vector<int32_t>;
 
-// One instance an element; the address of element i of a buffer at $p is $p + 4i.
+// Each instance handles one element; the address of element i of a buffer at $p is $p + 4i.
 constexpr std::string_view kModule = R"((module
   (import "hpvm" "instance_id" (func $id (param i32) (result i32)))
   (import "hpvm" "print" (func $print (param i32 i32)))
@@ -47,6 +47,10 @@ constexpr std::string_view kModule = R"((module
     (local.set $p (call $at (local.get $b)))
     (i32.store (local.get $p)
       (i32.add (i32.mul (i32.load (local.get $p)) (i32.const 3)) (i32.load (call $at (local.get $a))))))
+  (func (export "peek") (param $x i32) (param $d i32) (param $n i32) (local $p i32)
+    (local.set $p (call $at (local.get $d)))
+    (i32.store (local.get $p)
+      (i32.add (i32.load (i32.add (local.get $p) (i32.shl (local.get $n) (i32.const 2)))) (i32.const 1))))
   (func (export "scale") (param $d i32) (param $k i32) (local $p i32)
     (local.set $p (call $at (local.get $d)))
     (i32.store (local.get $p) (i32.mul (i32.load (local.get $p)) (local.get $k))))
@@ -145,7 +149,7 @@ Document Single(const std::string& entry, const std::string& more) {
 constexpr const char* kCpu = R"(,"devices":["cpu"])";
 constexpr const char* kInterp = R"(,"devices":["interp"])";
 
-// A replicated, nested update with its index as a scalar, on each device; unrestricted nodes go to the CPU.
+// A replicated, nested update takes its index as a scalar, on each device; unrestricted nodes go to the CPU.
 TEST_F(CompiledTest, NestedAndReplicated) {
   for (const std::string device : {"", kCpu, kInterp}) {
     SCOPED_TRACE(device);
@@ -173,7 +177,25 @@ TEST_F(CompiledTest, NestedAndReplicated) {
   }
 }
 
-// What kernels print comes back with node and instance, in order, on every device; also of a run that traps.
+// Bytes of an `out` buffer that no instance writes read as zero, whatever the memory held before.
+TEST_F(CompiledTest, WhatNobodyWritesReadsAsZero) {
+  for (const char* device : {"cpu", "interp"}) {
+    SCOPED_TRACE(device);
+    const std::string document =
+        R"({"hpvm": 2, "modules": {"m": {"kind": "wasm", "source": {"file": "m.wasm"}}}, "inputs": {"x": "i32[n]"},
+            "nodes": {"peek": {"args": ["x", "out i32[2 * n]", "n"], "instances": ["n"], "module": "m",
+                               "devices": [")" +
+        std::string(device) + R"("]}}, "outputs": {"y": "peek"}})";
+    StatusOr<PrepareOutcome> outcome = engine_->Prepare(document, modules_, kNever);
+    ASSERT_TRUE(outcome.ok() && outcome->graph != nullptr) << ToString(outcome->diagnostics);
+    std::map<std::string, Tensor> inputs = {{"x", Tensor(3, 5)}};
+    const Status status = Run(*outcome->graph, inputs);  // Run's outputs lie in memory full of -1.
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_THAT(outputs_["y"], ElementsAre(1, 1, 1, 0, 0, 0));
+  }
+}
+
+// Prints of kernels are returned with node and instance, in order, on every device, also from a run that traps.
 TEST_F(CompiledTest, Prints) {
   for (const char* device : {"cpu", "interp"}) {
     SCOPED_TRACE(device);
@@ -199,7 +221,7 @@ TEST_F(CompiledTest, Prints) {
   }
 }
 
-// A checked graph runs on the checker, whatever its document says, and finds what the kernel got away with.
+// A checked graph runs on the checker, whatever its document allows, and finds a fault that runs do not expose.
 TEST_F(CompiledTest, Checks) {
   Document d("i32", "[\"n\"]");
   d.Input("x");
@@ -234,7 +256,7 @@ TEST_F(CompiledTest, Checks) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// Traps of real kernels: reason, instance, node, and the byte of the module.
+// Traps of real kernels report reason, instance, node, and the byte of the module.
 TEST_F(CompiledTest, Traps) {
   for (const std::string device : {kCpu, kInterp}) {
     SCOPED_TRACE(device);
@@ -280,7 +302,7 @@ TEST_F(CompiledTest, StopsAKernelThatNeverReturns) {
   }
 }
 
-// The null device runs nothing, and only when it is named.
+// The null device runs nothing, and is used only when it is named.
 TEST_F(CompiledTest, NullDeviceOnlyWhenNamed) {
   auto graph = Prepare(Single("divide", R"(,"devices":["null"])"));
   ASSERT_NE(graph, nullptr);
@@ -289,14 +311,14 @@ TEST_F(CompiledTest, NullDeviceOnlyWhenNamed) {
   EXPECT_EQ(result_.nodes[0].device, "null:0");
 }
 
-// What the module lacks is said at the variant that asks for it.
+// A missing entry is reported at the variant that names it.
 TEST_F(CompiledTest, MissingEntry) {
   const StatusOr<PrepareOutcome> outcome = engine_->Prepare(Single("absent", "").Text(), modules_, kNever);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_THAT(ToString(outcome->diagnostics), AllOf(HasSubstr("/nodes/node/variants/0"), HasSubstr("\"absent\"")));
 }
 
-// Random graphs of integer kernels on the CPU, the interpreter and both: what a direct evaluation gives.
+// Random graphs of integer kernels on the CPU, the interpreter and both match direct evaluation.
 TEST_F(CompiledTest, RandomGraphsMatchDirectEvaluation) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);

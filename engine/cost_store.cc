@@ -8,20 +8,21 @@
 namespace hpvm::engine {
 namespace {
 
-// Of a device among equals: how far it may be from them, and what one launch changes.
+// The factor of a device among equals: its limit, and the weight of one launch.
 constexpr double kFactorMax = 8;
 constexpr double kFactorGain = 0.125;
-// A link's speed moves by this share towards the one that a run's copies had.
+// A link's speed moves by this fraction towards the speed of a run's copies.
 constexpr double kCopyGain = 0.25;
 
 using scheduler::CostClass;
 
-// For one device, of the time that its first run with a plan takes longer.
+// Limit per device; it delays the first run with a plan.
 constexpr Duration kProbeMax = std::chrono::milliseconds(4);
-// A machine that is busy with other things may have no time for a probe; the next plans ask again, so often in all.
+// On a busy machine a probe may fail; later plans probe again, up to this total.
 constexpr int kProbesMax = 4;
 
-// Fits are made anew after an eighth more samples, and after so many at the latest: a machine may change.
+// Curves are fitted again after an eighth more samples, and at the latest after this many, because a machine may
+// change.
 constexpr uint64_t kRefitMax = 64;
 
 CostRecordClass Written(const CostClass& c) {
@@ -58,7 +59,7 @@ std::string DeviceKeyOf(const DeviceInfo& info) {
   return info.id.substr(0, info.id.find(':')) + ' ' + info.name + ' ' + std::to_string(info.compute_units);
 }
 
-CostStore::CostStore(std::span<Device* const> devices, bool measures_transfers, LearntStore& keeper, const Clock& clock)
+CostStore::CostStore(std::span<Device* const> devices, bool measures_transfers, TuningStore& keeper, const Clock& clock)
     : devices_(devices.begin(), devices.end()),
       measures_transfers_(measures_transfers),
       keeper_(keeper),
@@ -106,7 +107,7 @@ void CostStore::Release(KernelCosts* kernel) {
   }
 }
 
-// The half that was left longest ago, so that this is rare.
+// Forgets the half that has been unused longest, so that this is rare.
 void CostStore::ForgetIdle() {
   const size_t forgotten = idle_.size() / 2;
   for (size_t i = 0; i < forgotten; ++i) {
@@ -152,7 +153,7 @@ const scheduler::CostCurve& CostStore::CurveOf(DeviceCosts& costs, const schedul
   return costs.curve;
 }
 
-// Each time the samples have doubled: a kernel that runs for days is kept some dozens of times.
+// Keeps a record each time the samples have doubled: a kernel that runs for days is kept some dozens of times.
 std::vector<uint8_t> CostStore::RecordOf(KernelCosts& kernel) {
   if (kernel.name == Sha256{} || kernel.samples < 2 * kernel.kept_samples + 1) {
     return {};
@@ -216,12 +217,12 @@ void CostStore::LearnTransfers() {
     }
     const CopySums now = meter.sums();
     link.copies = copies;
-    // The first ones touch memory that nobody has touched before.
+    // The first copies touch memory that has never been touched before.
     if (!std::exchange(link.is_warm, true)) {
       link.sums = now;
       continue;
     }
-    // What was assumed of a link gives way to the first copy over it.
+    // The first copy over a link replaces the assumed speed.
     const auto learn = [&](CopySums::Flow CopySums::*kind, bool is_known, double* bytes_per_second) {
       const uint64_t bytes = (now.*kind).bytes - (link.sums.*kind).bytes;
       const int64_t ns = (now.*kind).ns - (link.sums.*kind).ns;
@@ -235,10 +236,10 @@ void CostStore::LearnTransfers() {
     link.knows_up = learn(&CopySums::up, link.knows_up, &link.transfers.up.bytes_per_second);
     link.knows_down = learn(&CopySums::down, link.knows_down, &link.transfers.down.bytes_per_second);
     if (learn(&CopySums::together, host_copy_bytes_per_second_ > 0, &host_copy_bytes_per_second_)) {
-      // What one copy alone has reached, several do together.
-      host_copy_bytes_per_second_ = std::max({host_copy_bytes_per_second_,
-                                              link.knows_up ? link.transfers.up.bytes_per_second : 0,
-                                              link.knows_down ? link.transfers.down.bytes_per_second : 0});
+      // Several copies together reach at least the speed of a single copy.
+      host_copy_bytes_per_second_ =
+          std::max({host_copy_bytes_per_second_, link.knows_up ? link.transfers.up.bytes_per_second : 0,
+                    link.knows_down ? link.transfers.down.bytes_per_second : 0});
     }
     link.sums = now;
   }

@@ -24,19 +24,19 @@ using scheduler::Task;
 using scheduler::TransferLine;
 using scheduler::Work;
 
-// Of a run's time, and what looking at one launch takes.
+// The divisor that gives the share of a run's time for feeding, and the time for examining one launch.
 constexpr int64_t kFeedShare = 100;
 constexpr int64_t kLookNs = 500;
-// A plan's first runs are looked at whatever it takes.
+// A plan's first runs are examined at any cost.
 constexpr uint64_t kFirstFeeds = 2;
-// Launches that a plan may pin, and how many are asked.
+// Limits on the launches that a plan may pin, and on the nodes examined for it.
 constexpr size_t kPinsMax = 64;
 constexpr size_t kPinNodesMax = 65'536;
-// A new plan has to promise this much, and what the present one was made from must be off by so much.
+// A new plan must promise at least this gain, and the costs behind the present plan must be off by at least kChange.
 constexpr double kGain = 0.15;
 constexpr double kGainNs = 20'000;
 constexpr double kChange = 0.25;
-// A class that has so many samples says how quick its devices are on the whole.
+// From this number of samples on, a class serves to compare devices.
 constexpr uint64_t kSamplesToCompare = 2;
 
 double NsOf(Duration duration) { return static_cast<double>(duration.count()); }
@@ -68,7 +68,7 @@ class PlanCostsCopy final : public PlanCosts {
   std::vector<scheduler::PlacementPin> pins_;
 };
 
-// An executable's memory of its kernel; leaves may share it.
+// The costs of an executable's kernel; leaves may share it.
 struct KernelUse {
   KernelCosts* kernel = nullptr;
   DeviceCosts* costs = nullptr;
@@ -79,10 +79,10 @@ struct KernelUse {
 
 struct GraphCosts::Kernels {
   std::vector<KernelUse> uses;      // Distinct.
-  std::vector<uint32_t> first{0};   // By NodeId's index, and one more: in `of_choice`.
-  std::vector<uint32_t> of_choice;  // In `uses`, by choice.
+  std::vector<uint32_t> first{0};   // Indexed by NodeId, with one more entry: the first index in `of_choice`.
+  std::vector<uint32_t> of_choice;  // Indices in `uses`, by choice.
   WorkCache cache;
-  // Kept between calls, so that nothing is allocated.
+  // Kept between calls to avoid allocation.
   std::vector<SampleOption> options;
   std::vector<uint32_t> choices;
   std::vector<KernelCosts*> fed;
@@ -90,7 +90,7 @@ struct GraphCosts::Kernels {
 
 namespace {
 
-// What candidates of launches are expected to take. The caller holds the store's mutex.
+// Predicts the times of launches' candidates. The caller holds the store's mutex.
 class Options {
  public:
   Options(const PreparedGraph& prepared, const graph::FlatGraph& flat, CostStore& store, GraphCosts::Kernels& kernels)
@@ -116,7 +116,7 @@ class Options {
   double Expect(graph::FlatNodeId node, uint32_t choice, const Work& work) const {
     return NsOf(CostOf(node, choice, work).time) * FactorOf(node, choice);
   }
-  // Of the device's equals together.
+  // Returns the cost for the device's equals together.
   scheduler::Cost CostOf(graph::FlatNodeId node, uint32_t choice, const Work& work) const {
     const DeviceFacts& facts = FactsOf(node, choice);
     return CostStore::CurveOf(*UseOf(node, choice).costs, facts).At(work, facts);
@@ -126,8 +126,8 @@ class Options {
     store_.NoteRatio(DeviceOf(node, choice), ratio);
   }
 
-  // Fills Kernels::options, and which candidate each is: those that a placement may choose by cost, that is of the best
-  // hint if any has one.
+  // Fills Kernels::options, and the candidate of each option: those that a placement may choose by cost, that is,
+  // those with the best hint if any has one.
   std::span<const SampleOption> Collect(graph::FlatNodeId node, const scheduler::Box& box) {
     kernels_.options.clear();
     kernels_.choices.clear();
@@ -208,9 +208,9 @@ GraphCosts::~GraphCosts() {
 
 namespace {
 
-// Host memory is the way between any two devices.
+// Transfers between any two devices pass through host memory.
 void SetTransfers(const PreparedGraph& prepared, const CostStore& store, scheduler::MeasuredCosts& costs) {
-  std::map<scheduler::SpaceIndex, DeviceTransfers> spaces;  // Of the first device that has it.
+  std::map<scheduler::SpaceIndex, DeviceTransfers> spaces;  // Transfers of the first device that has the space.
   for (size_t i = 0; i < prepared.devices.size(); ++i) {
     if (prepared.facts[i].space != scheduler::kHostSpace) {
       spaces.try_emplace(prepared.facts[i].space, store.TransfersOf(*prepared.devices[i]));
@@ -227,7 +227,7 @@ void SetTransfers(const PreparedGraph& prepared, const CostStore& store, schedul
   }
 }
 
-// One launch of each (kernel, class) whose candidates want a sample.
+// Chooses one launch of each (kernel, class) whose candidates want a sample.
 void ChoosePins(Options& options, const graph::FlatGraph& flat, std::vector<scheduler::PlacementPin>* pins) {
   std::set<std::pair<const DeviceCosts*, scheduler::CostKey>> seen;
   const size_t nodes = std::min(flat.nodes.size(), kPinNodesMax);
@@ -287,7 +287,7 @@ std::unique_ptr<PlanCosts> GraphCosts::ForPlan(const PreparedGraph& prepared, co
 
 namespace {
 
-// How many launches to look at now.
+// Returns the number of launches to examine now.
 size_t LooksOf(size_t tasks, Duration run, FeedState& state) {
   const size_t most = std::min(tasks, kFedLaunchesMax);
   if (state.feeds++ < kFirstFeeds) {
@@ -331,7 +331,7 @@ class Feeder {
     review_.expected_ns += task.end > task.start ? NsOf(task.end - task.start) : predicted;
     review_.first_samples += is_first ? 1 : 0;
     if (is_first && timing.is_settled) {
-      use.kernel->kept_samples = 0;  // What stood in for it may be on disk.
+      use.kernel->kept_samples = 0;  // The record on disk may contain the provisional samples.
     }
     if (is_first) {
       for (uint32_t choice = 0; choice < choices; ++choice) {
@@ -344,7 +344,7 @@ class Feeder {
     }
   }
 
-  // With all of this run's samples in.
+  // Call it when all samples of this run are added.
   void Review(size_t index) {
     const Task& task = tasks_[index];
     const uint32_t choices = options_.ChoicesOf(task.node);
@@ -360,8 +360,8 @@ class Feeder {
       parts_change_ns_ += change;
     }
     double best = now;
-    // Another device would do a part sooner than one that does as much; but then all of them would, and whoever cut the
-    // launch has thought of that.
+    // Another device would finish a part sooner than a part of equal size; but that holds for all parts, and the
+    // decision to cut the launch has taken it into account.
     if (choices > 1 && !task.is_part) {
       const std::span<const SampleOption> found = options_.Collect(task.node, task.box);
       review_.wants_samples |= WantsSample(found) != scheduler::kNoSample;
@@ -377,7 +377,7 @@ class Feeder {
     const double share = looks == 0 ? 0 : static_cast<double>(tasks_.size()) / static_cast<double>(looks);
     const bool is_better = review_.best_ns < (1 - kGain) * now_ns_ && (now_ns_ - review_.best_ns) * share > kGainNs;
     const bool has_changed = review_.first_samples > 0 || change_ns_ > kChange * review_.expected_ns;
-    // Parts that take other than planned are of the wrong sizes, or should not be.
+    // Parts whose times differ from the plan have wrong sizes, or should not exist.
     const bool has_wrong_parts = parts_change_ns_ > kChange * parts_ns_;
     review_.should_replan = review_.wants_samples || (is_better && has_changed) || has_wrong_parts;
     return review_;
@@ -389,7 +389,8 @@ class Feeder {
   std::span<const NodeTiming> timings_;
   std::vector<KernelCosts*>& fed_;
   double now_ns_ = 0, change_ns_ = 0;
-  double parts_ns_ = 0, parts_change_ns_ = 0;  // Of parts of launches: planned, and by how much they are off.
+  double parts_ns_ = 0, parts_change_ns_ = 0;  // For parts of launches: the planned time, and the total deviation
+                                               // from it.
   CostReview review_;
 };
 
@@ -434,7 +435,7 @@ CostReview GraphCosts::Feed(const PreparedGraph& prepared, const graph::FlatGrap
 bool ListKernels(const PreparedGraph& prepared, size_t most, std::vector<KernelCostRecord>* kernels) {
   const GraphCosts& costs = *prepared.costs;
   std::lock_guard lock(costs.store_->mutex());
-  // Variants of a node may be one kernel for a device.
+  // Variants of a node may be the same kernel for a device.
   std::set<std::pair<const DeviceCosts*, scheduler::DeviceIndex>> seen;
   for (const KernelUse& use : costs.kernels_->uses) {
     if (!seen.emplace(use.costs, use.device).second) {
@@ -458,7 +459,7 @@ bool ListKernels(const PreparedGraph& prepared, size_t most, std::vector<KernelC
 }
 
 std::shared_ptr<CostStore> CreateCostStore(std::span<Device* const> devices, bool measures_transfers,
-                                           LearntStore& keeper, const Clock& clock) {
+                                           TuningStore& keeper, const Clock& clock) {
   return std::make_shared<CostStore>(devices, measures_transfers, keeper, clock);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine learns of its kernels' times. Runs are played: the timings are the test's.
+// Tests the costs that an engine learns. Runs are simulated: the tests provide the timings.
 #include "engine/costs.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class NoModules final : public ModuleSource {
   StatusOr<std::span<const uint8_t>> Find(const graph::Module&) override { return NotFound("There is none."); }
 };
 
-// Names artifacts, and keeps what is learnt of them, as the compiler's cache does.
+// Names artifacts and keeps their costs, as the compiler's cache does.
 class KeepingCompiler final : public CompilerService {
  public:
   explicit KeepingCompiler(const KernelFunctions& functions) : compiler_(functions) {}
@@ -72,7 +72,7 @@ FunctionDeviceOptions Gpu() {
   return options;
 }
 
-// Goes on by as much with each look at it.
+// Advances by a fixed amount with each call.
 class LeapingClock final : public Clock {
  public:
   Time Now() const override { return Time(now_ns_ += leap_ns); }
@@ -109,7 +109,7 @@ class CostsTest : public ::testing::Test {
     Prepare(1);
   }
 
-  // A chain of nodes that run one kernel.
+  // Prepares a chain of nodes that run one kernel.
   void Prepare(size_t nodes) {
     Document d("i32", "[\"n\"]");
     d.Input("x");
@@ -144,7 +144,7 @@ class CostsTest : public ::testing::Test {
     return 0;
   }
 
-  // As if every node had run there, so long each.
+  // Feeds timings as if every node had run on `device` for `ns` each.
   CostReview Feed(const std::string& device, int64_t ns, Duration run = std::chrono::milliseconds(100),
                   bool is_shared = false) {
     std::vector<Task> tasks;
@@ -189,10 +189,10 @@ class CostsTest : public ::testing::Test {
   std::shared_ptr<PreparedGraph> graph_;
   graph::FlatGraph flat_;
   FeedState state_;
-  bool is_settled_ = true, is_part_ = false;  // Of the launches that are fed.
+  bool is_settled_ = true, is_part_ = false;  // For the launches that are fed.
 };
 
-// Estimates until there is a measurement, which then stands beside what the other device is expected to take.
+// Costs are estimates until there is a measurement, which is then compared with the estimate for the other device.
 TEST_F(CostsTest, LearnsFromRuns) {
   EXPECT_TRUE(CostOn("cpu:0").is_estimate);
   EXPECT_EQ(RecordOf("cpu:0").instances, 0u);
@@ -214,7 +214,7 @@ TEST_F(CostsTest, LearnsFromRuns) {
   EXPECT_EQ(RecordOf("cpu:0").samples, 2u);
 }
 
-// A share of what different launches took together is nobody's time.
+// A share of the total time of different launches is not a sample.
 TEST_F(CostsTest, SharesAreNoSamples) {
   const CostReview review = Feed("opencl:0", 5'000'000, std::chrono::milliseconds(100), /*is_shared=*/true);
   EXPECT_EQ(review.first_samples, 0u);
@@ -223,7 +223,7 @@ TEST_F(CostsTest, SharesAreNoSamples) {
   EXPECT_EQ(CostOn("opencl:0").time, Duration(7'000'000));
 }
 
-// What a device only tries out stands in until it has settled.
+// Experimental launches of a device count provisionally until the device has settled.
 TEST_F(CostsTest, ExperimentsAreNoSamples) {
   is_settled_ = false;
   EXPECT_FALSE(Feed("opencl:0", 9'000'000).is_settled);
@@ -235,7 +235,7 @@ TEST_F(CostsTest, ExperimentsAreNoSamples) {
   EXPECT_EQ(RecordOf("opencl:0").samples, 1u);
 }
 
-// Devices of one kind share their samples; one that takes twice as long as the others is expected to.
+// Devices of one kind share their samples; a device that takes twice as long as the others gets a factor.
 TEST_F(CostsTest, ASlowTwinHasAFactor) {
   FunctionDeviceOptions twin = Gpu();
   twin.id = "opencl:1";
@@ -246,7 +246,7 @@ TEST_F(CostsTest, ASlowTwinHasAFactor) {
   }
   EXPECT_NEAR(static_cast<double>(CostOn("opencl:0").time.count()), 2e6, 2e5);
   EXPECT_NEAR(static_cast<double>(CostOn("opencl:1").time.count()), 4e6, 4e5);
-  // It has recovered.
+  // The device has recovered.
   for (int i = 0; i < 60; ++i) {
     Feed("opencl:0", 2'000'000, std::chrono::seconds(1));
     Feed("opencl:1", 2'000'000, std::chrono::seconds(1));
@@ -254,7 +254,7 @@ TEST_F(CostsTest, ASlowTwinHasAFactor) {
   EXPECT_NEAR(static_cast<double>(CostOn("opencl:1").time.count()), 2e6, 2e5);
 }
 
-// Of a launch that is cut, no part is looked at as if another device could do it for nothing.
+// Parts of a cut launch are not compared as if another device were idle.
 TEST_F(CostsTest, PartsAreNotReplaced) {
   Feed("cpu:0", 10'000);
   Feed("cpu:0", 10'000);
@@ -266,7 +266,7 @@ TEST_F(CostsTest, PartsAreNotReplaced) {
   }
 }
 
-// A list is cut where it is asked to be.
+// The list ends at the requested length.
 TEST_F(CostsTest, ListsAtMost) {
   Feed("cpu:0", 1000);
   std::vector<KernelCostRecord> records;
@@ -274,13 +274,13 @@ TEST_F(CostsTest, ListsAtMost) {
   EXPECT_EQ(records.size(), 1u);
 }
 
-// A candidate that may be better is pinned, by one launch of the plan and a few times only; once it was measured the
-// better one stays.
+// A candidate that may be better is pinned, by one launch of the plan and only a few times; after it was measured,
+// the better candidate stays.
 TEST_F(CostsTest, AsksForSamples) {
   Prepare(4);
   const double gpu_ns = static_cast<double>(CostOn("opencl:0").time.count());
-  const auto cpu_ns =
-      static_cast<int64_t>(gpu_ns * 1.2);  // With the way there the other one looks slower, but not by much.
+  const auto cpu_ns = static_cast<int64_t>(gpu_ns * 1.2);  // Including the transfer, the other candidate looks slower,
+                                                           // but not by much.
   EXPECT_TRUE(graph_->costs->ForPlan(*graph_, flat_, false)->pins().empty());
   CostReview review = Feed("cpu:0", cpu_ns);
   EXPECT_TRUE(review.wants_samples);
@@ -299,7 +299,7 @@ TEST_F(CostsTest, AsksForSamples) {
   EXPECT_LE(asked, 3);
 }
 
-// A device whose estimate is far beyond is left alone.
+// A device whose estimate is much slower is not tried.
 TEST_F(CostsTest, LeavesTheHopelessAlone) {
   const double gpu_ns = static_cast<double>(CostOn("opencl:0").time.count());
   const CostReview review = Feed("cpu:0", static_cast<int64_t>(gpu_ns / 10));
@@ -308,7 +308,7 @@ TEST_F(CostsTest, LeavesTheHopelessAlone) {
   EXPECT_TRUE(graph_->costs->ForPlan(*graph_, flat_, true)->pins().empty());
 }
 
-// When another candidate turns out to be better, a new plan is called for; not any more when nothing has changed.
+// When another candidate turns out to be better, a new plan is requested, but not when nothing has changed since.
 TEST_F(CostsTest, CallsForANewPlan) {
   for (int i = 0; i < 4; ++i) {
     Feed("opencl:0", 100'000);
@@ -321,7 +321,7 @@ TEST_F(CostsTest, CallsForANewPlan) {
   EXPECT_FALSE(review.should_replan);
 }
 
-// Named kernels are remembered: by other graphs of the engine, and by the next process.
+// Histories of named kernels are available to other graphs of the engine, and to the next process.
 TEST_F(CostsTest, KeepsHistories) {
   for (int i = 0; i < 20; ++i) {
     Feed("cpu:0", 2'000'000);
@@ -334,7 +334,7 @@ TEST_F(CostsTest, KeepsHistories) {
   EXPECT_FALSE(CostOn("cpu:0").is_estimate);
   EXPECT_NEAR(static_cast<double>(CostOn("cpu:0").time.count()), 2e6, 1e4);
   EXPECT_TRUE(CostOn("opencl:0").is_estimate);
-  // What is kept of one device does not get lost by what is measured on another.
+  // Measurements on one device do not erase the kept history of another.
   for (int i = 0; i < 40; ++i) {
     Feed("opencl:0", 300'000);
   }
@@ -343,7 +343,7 @@ TEST_F(CostsTest, KeepsHistories) {
   EXPECT_FALSE(CostOn("opencl:0").is_estimate);
 }
 
-// Kernels that nobody keeps are measured all the same, each graph's for itself.
+// Kernels that nobody keeps are measured, too, separately for each graph.
 TEST_F(CostsTest, MeasuresUnnamedKernels) {
   compiler_.names = false;
   Prepare(1);
@@ -354,7 +354,7 @@ TEST_F(CostsTest, MeasuresUnnamedKernels) {
   EXPECT_TRUE(CostOn("cpu:0").is_estimate);
 }
 
-// Records are not believed: nothing of them but sound figures is taken.
+// Records are not trusted: only valid numbers are used.
 TEST_F(CostsTest, RefusesBadRecords) {
   Feed("cpu:0", 2'000'000);
   const auto kept =
@@ -375,7 +375,7 @@ TEST_F(CostsTest, RefusesBadRecords) {
   }
 }
 
-// Large plans are looked at in parts, and short runs hardly at all.
+// Large plans are examined in parts, and short runs hardly at all.
 TEST_F(CostsTest, FeedingIsBounded) {
   Prepare(3000);
   EXPECT_EQ(static_cast<int64_t>(Feed("cpu:0", 1000, Duration(10'000)).measured_ns), 1000 * int64_t{kFedLaunchesMax});
@@ -388,8 +388,8 @@ TEST_F(CostsTest, FeedingIsBounded) {
   EXPECT_GT(looked_ns, 0);
 }
 
-// Transfers are estimates until the first plan; then they were measured, if that is wanted. A plan for which that takes
-// too long leaves it to the next.
+// Transfers are estimates until the first plan measures them, if requested. When measuring takes too long, the next
+// plan measures again.
 TEST_F(CostsTest, MeasuresTransfers) {
   for (const bool measures : {false, true}) {
     Start({{}, Gpu()}, measures);
@@ -415,7 +415,7 @@ TEST_F(CostsTest, MeasuresTransfers) {
   }
 }
 
-// A link's speed is what copies over it take, in place of what was assumed; several at once say what the host moves.
+// Copies over a link determine its speed; several at once determine the host's speed.
 TEST_F(CostsTest, CopiesSayHowQuickLinksAre) {
   double bytes_per_ns = 8, together_per_ns = 0;
   FunctionDeviceOptions gpu = Gpu();

@@ -26,7 +26,7 @@ std::vector<scheduler::DeviceFacts> FactsOfDevices(std::span<Device* const> devi
   std::unordered_map<std::string, uint32_t> silicons;
   for (const Device* device : devices) {
     const DeviceInfo& info = device->info();
-    // Devices that do not say are hardware of their own.
+    // A device that does not report its silicon counts as separate hardware.
     const std::string& silicon = info.silicon.empty() ? info.id : info.silicon;
     const uint32_t number = silicons.try_emplace(silicon, static_cast<uint32_t>(silicons.size())).first->second;
     facts.push_back({.id = info.id,
@@ -36,7 +36,7 @@ std::vector<scheduler::DeviceFacts> FactsOfDevices(std::span<Device* const> devi
                      .bytes_per_second = info.bytes_per_second,
                      .operations_per_second = info.operations_per_second,
                      .launch_ns = info.launch_ns,
-                     // Processors share a list of independent launches among their threads.
+                     // CPU devices distribute a list of independent launches over their threads.
                      .lanes = info.kind == DeviceKind::kCpu ? std::max(info.compute_units, 1u) : 1,
                      .silicon = number,
                      .has_copy_lanes = info.has_copy_lanes});

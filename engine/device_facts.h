@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scheduler is told of devices.
+// Facts about devices for the scheduler.
 #ifndef HPVMD_ENGINE_DEVICE_FACTS_H_
 #define HPVMD_ENGINE_DEVICE_FACTS_H_
 
@@ -12,11 +12,11 @@
 
 namespace hpvm::engine {
 
-// All but the spaces, which AssignSpaces sets.
+// Returns all facts except the spaces, which AssignSpaces sets.
 std::vector<scheduler::DeviceFacts> FactsOfDevices(std::span<Device* const> devices);
 
-// Sets the spaces in `facts`; whether any is shared: devices of one silicon, of which one exports memory and the others
-// import it, share the exporter's, unless they may not.
+// Sets the spaces in `facts`; returns true when any is shared. Devices of one silicon share the space of the device
+// that exports memory when the others can import it and `may_share` is true.
 bool AssignSpaces(PreparedGraph& graph, bool may_share);
 
 }  // namespace hpvm::engine

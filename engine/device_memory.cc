@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
-// 0 in the page is no limit.
+// In the page, 0 means no limit.
 uint64_t PageLimit(const std::atomic<uint64_t>& bytes_max) {
   const uint64_t limit = bytes_max.load(std::memory_order_relaxed);
   return limit == 0 ? kNoLimit : limit;
@@ -47,6 +47,12 @@ DeviceMemory::DeviceMemory(std::span<Device* const> devices, std::vector<Limits>
     accounts_.back()->device = devices[i];
     accounts_.back()->limits = i < limits.size() ? limits[i] : Limits();
   }
+}
+
+bool DeviceMemory::IsClosed(const Device& device) {
+  const Account* account = Find(device);
+  return account != nullptr && account->limits.entry != nullptr &&
+         account->limits.entry->closed.load(std::memory_order_relaxed) != 0;
 }
 
 void DeviceMemory::Add(const std::shared_ptr<PreparedGraph>& graph) {
@@ -145,15 +151,14 @@ uint64_t DeviceMemory::Reclaim(const Device& device, uint64_t bytes_max) {
     return freed;
   }
   for (const std::shared_ptr<PreparedGraph>& graph : Graphs()) {
-    // Dropped after the graph's mutex is let go of: drivers take their time.
+    // Dropped after the graph's mutex is released, because drivers are slow.
     std::vector<std::unique_ptr<Plan>> dropped;
     uint64_t held = account->bytes.load(std::memory_order_relaxed);
     std::unique_lock lock(graph->mutex);
     while (!graph->is_running && held > bytes_max) {
-      // From the back: the one used longest ago.
-      const auto last =
-          std::find_if(graph->plans.rbegin(), graph->plans.rend(),
-                       [&](const std::unique_ptr<Plan>& plan) { return BytesOf(*plan, &device) > 0; });
+      // Searches from the back for the plan used longest ago.
+      const auto last = std::find_if(graph->plans.rbegin(), graph->plans.rend(),
+                                     [&](const std::unique_ptr<Plan>& plan) { return BytesOf(*plan, &device) > 0; });
       if (last == graph->plans.rend()) {
         break;
       }
@@ -184,7 +189,7 @@ std::vector<DeviceMemory::Usage> DeviceMemory::Measure() {
     }
   }
   for (Usage& each : usage) {
-    each.idle_bytes = std::min(each.idle_bytes, each.bytes);  // Read one after the other.
+    each.idle_bytes = std::min(each.idle_bytes, each.bytes);  // The counters are read one after the other.
   }
   return usage;
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of each device's own memory the plans of this process hold: counted, kept within what the daemon's grant
-// page allows, and given back by graphs that do not run.
+// Counts how much of each device's own memory the plans of this process hold, keeps it within the limits of the
+// daemon's grant page, and takes memory back from graphs that do not run.
 //
-// What is counted are the buffers of plans (engine/plan.h). Nothing in them outlives a run (results that stay anywhere
-// are the daemon's, in host memory), so giving one back is dropping the plan: the next run with those sizes builds it
-// again.
+// Only buffers of plans (engine/plan.h) are counted. None of their content outlives a run (the daemon keeps results,
+// in host memory), so memory is released by dropping plans: the next run with those sizes builds the plan again.
 //
-// Threads: any. A graph whose memory is wanted is looked at under its own mutex, and left alone while it runs.
+// Threads: thread-safe. A graph is examined under its own mutex, and left alone while it runs.
 #ifndef HPVMD_ENGINE_DEVICE_MEMORY_H_
 #define HPVMD_ENGINE_DEVICE_MEMORY_H_
 
@@ -26,7 +25,7 @@ class PreparedGraph;
 
 class DeviceMemory;
 
-// What a plan holds of devices' memory; gives it back when it goes.
+// The device memory that a plan holds; the destructor releases it.
 class DeviceBytes {
  public:
   DeviceBytes() = default;
@@ -37,39 +36,43 @@ class DeviceBytes {
 
  private:
   friend class DeviceMemory;
-  std::shared_ptr<DeviceMemory> owner_;  // Shared: a graph that somebody holds may outlive the engine.
-  std::vector<uint64_t> bytes_;  // By device.
+  std::shared_ptr<DeviceMemory> owner_;  // Shared, because a graph may outlive the engine.
+  std::vector<uint64_t> bytes_;          // Indexed by device.
 };
 
 class DeviceMemory : public std::enable_shared_from_this<DeviceMemory> {
  public:
-  // What the grants say of one device; all zeros: no limits.
+  // The grants' limits on one device; no limits when both are null.
   struct Limits {
-    const GrantEntry* entry = nullptr;  // Borrowed; may be null, as `page`.
+    const GrantEntry* entry = nullptr;  // Both are borrowed and may be null.
     const GrantPage* page = nullptr;
   };
-  // In the order of EngineOptions::devices, which are borrowed; `limits` may be shorter.
+  // Devices are in the order of EngineOptions::devices and borrowed; `limits` may be shorter.
   DeviceMemory(std::span<Device* const> devices, std::vector<Limits> limits);
 
-  // A new graph: its plans may be dropped while it does not run.
+  // Registers a new graph: its plans may be dropped while it does not run.
   void Add(const std::shared_ptr<PreparedGraph>& graph);
 
-  // Counts `bytes` more of `device` for `held`. When the limits do not allow it, graphs that do not run give memory
-  // back first; kResourceExhausted with the sizes when that is not enough. Devices that work in host memory, and such
-  // as are not the engine's, are not counted.
+  // Counts `bytes` more of `device` for `held`. When the limits do not allow it, graphs that do not run first release
+  // memory; fails with kResourceExhausted and the sizes when that is not enough. Devices that work in host memory and
+  // devices of other engines are not counted.
   Status Take(const Device& device, uint64_t bytes, DeviceBytes* held);
-  // What the grants allow of one device, and of all together; the largest number: no limit.
+  // LimitOf returns the grants' limit for one device, LimitOfAll that for all together; the largest number means no
+  // limit.
   uint64_t LimitOf(const Device& device);
   uint64_t LimitOfAll() const;
-  // Graphs that do not run give back until at most `bytes_max` of the device are held. What that freed.
+  // Returns true when the grants currently forbid starting anything on the device.
+  bool IsClosed(const Device& device);
+  // Drops plans of graphs that do not run until at most `bytes_max` of the device are held. Returns the number of
+  // bytes freed.
   uint64_t Reclaim(const Device& device, uint64_t bytes_max);
 
   struct Usage {
     uint64_t bytes = 0;
-    uint64_t idle_bytes = 0;  // Of graphs that do not run now.
+    uint64_t idle_bytes = 0;  // Bytes held by graphs that do not run now.
   };
   std::vector<Usage> Measure();
-  // Grows with every change of what Measure says, but for which graphs run.
+  // Increases with every change of Measure's result, except changes of which graphs run.
   uint64_t changes() const { return changes_.load(std::memory_order_relaxed); }
 
  private:
@@ -86,7 +89,7 @@ class DeviceMemory : public std::enable_shared_from_this<DeviceMemory> {
   std::vector<std::shared_ptr<PreparedGraph>> Graphs();
 
   std::vector<std::unique_ptr<Account>> accounts_;
-  std::mutex take_mutex_;  // One decision at a time.
+  std::mutex take_mutex_;  // Serialises decisions.
   std::mutex mutex_;
   std::vector<std::weak_ptr<PreparedGraph>> graphs_;  // Guarded by mutex_.
   std::atomic<uint64_t> changes_{0};

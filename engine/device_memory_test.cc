@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory within the daemon's limits: what is counted, what is given back, what is refused.
+// Tests device memory under the daemon's limits: counting, reclaiming, refusals.
 #include "engine/device_memory.h"
 
 #include <gmock/gmock.h>
@@ -27,10 +27,10 @@ using testing::FunctionCompiler;
 using testing::FunctionDeviceOptions;
 using testing::KernelFunctions;
 
-constexpr uint64_t kBytes = 4096;  // Of a run with kElements.
+constexpr uint64_t kBytes = 4096;  // Bytes of a run with kElements.
 constexpr size_t kElements = kBytes / sizeof(int32_t);
 
-// Bytes that only the compiler would look at.
+// Provides bytes that only the compiler would read.
 class AnyModule final : public ModuleSource {
  public:
   StatusOr<std::span<const uint8_t>> Find(const graph::Module&) override {
@@ -121,7 +121,7 @@ class DeviceMemoryTest : public ::testing::Test {
   DeviceShortage shortage_;
 };
 
-// A plan's buffers count while it is kept; a graph that runs is not idle, and what is released is gone.
+// A plan's buffers count while the plan is kept; a running graph is not idle, and releasing it frees the memory.
 TEST_F(DeviceMemoryTest, CountsWhatPlansHold) {
   std::shared_ptr<PreparedGraph> graph = Prepare();
   EXPECT_EQ(Usage().bytes, 0u);
@@ -141,7 +141,8 @@ TEST_F(DeviceMemoryTest, CountsWhatPlansHold) {
   EXPECT_GT(engine_->device_memory().changes(), changes);
 }
 
-// Reclaim takes from graphs that do not run, no more than is asked for, and their next run builds anew.
+// Reclaim takes memory only from graphs that do not run, no more than requested, and their next run builds plans
+// anew.
 TEST_F(DeviceMemoryTest, ReclaimsFromIdleGraphs) {
   const std::shared_ptr<PreparedGraph> a = Prepare(), b = Prepare();
   ASSERT_TRUE(Run(*a).ok());
@@ -160,7 +161,7 @@ TEST_F(DeviceMemoryTest, ReclaimsFromIdleGraphs) {
   EXPECT_TRUE(Run(*b).ok());
 }
 
-// Beyond the entry's limit idle graphs give way first; then the run fails, saying what was wanted and held.
+// Beyond the entry's limit, idle graphs first release memory; then the run fails, with the sizes requested and held.
 TEST_F(DeviceMemoryTest, KeepsWithinTheGrant) {
   page_.entries[1].bytes_max.store(2 * kBytes);
   const std::shared_ptr<PreparedGraph> a = Prepare(), b = Prepare();
@@ -170,12 +171,12 @@ TEST_F(DeviceMemoryTest, KeepsWithinTheGrant) {
   const Status refused = Run(*b, 3 * kElements);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(refused), AllOf(HasSubstr("8192"), HasSubstr("12288"), HasSubstr("opencl:0")));
-  EXPECT_EQ(shortage_.device, "");  // The tenant's own limit: nobody else can help.
+  EXPECT_EQ(shortage_.device, "");  // The limit is the tenant's own: nobody else can help.
   page_.entries[1].bytes_max.store(0);
   EXPECT_TRUE(Run(*b, 3 * kElements).ok());
 }
 
-// The page's limit is on all devices together.
+// The page's limit applies to all devices together.
 TEST_F(DeviceMemoryTest, KeepsWithinThePage) {
   page_.device_bytes_max.store(kBytes);
   const std::shared_ptr<PreparedGraph> graph = Prepare();
@@ -183,7 +184,7 @@ TEST_F(DeviceMemoryTest, KeepsWithinThePage) {
   EXPECT_EQ(Run(*graph, kElements + 1).code(), absl::StatusCode::kResourceExhausted);
 }
 
-// A driver that refuses gets idle memory back first; what it refuses then is told.
+// When a driver refuses, idle memory is released first; a second refusal is reported.
 TEST_F(DeviceMemoryTest, TellsOfShortage) {
   Start(2 * kBytes);
   const std::shared_ptr<PreparedGraph> a = Prepare(), b = Prepare();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine makes of devices that differ: targets, tiers, refusals, limits, memory shared between two drivers,
+// Tests the engine with devices that differ: targets, tiers, refusals, limits, memory shared between two drivers,
 // losses. The devices run C++ functions.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ class NoModules final : public ModuleSource {
   StatusOr<std::span<const uint8_t>> Find(const graph::Module&) override { return NotFound("There is none."); }
 };
 
-// A chain of nodes that add 1 to x, each with its own further members.
+// Returns a chain of nodes that add 1 to x, each with its own further members.
 std::string Chain(const std::vector<std::string>& nodes, const std::string& modules) {
   Document d("i32", "[\"n\"]");
   d.Input("x");
@@ -78,7 +78,7 @@ std::string Chain(const std::vector<std::string>& nodes, const std::string& modu
   return text;
 }
 
-// Bytes that only the compiler would look at.
+// Bytes that only the compiler would read.
 const std::string kWasm = R"({"m":{"kind":"wasm","source":{"inline":"AGFzbQ=="}}})";
 
 class DevicesTest : public ::testing::Test {
@@ -92,13 +92,13 @@ class DevicesTest : public ::testing::Test {
       devices_.push_back(CreateFunctionDevice(hub_, kernels_, devices[i], &counts_[i]));
       borrowed.push_back(devices_.back().get());
     }
-    engine_ = std::make_unique<Engine>(EngineOptions{
-        .devices = borrowed,
-        .hub = &hub_,
-        .compiler = &compiler_,
-        .clock = &RealClock(),
-        .graph_limits = {},
-        .emitted_refusals = emitted_refusals_});
+    engine_ = std::make_unique<Engine>(EngineOptions{.devices = borrowed,
+                                                     .hub = &hub_,
+                                                     .compiler = &compiler_,
+                                                     .clock = &RealClock(),
+                                                     .graph_limits = {},
+                                                     .device_limits = limits_,
+                                                     .emitted_refusals = emitted_refusals_});
   }
 
   StatusOr<PrepareOutcome> Prepare(const std::string& document) {
@@ -116,7 +116,7 @@ class DevicesTest : public ::testing::Test {
     return outcome->graph;
   }
 
-  // y for x = 0, 1, 2 ...; where each node ran.
+  // Computes y for x = 0, 1, 2 ... and records where each node ran.
   Status Run(PreparedGraph& graph, size_t elements = 4) {
     Tensor x(elements);
     for (size_t i = 0; i < elements; ++i) {
@@ -148,6 +148,7 @@ class DevicesTest : public ::testing::Test {
   const KernelFunctions kernels_ = MakeKernels();
   FunctionCompiler compiler_{kernels_};
   std::vector<std::string> emitted_refusals_;
+  std::vector<DeviceMemory::Limits> limits_;
   NoModules modules_;
   std::vector<FunctionDeviceCounts> counts_;
   std::vector<std::unique_ptr<Device>> devices_;
@@ -157,7 +158,7 @@ class DevicesTest : public ::testing::Test {
   Tensor y_;
 };
 
-// Devices with equal targets share one compile; another target is another compile, and gets there.
+// Devices with equal targets share one compile; another target gets its own.
 TEST_F(DevicesTest, OneCompileForEqualTargets) {
   FunctionDeviceOptions other = Gpu("opencl:2");
   other.gpu.has_fp64 = true;
@@ -173,7 +174,8 @@ TEST_F(DevicesTest, OneCompileForEqualTargets) {
   EXPECT_EQ(compiler_.last.target, ArtifactKind::kOpenCl);
 }
 
-// Emulated devices are for what no real one runs, or what names them; and nothing is compiled for them otherwise.
+// Emulated devices run only leaves that no real device runs, or that name them; nothing is compiled for them
+// otherwise.
 TEST_F(DevicesTest, EmulatedDevicesAreATierOfTheirOwn) {
   FunctionDeviceOptions emulated = Gpu("opencl:0");
   emulated.is_emulated = true;
@@ -188,10 +190,9 @@ TEST_F(DevicesTest, EmulatedDevicesAreATierOfTheirOwn) {
   ASSERT_TRUE(Run(*graph).ok());
   EXPECT_THAT(ran_on_, ElementsAre("cpu:0", "opencl:0"));
   EXPECT_THAT(y_, ElementsAre(2, 3, 4, 5));
-  // OpenCL C runs on no CPU device; nobody asks the compiler to.
+  // OpenCL C runs on no CPU device, so nothing is compiled for it.
   const uint32_t compiles = compiler_.compiles;
-  graph = MustPrepare(
-      Chain({""}, R"({"m":{"kind":"opencl","source":{"inline":"AAAA"},"options":"-DX=1"}})"));
+  graph = MustPrepare(Chain({""}, R"({"m":{"kind":"opencl","source":{"inline":"AAAA"},"options":"-DX=1"}})"));
   ASSERT_NE(graph, nullptr);
   EXPECT_THAT(diagnostics_, IsEmpty());
   EXPECT_EQ(compiler_.compiles, compiles + 1);
@@ -200,8 +201,8 @@ TEST_F(DevicesTest, EmulatedDevicesAreATierOfTheirOwn) {
   EXPECT_THAT(ran_on_, ElementsAre("opencl:0"));
 }
 
-// A compile for the processor that is refused, or that takes too long, is the answer: the leaf goes to no emulated
-// device of the same processor, unless the document names it. A limit is not called an error of the document's.
+// When a compile for the processor is refused or takes too long, the leaf does not go to an emulated device of the
+// same processor, unless the document names it. A limit is not reported as an error of the document.
 TEST_F(DevicesTest, EmulatedDevicesReplaceNoFailedCompile) {
   FunctionDeviceOptions emulated = Gpu("opencl:0");
   emulated.is_emulated = true;
@@ -228,7 +229,7 @@ TEST_F(DevicesTest, EmulatedDevicesReplaceNoFailedCompile) {
               AllOf(HasSubstr("this server's limit (1 s)"), HasSubstr("entry \"add1\" of module \"m\""),
                     HasSubstr("/nodes/n0/variants/0")));
   EXPECT_EQ(cpu, std::chrono::seconds(1));
-  // Where another real device runs it, the limit is a warning.
+  // When another real device runs the leaf, the limit is a warning.
   Devices({{}, Gpu("opencl:0")});
   auto graph = MustPrepare(Chain({""}, kWasm));
   ASSERT_NE(graph, nullptr);
@@ -244,7 +245,7 @@ TEST_F(DevicesTest, PreparationsAreCancelled) {
   EXPECT_TRUE(absl::IsCancelled(engine_->Prepare(Chain({""}, kWasm), modules_, kNever, {.stop = &stop}).status()));
 }
 
-// Modules of a kind that the allowed devices do not run: the message says which device runs what.
+// For modules that the allowed devices do not run, the message says which device runs which modules.
 TEST_F(DevicesTest, NamesWhatDevicesDoNotRun) {
   Devices({{}, Gpu("opencl:0"), Gpu("vulkan:0", ArtifactKind::kVulkan)});
   struct Case {
@@ -255,9 +256,15 @@ TEST_F(DevicesTest, NamesWhatDevicesDoNotRun) {
   const Case cases[] = {
       {"OpenCL C on Vulkan", "opencl", "AAAA", "vulkan:0", {"/nodes/n0", "vulkan:0 does not run OpenCL C modules"}},
       {"OpenCL C on the CPU", "opencl", "AAAA", "cpu", {"cpu:0 does not run OpenCL C modules"}},
-      {"kernel SPIR-V on Vulkan", "spirv", "AwIjBwAAAQAAAAAAAQAAAAAAAAARAAIABgAAAA==", "vulkan:0",
+      {"kernel SPIR-V on Vulkan",
+       "spirv",
+       "AwIjBwAAAQAAAAAAAQAAAAAAAAARAAIABgAAAA==",
+       "vulkan:0",
        {"vulkan:0 does not run kernel-flavoured SPIR-V modules"}},
-      {"shader on OpenCL", "spirv", "AwIjBwAAAQAAAAAAAQAAAAAAAAARAAIACwAAABEAAgABAAAA", "opencl:0",
+      {"shader on OpenCL",
+       "spirv",
+       "AwIjBwAAAQAAAAAAAQAAAAAAAAARAAIACwAAABEAAgABAAAA",
+       "opencl:0",
        {"opencl:0 does not run shader SPIR-V modules"}},
       {"bitstream on a GPU", "bitstream", "AAAA", "gpu", {"opencl:0 does not run bitstreams"}},
   };
@@ -273,15 +280,15 @@ TEST_F(DevicesTest, NamesWhatDevicesDoNotRun) {
   }
 }
 
-// A driver that refuses the module: an error where nothing else runs the leaf, else a warning. Other failures to load
-// fail the preparation.
+// When a driver refuses the module, that is an error if nothing else runs the leaf, else a warning. Other failures to
+// load fail the preparation.
 TEST_F(DevicesTest, RefusedLoadsAreDiagnostics) {
   FunctionDeviceOptions refusing = Gpu("opencl:0");
   refusing.invalid_entries = {"add1"};
   Devices({refusing, {}});
   auto graph = MustPrepare(Chain({""}, kWasm));
   ASSERT_NE(graph, nullptr);
-  EXPECT_THAT(diagnostics_, AllOf(HasSubstr("/nodes/n0/variants/0"), HasSubstr("Device opencl:0 refuses it"),
+  EXPECT_THAT(diagnostics_, AllOf(HasSubstr("/nodes/n0/variants/0"), HasSubstr("Device opencl:0 refuses the kernel"),
                                   HasSubstr("The driver says no.")));
   ASSERT_TRUE(Run(*graph).ok());
   EXPECT_THAT(ran_on_, ElementsAre("cpu:0"));
@@ -297,8 +304,8 @@ TEST_F(DevicesTest, RefusedLoadsAreDiagnostics) {
   EXPECT_THAT(Message(outcome.status()), HasSubstr("on device opencl:0"));
 }
 
-// A device that computes our own code wrongly runs none of it: it goes elsewhere, or is refused with the reason.
-// Modules that were written for the device run there, and the summary names them.
+// A device that runs our generated code wrongly gets none of it: the node goes elsewhere, or is refused with the
+// reason. Modules that were written for the device run there, and the summary names them.
 TEST_F(DevicesTest, EmittedCodeIsRefusedWhereItIsWrong) {
   emitted_refusals_ = {"Its driver computes generated code wrongly.", ""};
   Devices({Gpu("opencl:0"), {}});
@@ -321,7 +328,7 @@ TEST_F(DevicesTest, EmittedCodeIsRefusedWhereItIsWrong) {
   EXPECT_THAT(outcome->summary.native_nodes.back().devices, ElementsAre("opencl:0"));
 }
 
-// Sizes beyond a device's limits: the node goes elsewhere, or is refused by name with both numbers.
+// When sizes exceed a device's limits, the node goes elsewhere, or is refused by name with both numbers.
 TEST_F(DevicesTest, LaunchesKeepToLimits) {
   FunctionDeviceOptions small = Gpu("opencl:0");
   small.allocation_bytes_max = 64;
@@ -339,9 +346,8 @@ TEST_F(DevicesTest, LaunchesKeepToLimits) {
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_THAT(Message(status), AllOf(HasSubstr("node \"n0\""), HasSubstr("Buffer \"data\" (68 bytes)"),
                                      HasSubstr("opencl:0 (64 bytes)")));
-  // A group that the document gives as a number is refused at once, another one when its size is known.
-  StatusOr<PrepareOutcome> outcome =
-      Prepare(Chain({R"(,"devices":["gpu"],"instances":["n"],"group":[9])"}, kWasm));
+  // A group that the document gives as a number is refused at once, any other when its size is known.
+  StatusOr<PrepareOutcome> outcome = Prepare(Chain({R"(,"devices":["gpu"],"instances":["n"],"group":[9])"}, kWasm));
   EXPECT_TRUE(absl::IsFailedPrecondition(outcome.status())) << outcome.status();
   EXPECT_THAT(Message(outcome.status()), HasSubstr("Its groups are smaller."));
   graph = MustPrepare(Chain({R"(,"devices":["gpu"],"instances":["n"],"group":["n"])"}, kWasm));
@@ -350,7 +356,7 @@ TEST_F(DevicesTest, LaunchesKeepToLimits) {
   status = Run(*graph, 9);
   EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
   EXPECT_THAT(Message(status), AllOf(HasSubstr("node \"n0\""), HasSubstr("opencl:0: Its groups are smaller.")));
-  // Instances of one dimension; the kernel would take too long on the CPU to try.
+  // The number of instances of one dimension is limited; the kernel would take too long to try on the CPU.
   graph = MustPrepare(Chain({R"(,"devices":["gpu"],"instances":["n*536870912"])"}, kWasm));
   ASSERT_NE(graph, nullptr);
   status = Run(*graph, 4);
@@ -358,8 +364,8 @@ TEST_F(DevicesTest, LaunchesKeepToLimits) {
   EXPECT_THAT(Message(status), AllOf(HasSubstr("(2147483648)"), HasSubstr("opencl:0 (2147483647")));
 }
 
-// Two drivers of one GPU: what passes between them is not copied, only what enters and leaves; without the promise, or
-// when a driver breaks it, results are the same by way of host memory.
+// Data between two drivers of one GPU is not copied, only input and output are; without memory sharing, or when a
+// driver fails to share, results are the same by way of host memory.
 TEST_F(DevicesTest, MemoryOfOneSiliconIsShared) {
   const std::string document =
       Chain({R"(,"devices":["vulkan:0"])", R"(,"devices":["opencl:0"])", R"(,"devices":["vulkan:0"])"}, kWasm);
@@ -370,10 +376,8 @@ TEST_F(DevicesTest, MemoryOfOneSiliconIsShared) {
     uint32_t copies, exported, imported;
   };
   const Case cases[] = {
-      {"shared", true, true, false, "gpu-1", 2, 1, 1},
-      {"not exported", false, true, false, "gpu-1", 6, 0, 0},
-      {"not imported", true, false, false, "gpu-1", 6, 0, 0},
-      {"another silicon", true, true, false, "gpu-2", 6, 0, 0},
+      {"shared", true, true, false, "gpu-1", 2, 1, 1},        {"not exported", false, true, false, "gpu-1", 6, 0, 0},
+      {"not imported", true, false, false, "gpu-1", 6, 0, 0}, {"another silicon", true, true, false, "gpu-2", 6, 0, 0},
       {"broken promise", true, true, true, "gpu-1", 6, 1, 0},
   };
   for (const Case& c : cases) {
@@ -393,11 +397,11 @@ TEST_F(DevicesTest, MemoryOfOneSiliconIsShared) {
     EXPECT_EQ(counts_[0].copies + counts_[1].copies + counts_[2].copies, c.copies) << c.name;
     EXPECT_EQ(counts_[2].exported, c.exported) << c.name;
     EXPECT_EQ(counts_[1].imported, c.imported) << c.name;
-    ASSERT_TRUE(Run(*graph).ok()) << c.name;  // From the plan that was kept.
+    ASSERT_TRUE(Run(*graph).ok()) << c.name;  // Uses the plan that was kept.
   }
 }
 
-// What only one of two drivers uses is that driver's own memory.
+// Memory that only one of two drivers uses is allocated by that driver.
 TEST_F(DevicesTest, SharesOnlyWhatBothUse) {
   FunctionDeviceOptions opencl = Gpu("opencl:0"), vulkan = Gpu("vulkan:0", ArtifactKind::kVulkan);
   opencl.silicon = vulkan.silicon = "gpu-1";
@@ -411,7 +415,7 @@ TEST_F(DevicesTest, SharesOnlyWhatBothUse) {
   }
 }
 
-// Two drivers of one GPU that share no buffers still have one memory: what each of them holds counts against it.
+// Two drivers of one GPU that share no buffers have one memory: the bytes of both count against it.
 TEST_F(DevicesTest, MemoryOfOneSiliconCountsOnce) {
   const std::string document = Chain({R"(,"devices":["vulkan:0"])", R"(,"devices":["opencl:0"])"}, kWasm);
   for (const char* silicon : {"gpu-1", "gpu-2"}) {
@@ -432,7 +436,7 @@ TEST_F(DevicesTest, MemoryOfOneSiliconCountsOnce) {
   }
 }
 
-// A device that goes away fails the run with node and device, and is reported.
+// A device that is lost fails the run with node and device, and is reported.
 TEST_F(DevicesTest, LostDevicesAreReported) {
   FunctionDeviceOptions lost = Gpu("opencl:0");
   lost.lost_entries = {"add1"};
@@ -443,11 +447,38 @@ TEST_F(DevicesTest, LostDevicesAreReported) {
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(Message(status), AllOf(HasSubstr("node \"n1\""), HasSubstr("on device opencl:0")));
   EXPECT_THAT(lost_, ElementsAre("opencl:0"));
-  // A failure of the run's own is no loss.
+  // A failure of the run itself is no loss.
   graph = MustPrepare(Chain({R"(,"devices":["cpu"])"}, kWasm));
   ASSERT_NE(graph, nullptr);
   EXPECT_TRUE(Run(*graph).ok());
   EXPECT_THAT(lost_, IsEmpty());
+}
+
+// New runs start nothing on a closed device and use it again when it is open; a running one keeps its plan.
+TEST_F(DevicesTest, ClosedDevicesGetNothingNew) {
+  GrantPage page{};
+  limits_ = {{}, {&page.entries[1], &page}};
+  Devices({{}, Gpu("opencl:0")});
+  const auto flexible = MustPrepare(Chain({R"(,"hints":["opencl:0"])"}, kWasm));
+  const auto fixed = MustPrepare(Chain({R"(,"hints":["opencl:0"])", R"(,"devices":["opencl:0"])"}, kWasm));
+  ASSERT_TRUE(flexible != nullptr && fixed != nullptr);
+  EXPECT_THAT(flexible->summary.needs, ElementsAre(3u));
+  EXPECT_THAT(fixed->summary.needs, ElementsAre(2u));  // With that device present, the other node runs, too.
+  const auto places = [&](PreparedGraph& graph) {
+    EXPECT_TRUE(Run(graph).ok());
+    return ran_on_.front();
+  };
+  EXPECT_EQ(places(*flexible), "opencl:0");
+  EXPECT_EQ(places(*fixed), "opencl:0");
+  page.entries[1].closed.store(1);
+  EXPECT_EQ(places(*flexible), "cpu:0");
+  const Status refused = Run(*fixed);
+  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
+  EXPECT_THAT(Message(refused), HasSubstr("Device opencl:0 is fenced or paused, and starts no new work."));
+  EXPECT_THAT(lost_, IsEmpty());
+  page.entries[1].closed.store(0);
+  EXPECT_EQ(places(*flexible), "opencl:0");
+  EXPECT_EQ(places(*fixed), "opencl:0");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace hpvm::engine {
 
 namespace {
 
-// Of dropped plans, for the next ones; the system may take the pages back.
+// Memory of dropped plans, pooled for the next ones; the system may take the pages back.
 constexpr uint64_t kHostPoolBytesMax = uint64_t{1} << 30;
 
 StatusOr<std::shared_ptr<Device>> OpenSpill(const EngineOptions& options) {

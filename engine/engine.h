@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prepare a graph once, run it many times: joins graph, compiler, scheduler and backends in one process.
+// Prepares a graph once and runs it many times: combines graph, compiler, scheduler and backends in one process.
 //
-// Prepare parses and validates the document, asks the compiler for every (module, entry, parameters) it names, loads
-// the artifacts on the devices that may run them, and answers with a summary. Run solves symbols from the bound shapes;
-// the first run with given sizes builds a plan (placement, buffers, segments: maximal runs on one device, each a
-// ready-made command list) which later runs with equal sizes reuse.
+// Prepare parses and validates the document, has the compiler compile every (module, entry, parameters) that it
+// names, loads the artifacts on the devices that may run them, and returns a summary. Run solves symbols from the
+// bound shapes; the first run with given sizes builds a plan (placement, buffers, segments: maximal runs on one
+// device, each a prepared command list), which later runs with equal sizes reuse.
 //
-// Memory: bound inputs and outputs are used where they are by devices that work in host memory. Inputs are never
-// written and may share memory; an output that shares a byte with another port is refused. A run's temporaries belong
-// to its plan.
+// Memory: devices that work in host memory use bound inputs and outputs in place. Inputs are never written and may
+// share memory; an output that shares a byte with another port is refused. A run's temporaries belong to its plan.
 //
-// Streaming graphs: Run takes one item on every input and gives one on every output; the caller loops.
+// Streaming graphs: Run takes one item from every input and gives one to every output; the caller loops.
 //
-// Threads: all methods may be called from any thread. Runs of one prepared graph are serialised by it; different graphs
-// run in parallel.
+// Threads: all methods are thread-safe. Runs of one prepared graph are serialised; different graphs run in parallel.
 #ifndef HPVMD_ENGINE_ENGINE_H_
 #define HPVMD_ENGINE_ENGINE_H_
 
@@ -44,26 +42,27 @@
 namespace hpvm::engine {
 
 struct EngineOptions {
-  std::vector<Device*> devices{};       // Borrowed; in order of preference among equals.
-  Device* checker = nullptr;            // Borrowed; runs every node of a checked graph. Null: none can be checked.
-  Hub* hub = nullptr;                   // Borrowed.
+  std::vector<Device*> devices{};  // Borrowed; in order of preference among equal devices.
+  Device* checker = nullptr;       // Borrowed; runs every node of a checked graph. Null when no graph can be checked.
+  Hub* hub = nullptr;              // Borrowed.
   CompilerService* compiler = nullptr;  // Borrowed.
   const Clock* clock = nullptr;         // Borrowed.
   graph::Limits graph_limits{};
-  std::vector<DeviceMemory::Limits> device_limits{};  // By device; shorter: the others have none.
-  // By device, shorter likewise: why it runs no code that our emitters made, a sentence; empty: it does. Modules that
-  // were written for the device are not concerned.
+  std::vector<DeviceMemory::Limits> device_limits{};  // Indexed by device; devices beyond its end have no limits.
+  // Indexed by device, may be shorter: a sentence that says why the device does not run code from our emitters; empty
+  // when it does. Modules that were written for the device are not affected.
   std::vector<std::string> emitted_refusals{};
-  // Temporaries of one graph in host memory; what is beyond goes to the spill file. 0: half of the machine's memory.
+  // Limit on temporaries of one graph in host memory; the rest goes to the spill file. 0 means half of the machine's
+  // memory.
   uint64_t host_bytes_max = 0;
-  // Of one graph on one device, below what the device and the grant allow; 0: those alone.
+  // Limit for one graph on one device, below the limits of the device and the grant; 0 means only those limits.
   uint64_t device_bytes_max = 0;
-  // A file for temporaries that fit nowhere else; borrowed, -1: none. Read and written by offset only, and never longer
-  // than spill_bytes_max.
+  // A file for temporaries that fit nowhere else; borrowed, -1 when there is none. Accessed only by offset, and never
+  // longer than spill_bytes_max.
   int spill_fd = -1;
   uint64_t spill_bytes_max = 0;
-  // How long copies to and from devices take is measured in the first run that may use one (a few milliseconds each),
-  // unless its facts say so.
+  // Measures the copies to and from devices in the first run that may use a device (a few milliseconds each), unless
+  // its facts contain the speeds.
   bool measures_transfers = false;
 };
 
@@ -72,21 +71,22 @@ struct Rotation {
   std::string output, input;
 };
 
-// Device memory that a driver refused: others may hold it.
+// Device memory that a driver refused; other holders may be able to release some.
 struct DeviceShortage {
-  std::string device;  // Its id; empty: nothing was short.
-  uint64_t bytes = 0;  // Of the buffer that did not fit.
+  std::string device;  // The device's id; empty when nothing was short.
+  uint64_t bytes = 0;  // Size of the buffer that did not fit.
 };
 
-// Bytes of modules by hash, for modules the document names by file or hash. The executor holds what the daemon sent.
+// Provides the bytes of modules that the document names by file or hash. The executor holds the modules that the
+// daemon sent.
 class ModuleSource {
  public:
   virtual ~ModuleSource() = default;
-  // The bytes, valid while the source lives; kNotFound with the name. `key` is the module's name in the graph for
-  // files, the hash for hashes.
+  // Returns the module's bytes, valid while the source lives, or kNotFound with the module's name. Files are found by
+  // the module's name in the graph, hashes by the hash.
   virtual StatusOr<std::span<const uint8_t>> Find(const graph::Module& module) = 0;
-  // A memfd of sealed size with exactly the bytes that Find answered, as compilers get them; -1: there is none, and one
-  // is made for each compile. The source's.
+  // Returns a memfd of sealed size with exactly the bytes that Find returned, as compilers receive them; -1 when
+  // there is none, and each compile creates one. The source owns the descriptor.
   virtual int MemfdOf(const graph::Module& module) {
     (void)module;
     return -1;
@@ -106,32 +106,35 @@ struct GraphSummary {
   std::vector<PortSummary> inputs, outputs;
   std::vector<std::string> symbols;
   uint64_t leaf_nodes = 0, internal_nodes = 0, edges = 0;
-  std::vector<std::string> devices;  // Ids of devices that at least one node may use.
+  std::vector<std::string> devices;  // Ids of devices that may run at least one node.
+  // Sets of devices, as bits by index in EngineOptions::devices: at least one device of each set must be present.
+  // Contains no superset of another set; empty for checked graphs.
+  std::vector<uint32_t> needs;
   bool streaming = false;
-  // Leaves that some device runs with fast math: their names, after those around them ("outer/blur"); at most
+  // Names of leaves that some device runs with fast math, with the names of enclosing nodes ("outer/blur"); at most
   // kFastNodesNamedMax.
   std::vector<std::string> fast_math_nodes;
-  // Leaves of modules that were written for the devices that may run them, named likewise; at most
+  // Leaves of modules that were written for the devices that may run them, named in the same way; at most
   // kFastNodesNamedMax.
   struct NativeNode {
-    std::string name, module;  // The module as the document calls it.
+    std::string name, module;  // `module` is the module's name in the document.
     std::vector<std::string> devices;
   };
   std::vector<NativeNode> native_nodes;
-  // How long each phase took.
+  // Duration of each phase.
   Duration parse{0}, compile{0}, load{0};
   uint32_t compiled = 0, from_cache = 0;
 };
 
 struct PrepareOptions {
-  // Every node is compiled for the checker and runs there, whatever the document allows; each run then looks for races,
-  // uninitialised reads and the like (RunLog::findings). Much slower.
+  // Compiles every node for the checker, which runs it, whatever the document allows; each run then looks for races,
+  // uninitialised reads and similar faults (RunLog::findings). Much slower.
   bool check = false;
-  // Gets the ids of devices that answered kUnavailable: they are lost to this process. Optional.
+  // Receives the ids of devices that returned kUnavailable: they are lost to this process. Optional.
   std::vector<std::string>* lost_devices = nullptr;
-  // Not zero: stop soon with kCancelled. Optional.
+  // A nonzero value ends Prepare soon with kCancelled. Optional.
   const std::atomic<uint32_t>* stop = nullptr;
-  // Gets what the compiler's processes used of processors, also when no graph comes of it. Optional.
+  // Receives the CPU time of the compiler's processes, even when Prepare fails. Optional.
   Duration* compile_cpu = nullptr;
 };
 
@@ -139,20 +142,20 @@ class HostPool;
 class PreparedGraph;  // Defined in engine/prepared_graph.h; opaque to callers.
 
 struct PrepareOutcome {
-  Diagnostics diagnostics;               // Errors: `graph` is null.
-  std::shared_ptr<PreparedGraph> graph;  // Shared: a running job outlives the handle's release.
+  Diagnostics diagnostics;               // With errors, `graph` is null.
+  std::shared_ptr<PreparedGraph> graph;  // Shared, because a running job outlives the release of the handle.
   GraphSummary summary;
 };
 
-// What a graph port is bound to for one run. Host memory, borrowed until Run returns; used in place by host-visible
-// devices.
+// The memory bound to a graph port for one run. Host memory, borrowed until Run returns; host-visible devices use it
+// in place.
 struct Binding {
   ElementType type = ElementType::kF32;
   std::vector<uint64_t> shape;
   uint8_t* data = nullptr;
   uint64_t bytes = 0;
-  // What `data` lies in, where that stays mapped for many runs: devices may pin it. Plans keep it; whoever unmaps the
-  // memory closes the block before.
+  // The block that contains `data`, when it stays mapped for many runs: devices may pin it. Plans keep the block; its
+  // owner must close it before unmapping the memory.
   std::shared_ptr<HostBlock> block{};
 };
 
@@ -161,24 +164,25 @@ enum class Phase : uint8_t { kBind, kCopyIn, kRun, kCopyOut };
 struct NodeRecord {
   std::string path;      // "outer[3]/blur".
   std::string device;    // "cpu:0".
-  int64_t start_ns = 0;  // From the run's start, in the last repetition.
+  int64_t start_ns = 0;  // From the start of the run, in the last repetition.
   int64_t end_ns = 0;
-  int64_t total_ns = 0;  // What it took in `runs` repetitions together: all that ended, since the plan began to run.
+  int64_t total_ns = 0;  // Total time of the `runs` repetitions that ended since the plan began to run.
   uint32_t runs = 0;
-  std::string variant;       // The variant of the kernel that ran last (compiler/api/variant_text.h); empty: unknown.
-  bool fast_math = false;    // Compiled with "math": "fast", by a device that heeds it.
-  bool is_estimate = false;  // It was placed by an estimate: nothing like it was measured before.
-  // Of a node that was split over devices: which instances along its slowest dimension; 0, 0: all.
+  std::string variant;       // The kernel variant that ran last (compiler/api/variant_text.h); empty when unknown.
+  bool fast_math = false;    // Compiled with "math": "fast", by a device that supports it.
+  bool is_estimate = false;  // Placed by an estimate: no similar launch had been measured before.
+  // For a node that was split over devices: the range of instances along its slowest dimension; 0, 0 means all.
   uint64_t first = 0, count = 0;
-  std::string_view whole;  // Why a long one was not, where it was a question (scheduler::Name); a literal.
+  std::string_view whole;  // Reason why a long node was not split, when a split was considered (scheduler::Name); a
+                           // string literal.
 };
 
-// The lines and findings of a run's kernels. Bounded: backends/contract/launch_log.h.
+// The printed lines and the findings of a run's kernels. backends/contract/launch_log.h limits their number.
 struct RunLog {
   struct Line {
-    std::string node;  // Its path.
+    std::string node;  // The node's path.
     std::array<uint64_t, 3> instance{};
-    std::string text;  // Any bytes but line ends.
+    std::string text;  // Any bytes except line ends.
   };
   struct Found {
     std::string node;
@@ -186,23 +190,23 @@ struct RunLog {
   };
   std::vector<Line> lines;
   uint64_t lines_dropped = 0;
-  std::vector<Found> findings;  // Of checked graphs.
+  std::vector<Found> findings;  // For checked graphs.
   uint64_t findings_dropped = 0;
-  bool check_incomplete = false;  // The check ran out of memory for its record: some faults may have gone unseen.
+  bool check_incomplete = false;  // The check's record ran out of memory, so some faults may have been missed.
 };
 
 // Memory for an output.
 struct OutputMemory {
   OutputMemory() = default;
-  OutputMemory(uint8_t* where) : data(where) {}  // NOLINT: any memory will do.
+  OutputMemory(uint8_t* where) : data(where) {}  // NOLINT: accepts any memory.
   OutputMemory(uint8_t* where, std::shared_ptr<HostBlock> in) : data(where), block(std::move(in)) {}
   uint8_t* data = nullptr;
-  std::shared_ptr<HostBlock> block{};  // As Binding::block.
+  std::shared_ptr<HostBlock> block{};  // See Binding::block.
 };
 
 struct RunRequest {
   std::map<std::string, Binding> inputs{};
-  // Memory for outputs: every output must be bound, with bytes equal to its size (see OutputShapes), unless
+  // Memory for outputs: every output must be bound, with exactly its size in bytes (see OutputShapes), unless
   // `allocate_output` is set.
   std::map<std::string, Binding> outputs{};
   // Called for outputs that are not bound; returns memory of that size, zeroed or not, valid until Run returns.
@@ -210,21 +214,30 @@ struct RunRequest {
                                        uint64_t bytes)>
       allocate_output{};
   std::map<std::string, int64_t> symbols{};
-  uint32_t repeat = 1;  // Runs the graph this often, with the same inputs but for rotations.
-  // Between repetitions, all at once. kInvalidArgument when types or shapes differ, or a port is named twice.
+  uint32_t repeat = 1;  // Number of runs of the graph, with the same inputs except for rotations.
+  // Applied between repetitions, simultaneously. kInvalidArgument when types or shapes differ, or a port is named
+  // twice.
   std::vector<Rotation> rotations{};
-  // Name of an output of one element: not zero after a repetition ends the run with that one. Empty: none.
+  // Name of an output with one element: a nonzero value after a repetition ends the run. Empty for none.
   std::string until{};
-  const std::atomic<uint32_t>* stop = nullptr;  // Not zero: stop soon with kCancelled. Optional.
-  Time deadline = kNever;                       // Checked between segments; callers set `stop` for kernels in flight.
-  // False: the run keeps to the best plan that is known, as it also does when its deadline is near. Else it may be used
-  // to find out whether another one is better.
+  const std::atomic<uint32_t>* stop = nullptr;  // A nonzero value ends the run soon with kCancelled. Optional.
+  // When RunResult::device_time, summed over all devices, exceeds this after a repetition, the run ends with
+  // kResourceExhausted. 0 means no limit.
+  Duration device_time_max{0};
+  bool* over_device_time = nullptr;  // Set to true when the run fails because of device_time_max. Optional.
+  Time deadline = kNever;            // Checked between segments; callers set `stop` for kernels in flight.
+  // When false, the run uses the best plan known, as it also does when its deadline is near. Otherwise the run may
+  // try whether another plan is better.
   bool may_experiment = true;
-  uint32_t node_records_max = 1000;  // The rest is only counted.
-  RunLog* log = nullptr;             // Filled when the run ends, also when it fails. Optional.
-  // Gets the id of the device whose kUnavailable failed the run: it is lost to this process. Optional.
+  uint32_t node_records_max = 1000;  // Further nodes are only counted.
+  // Receives each line when a kernel prints it, or when its launch ends on devices that return lines only then; at
+  // most as many lines as a log holds. Requires `log`. The printing threads call it, one at a time; it must be quick.
+  // Optional.
+  std::function<void(const RunLog::Line&)> on_line{};
+  RunLog* log = nullptr;  // Filled when the run ends, even when it fails. Optional.
+  // Receives the id of the device whose kUnavailable failed the run: it is lost to this process. Optional.
   std::vector<std::string>* lost_devices = nullptr;
-  // Says what a driver refused when the run fails for it with kResourceExhausted. Optional.
+  // Receives what a driver refused when that fails the run with kResourceExhausted. Optional.
   DeviceShortage* shortage = nullptr;
 };
 
@@ -233,12 +246,12 @@ struct RunResult {
   Duration bind{0}, copy_in{0}, run{0}, copy_out{0};
   std::vector<NodeRecord> nodes;
   uint64_t nodes_run = 0;
-  uint32_t repetitions = 0;    // How many there were; fewer than asked for when `until` said so.
-  bool is_converged = false;   // It did.
-  uint64_t moved_bytes = 0;    // Between host memory and devices.
-  uint64_t spilled_bytes = 0;  // To and from the spill file.
-  uint32_t lost_devices = 0;   // Devices that failed while the run went on without them.
-  // By EngineOptions::devices: how long its nodes ran, by the device's own clock; at most `run`.
+  uint32_t repetitions = 0;    // Number of repetitions that ran; fewer than requested when `until` ended the run.
+  bool is_converged = false;   // True when `until` ended the run.
+  uint64_t moved_bytes = 0;    // Bytes moved between host memory and devices.
+  uint64_t spilled_bytes = 0;  // Bytes moved to and from the spill file.
+  uint32_t lost_devices = 0;   // Number of devices that failed while the run continued without them.
+  // Indexed as EngineOptions::devices: time in which the device ran the run's nodes, by its own clock; at most `run`.
   std::vector<Duration> device_time;
 };
 
@@ -249,40 +262,43 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // A status only when the world failed (compiler gone, deadline, cancelled), set a limit (kResourceExhausted: a
-  // compile took more than this server allows) or lacks something (kFailedPrecondition names the nodes that no device
-  // may run); what is wrong with the graph or its modules is in the diagnostics, beside warnings (a node that only the
-  // interpreter runs). Compiles at most four modules at a time. kFailedPrecondition for a check without a checker.
+  // Returns an error status only for external failures (compiler gone, deadline, cancelled), for limits
+  // (kResourceExhausted: a compile exceeded this server's limits) and for missing devices or features
+  // (kFailedPrecondition names the nodes that no device may run; also for a check without a checker). Faults of the
+  // graph and its modules are in the diagnostics, beside warnings (a node that only the interpreter runs). Compiles
+  // at most four modules at a time.
   //
-  // An emulated device gets a node only if no real one takes it, or if the document names it: not because a compile for
-  // a real device failed or took too long (docs/SCHEDULING.md).
+  // An emulated device runs a node only when no real device accepts it, or when the document names the emulated
+  // device; a failed or slow compile for a real device is not a reason (docs/SCHEDULING.md).
   StatusOr<PrepareOutcome> Prepare(std::string_view document, ModuleSource& modules, Time deadline,
                                    const PrepareOptions& prepare = {});
 
-  // Shapes and types of the outputs for given inputs, without running. For callers that provide the memory.
+  // Returns shapes and types of the outputs for given inputs, without running, for callers that provide the memory.
   StatusOr<std::map<std::string, Binding>> OutputShapes(PreparedGraph& graph,
                                                         const std::map<std::string, Binding>& inputs,
                                                         const std::map<std::string, int64_t>& symbols);
 
-  // kInvalidArgument for bindings that do not fit (naming port, value, limit), kAborted for traps (node, instance,
-  // reason), kCancelled, kDeadlineExceeded, kFailedPrecondition when no device may run a node, kResourceExhausted,
-  // kUnavailable when a device is lost (node, device).
+  // Fails with kInvalidArgument for bindings that do not fit (naming port, value, limit), kAborted for traps (node,
+  // instance, reason), kCancelled, kDeadlineExceeded, kFailedPrecondition when no device may run a node,
+  // kResourceExhausted, kUnavailable when a device is lost (node, device).
   StatusOr<RunResult> Run(PreparedGraph& graph, const RunRequest& request);
 
-  // What is known of kernels and transfers: see ListKernels and ListTransfers.
+  // Returns the costs of kernels and transfers: see ListKernels and ListTransfers.
   const CostStore& costs() const { return *costs_; }
 
   std::vector<DeviceInfo> devices() const;
   DeviceMemory& device_memory() { return *memory_; }
-  // Graphs that do not run give memory of EngineOptions::devices[device] back until at most `bytes_max` are held.
+  // Makes graphs that do not run release memory of EngineOptions::devices[device] until at most `bytes_max` are held.
   void ReclaimDevice(uint32_t device, uint64_t bytes_max) { memory_->Reclaim(*options_.devices[device], bytes_max); }
 
  private:
   EngineOptions options_;
-  const std::shared_ptr<DeviceMemory> memory_;  // Shared with graphs, which may outlive the engine; so is costs_.
+  const std::shared_ptr<DeviceMemory> memory_;  // Both this and costs_ are shared with graphs, which may outlive the
+                                                // engine.
   const std::shared_ptr<CostStore> costs_;
   const std::shared_ptr<HostPool> host_pool_;
-  const StatusOr<std::shared_ptr<Device>> spill_;  // Null without a spill file; shared as memory_ is.
+  const StatusOr<std::shared_ptr<Device>> spill_;  // Null without a spill file; shared for the same reason as
+                                                   // memory_.
 };
 
 }  // namespace hpvm::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine over devices whose kernels are C++ functions: everything but compilers and real devices.
+// Tests the engine with devices whose kernels are C++ functions: everything except compilers and real devices.
 #include "engine/engine.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ int32_t* I32(const FunctionCall& call, size_t argument) {
 }
 size_t Count(const FunctionCall& call, size_t argument) { return call.arguments[argument].bytes / sizeof(int32_t); }
 
-// What instance (0, 0, 0) of each kernel does; unsigned arithmetic, because it wraps.
+// Returns the kernels, most of which expect a single instance; they use unsigned arithmetic, because it wraps.
 KernelFunctions MakeKernels() {
   KernelFunctions kernels;
   const auto each = [](auto update) {
@@ -49,7 +49,7 @@ KernelFunctions MakeKernels() {
   };
   kernels["add1"] = each([](uint32_t v) { return v + 1; });
   kernels["triple"] = each([](uint32_t v) { return v * 3; });
-  // Of an `out` port, which reads as zero.
+  // Updates an `out` port, which reads as zero.
   kernels["make7"] = each([](uint32_t v) { return v + 7; });
   // c = 2a + b.
   kernels["join"] = [](const FunctionCall& call) {
@@ -67,7 +67,7 @@ KernelFunctions MakeKernels() {
     }
     return ir::TrapCode::kNone;
   };
-  // data[i] *= factor, one instance an element; scalars follow the port.
+  // data[i] *= factor, one instance per element; scalars follow the port.
   kernels["scale"] = [](const FunctionCall& call) {
     I32(call, 0)[call.instance[0]] *= static_cast<int32_t>(call.arguments[1].scalar);
     return ir::TrapCode::kNone;
@@ -132,14 +132,14 @@ class EngineTest : public ::testing::Test {
             .bytes = tensor.size() * sizeof(int32_t)};
   }
 
-  // Runs with the inputs given and outputs allocated here, to be found in outputs_.
+  // Runs with the given inputs; outputs are allocated in outputs_.
   Status Run(PreparedGraph& graph, std::map<std::string, Tensor>& inputs, RunRequest request = {}) {
     for (auto& [name, tensor] : inputs) {
       request.inputs.try_emplace(name, Bind(tensor));
     }
     request.allocate_output = [&](const std::string& name, ElementType type, const std::vector<uint64_t>& shape,
                                   uint64_t bytes) -> StatusOr<uint8_t*> {
-      // Not zeroed on purpose.
+      // Deliberately not zeroed.
       outputs_[name].assign(bytes / sizeof(int32_t), -1);
       return reinterpret_cast<uint8_t*>(outputs_[name].data());
     };
@@ -177,7 +177,7 @@ Document Diamond() {
   return d;
 }
 
-// The plainest graph with a fan-out and a join; the input is not written, though both branches update in place.
+// The simplest graph with a fan-out and a join; the input is not written, although both branches update in place.
 TEST_F(EngineTest, Diamond) {
   auto graph = Prepare(Diamond());
   ASSERT_NE(graph, nullptr);
@@ -218,7 +218,7 @@ TEST_F(EngineTest, CompilesEachKernelOnce) {
       v = i % 2 == 0 ? v + 1 : v * 3;
     }
   }
-  // Twice: the second run uses the first one's plan. Repeated runs start from the same inputs.
+  // Runs twice: the second run uses the first one's plan. Repeated runs start from the same inputs.
   for (int run = 0; run < 2; ++run) {
     ASSERT_TRUE(Run(*graph, inputs, {.repeat = 3}).ok());
     EXPECT_EQ(std::memcmp(outputs_["y"].data(), want, sizeof(want)), 0);
@@ -227,7 +227,7 @@ TEST_F(EngineTest, CompilesEachKernelOnce) {
   EXPECT_EQ(graph->plans.size(), 1u);
 }
 
-// One value, read by a reader, two writers and an output: every one of them sees it as it was.
+// One value goes to a reader, two writers and an output: each of them sees the original value.
 TEST_F(EngineTest, CopiesOnWriteForOtherReaders) {
   Document d;
   d.Input("x");
@@ -280,7 +280,7 @@ TEST_F(EngineTest, SymbolsAndPlanCache) {
   EXPECT_TRUE(Run(*graph, inputs, {.symbols = {{"n", 3}}}).ok());
 }
 
-// Without instances nothing runs: an update keeps its data, and what is made reads as zero.
+// Without instances nothing runs: an update keeps its data, and new data reads as zero.
 TEST_F(EngineTest, ZeroInstancesDoNothing) {
   Document d("i32", "[\"n\"]");
   d.Input("x");
@@ -300,7 +300,7 @@ TEST_F(EngineTest, ZeroInstancesDoNothing) {
   EXPECT_THAT(outputs_["z"], ElementsAre(0, 0));
 }
 
-// Tensors without elements are no special case for callers, bound to null or not.
+// Callers may treat tensors without elements like others, bound to null or not.
 TEST_F(EngineTest, EmptyTensors) {
   Document d("i32", "[\"n\"]");
   d.Input("x");
@@ -317,7 +317,7 @@ TEST_F(EngineTest, EmptyTensors) {
   EXPECT_TRUE(outputs_["y"].empty());
 }
 
-// A scalar that a rank-0 input gives, read at each run though the plan stays.
+// A scalar from a rank-0 input is read in each run, although the plan is reused.
 TEST_F(EngineTest, ScalarsFromInputs) {
   Document d;
   d.Input("x");
@@ -340,7 +340,7 @@ TEST_F(EngineTest, ScalarsFromInputs) {
   EXPECT_EQ(graph->plans.size(), 1u);
 }
 
-// Nested internal nodes vanish; a replicated one runs its replicas in turn over one buffer, each with its index.
+// Nested internal nodes vanish; a replicated node runs its replicas in turn on one buffer, each with its index.
 TEST_F(EngineTest, NestedAndReplicated) {
   Document d;
   d.Input("x");
@@ -388,7 +388,7 @@ TEST_F(EngineTest, TrapsNameTheirPlace) {
   }
 }
 
-// The stop word ends a kernel in flight as kCancelled, or as kDeadlineExceeded once the deadline has passed.
+// The stop word ends a kernel in flight with kCancelled, or with kDeadlineExceeded once the deadline has passed.
 TEST_F(EngineTest, StopAndDeadline) {
   auto graph = Prepare(OneNode("spin", ""));
   ASSERT_NE(graph, nullptr);
@@ -410,7 +410,7 @@ TEST_F(EngineTest, StopAndDeadline) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(Run(*graph, inputs, {.deadline = RealClock().Now()})));
 }
 
-// Runs of one graph take turns, from any number of threads; one that waits obeys its stop word.
+// Runs of one graph take turns, from any number of threads; a waiting run obeys its stop word.
 TEST_F(EngineTest, RunsTakeTurns) {
   auto spinning = Prepare(OneNode("spin", ""));
   ASSERT_NE(spinning, nullptr);
@@ -516,7 +516,7 @@ TEST_F(EngineTest, RefusesBadBindings) {
   EXPECT_THAT(y, ElementsAre(7, 12, 17, 22));
 }
 
-// A symbol that no shape gives must be given.
+// A symbol that no shape determines must be given.
 TEST_F(EngineTest, UnsolvedSymbol) {
   Document d("i32", "[\"n*2\"]");
   d.Symbol("n");
@@ -555,7 +555,7 @@ TEST_F(EngineTest, InputsMayShareMemory) {
   EXPECT_THAT(x, ElementsAre(1, 2, 3, 4));
 }
 
-// What is wrong with modules is reported at the variant or module that names it.
+// Faults of modules are reported at the variant or module that names them.
 TEST_F(EngineTest, PrepareReportsModules) {
   Document d = OneNode("no_such_entry", "");
   StatusOr<PrepareOutcome> outcome = engine_->Prepare(d.Text(), modules_, kNever);
@@ -575,7 +575,7 @@ TEST_F(EngineTest, PrepareReportsModules) {
   EXPECT_TRUE(HasErrors(outcome->diagnostics));
 }
 
-// A restriction that nothing here satisfies is kFailedPrecondition and names the node.
+// A restriction that no device satisfies gives kFailedPrecondition and names the node.
 TEST_F(EngineTest, NoDeviceForNode) {
   const StatusOr<PrepareOutcome> outcome =
       engine_->Prepare(OneNode("triple", R"(,"devices":["gpu"])").Text(), modules_, kNever);
@@ -583,7 +583,7 @@ TEST_F(EngineTest, NoDeviceForNode) {
   EXPECT_THAT(Message(outcome.status()), AllOf(HasSubstr("/nodes/second"), HasSubstr("cpu:0")));
 }
 
-// The interpreter runs what the CPU refuses, with a warning; what the CPU takes never runs there.
+// The interpreter runs nodes that the CPU refuses, with a warning; nodes that the CPU accepts never run there.
 TEST_F(EngineTest, FallsBackToTheReferenceDevice) {
   const FunctionDeviceOptions interp{
       .id = "interp:0", .kind = DeviceKind::kInterp, .artifact_kind = ArtifactKind::kInterp};
@@ -598,7 +598,7 @@ TEST_F(EngineTest, FallsBackToTheReferenceDevice) {
   EXPECT_THAT(outputs_["y"], ElementsAre(6, 9, 12, 15));
   EXPECT_EQ(result_.nodes[0].device, "cpu:0");
   EXPECT_EQ(result_.nodes[1].device, "interp:0");
-  // The same for a compile that only the CPU's back end refuses.
+  // The same holds for a compile that only the CPU's back end refuses.
   compiler_.barrier_entries.clear();
   compiler_.refused[ArtifactKind::kCpuImage] = {"triple"};
   graph = Prepare(OneNode("triple", ""));
@@ -616,7 +616,7 @@ TEST_F(EngineTest, RefusesTooMuchMemory) {
               AllOf(HasSubstr("node \"left\""), HasSubstr("512 bytes against 10"), HasSubstr("device cpu:0")));
 }
 
-// Random graphs over every mix of devices give what a direct evaluation gives.
+// Random graphs on every mix of devices match direct evaluation.
 TEST_F(EngineTest, RandomGraphsMatchDirectEvaluation) {
   const FunctionDeviceOptions interp{
       .id = "interp:0", .kind = DeviceKind::kInterp, .artifact_kind = ArtifactKind::kInterp};
@@ -639,7 +639,7 @@ TEST_F(EngineTest, RandomGraphsMatchDirectEvaluation) {
     const uint64_t device_kinds = 1 + rng.Below(5);
     Document d;
     std::map<std::string, Tensor> inputs;
-    // Endpoint -> contents, by direct evaluation.
+    // Maps endpoints to contents by direct evaluation.
     std::vector<std::pair<std::string, Tensor>> values;
     for (uint64_t i = 0; i <= rng.Below(3); ++i) {
       const std::string name = "x" + std::to_string(i);
@@ -704,7 +704,7 @@ TEST_F(EngineTest, RandomGraphsMatchDirectEvaluation) {
   }
 }
 
-// A kernel that fails on a queueing device fails the run by name, and later runs work.
+// A kernel that fails on a queueing device fails the run with its name, and later runs work.
 TEST_F(EngineTest, FailuresOnQueueingDevices) {
   Devices({{}, {.id = "gpu:0", .kind = DeviceKind::kGpu, .host_visible = false, .runs_inline = false}});
   Document d;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plan knows of a launch before it runs, as the compiler's programs of offsets and of work want it.
+// The facts of a launch that a plan knows before it runs, in the form that the compiler's bounds and work programs
+// need.
 #ifndef HPVMD_ENGINE_LAUNCH_FACTS_H_
 #define HPVMD_ENGINE_LAUNCH_FACTS_H_
 
@@ -14,17 +15,17 @@ namespace hpvm::engine {
 
 struct KnownLaunch {
   ir::BoundsFacts facts;
-  // Which kernel parameters are scalars that only a run knows (inputs of the graph); theirs are 0 in `facts`.
+  // Kernel parameters that are scalars known only to a run (inputs of the graph); their values are 0 in `facts`.
   std::vector<uint32_t> unknown_params;
-  // The extents are limits: some are known only when the launch begins.
+  // The extents are limits: some extents are known only when the launch begins.
   bool is_extent_limit = false;
 };
 
-// Of the whole launch.
+// Returns the facts of the whole launch.
 KnownLaunch FactsOf(const graph::Graph& graph, const graph::FlatGraph& flat, uint32_t node);
 
-// Whether `program` names a scalar that only a run knows, or extents that are only limits, so that nothing can be
-// concluded from it for this launch.
+// Returns true when `program` uses a scalar that only a run knows, or extents that are only limits, so that nothing
+// can be concluded from it for this launch.
 bool DependsOnTheRun(const ir::BoundsProgram& program, const KnownLaunch& launch);
 
 }  // namespace hpvm::engine

@@ -23,7 +23,7 @@ uint64_t BytesOf(const graph::FlatGraph& flat, size_t port) {
   return flat.values[(p.out.valid() ? p.out : p.in).index].bytes;
 }
 
-// Launches of other sizes, or with other scalars, mostly differ.
+// Launches with other sizes or scalars usually have another hash.
 uint64_t HashOfLaunch(const graph::FlatGraph& flat, uint32_t node) {
   const graph::FlatNode& n = flat.nodes[node];
   uint64_t hash = 0;
@@ -48,7 +48,7 @@ bool NamesUnknown(const ir::BoundsProgram& program, const KnownLaunch& launch) {
 
 WorkCache::Count CountOf(const Artifact& artifact, const KnownLaunch& launch) {
   WorkCache::Count count{.operations = 0, .bytes_max = std::numeric_limits<double>::max()};
-  // A scalar that only a run knows may be how often a loop runs: nothing is better than a count with 0 in its place.
+  // A scalar that only a run knows may be a trip count: no count is better than one with 0 in its place.
   if (artifact.work.blocks.empty() || NamesUnknown(artifact.bounds, launch)) {
     return count;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much work a plan's launches are: what the compiler counted (compiler/ir/work.h) for what a plan knows of them.
+// Computes the work of a plan's launches: evaluates the compiler's counts (compiler/ir/work.h) with the facts of a
+// plan.
 #ifndef HPVMD_ENGINE_LAUNCH_WORK_H_
 #define HPVMD_ENGINE_LAUNCH_WORK_H_
 
@@ -16,25 +17,25 @@
 
 namespace hpvm::engine {
 
-// Counts of the last launches of each kernel: those of a graph are alike, and counting takes microseconds. One thread
-// at a time.
+// Caches the counts of each kernel's last launches, because launches of a graph are alike and counting takes
+// microseconds. Not thread-safe.
 class WorkCache {
  public:
-  // Operations of the whole launch, 0 when they are not known, and the bytes that it can move at most.
+  // The number of operations of the whole launch, 0 when unknown, and an upper bound of the bytes that it moves.
   struct Count {
     double operations = 0, bytes_max = 0;
   };
   Count Of(const graph::Graph& graph, const graph::FlatGraph& flat, uint32_t node, const Executable& executable);
 
  private:
-  // What a count depends on.
+  // The inputs of a count.
   struct Entry {
     bool is_set = false;
     std::array<uint64_t, 3> extent{}, group{};
     std::vector<uint64_t> values;  // Bytes of ports, bits of scalars.
     Count count;
   };
-  static constexpr size_t kEntries = 16;  // By hash; a launch takes the place of another one with the same.
+  static constexpr size_t kEntries = 16;  // Indexed by hash; a launch replaces another one with the same hash.
   using Entries = std::array<Entry, kEntries>;
 
   static bool IsOf(const Entry& entry, const graph::FlatGraph& flat, uint32_t node);
@@ -44,7 +45,7 @@ class WorkCache {
   std::unordered_map<const Executable*, std::unique_ptr<Entries>> kernels_;
 };
 
-// Everything is borrowed. One thread at a time.
+// Borrows everything. Not thread-safe.
 class LaunchWork final : public scheduler::WorkModel {
  public:
   LaunchWork(const graph::Graph& graph, const graph::FlatGraph& flat,
@@ -55,7 +56,7 @@ class LaunchWork final : public scheduler::WorkModel {
  private:
   const graph::Graph& graph_;
   const graph::FlatGraph& flat_;
-  const std::vector<std::vector<Executable*>>& executables_;  // By leaf, by choice.
+  const std::vector<std::vector<Executable*>>& executables_;  // Indexed by leaf, then by choice.
   WorkCache& cache_;
   scheduler::PortWork ports_;
 };

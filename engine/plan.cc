@@ -10,7 +10,7 @@
 #include "engine/device_facts.h"
 #include "engine/plan_commands.h"
 #include "engine/plan_memory.h"
-#include "engine/plan_place.h"
+#include "engine/plan_placement.h"
 #include "engine/plan_spaces.h"
 #include "engine/prepared_graph.h"
 #include "scheduler/residency/forecast.h"
@@ -18,7 +18,7 @@
 namespace hpvm::engine {
 namespace {
 
-// How long has passed since the last call.
+// Returns the time since the previous call.
 class Lap {
  public:
   Duration Take() {
@@ -39,7 +39,7 @@ class Builder {
     }
   }
 
-  // After a failed Build.
+  // Valid after a failed Build.
   bool has_failed_to_share() const { return has_failed_to_share_; }
   const DeviceShortage& shortage() const { return shortage_; }
   std::optional<uint32_t> unavailable() const { return unavailable_; }
@@ -94,8 +94,8 @@ class Builder {
     return end;
   }
 
-  // With the cuts that placement believes in, or without them: what each makes of memory and copies decides. One of the
-  // two that does not fit leaves the other.
+  // Plans with the cuts that placement prefers, or without them, whichever the memory and copies favour. When one of
+  // the two does not fit, uses the other.
   Status PlanBetter(std::vector<scheduler::Task> uncut, PlanSpaces& spaces, const scheduler::AccessModel& accesses) {
     PlanSpaces cut_spaces = spaces;
     const Status cut = PlanStorages(cut_spaces, accesses);
@@ -118,8 +118,8 @@ class Builder {
     return cut;
   }
 
-  // Once more when the spaces are too large together. What runs elsewhere takes as long as its own steps do; how long
-  // the processor takes alone placement has said.
+  // Plans a second time when the spaces together are too large. Work on other devices takes as long as its own steps;
+  // placement has estimated the time that the processor alone takes.
   Status PlanStorages(PlanSpaces& spaces, const scheduler::AccessModel& accesses) {
     HPVMD_RETURN_IF_ERROR(PlanWith(spaces, accesses));
     if (!CheckSpaces(spaces, plan_->residency).ok()) {
@@ -172,7 +172,7 @@ class Builder {
     return absl::OkStatus();
   }
 
-  // In the table of a device that has them there.
+  // Looks outputs up in the table of a device that has them there.
   void FindOnHost() {
     for (size_t i = 0; i < plan_->residency.on_host.size(); ++i) {
       const auto [slot, offset] = plan_->views[plan_->residency.on_host[i].index];
@@ -190,7 +190,7 @@ class Builder {
                        [&](const PortImport& one) { return one.device == device && one.slot == slot; });
   }
 
-  // Only who goes on without a lost device looks at them.
+  // Only a run that continues without a lost device needs the steps.
   void DropSteps() {
     std::vector<bool> is_used(plan_->devices.size());
     for (const PlanQueue& queue : plan_->queues) {
@@ -205,7 +205,7 @@ class Builder {
 
   PreparedGraph& prepared_;
   std::unique_ptr<Plan> plan_;
-  std::unique_ptr<PlanCosts> costs_;  // While the plan is made.
+  std::unique_ptr<PlanCosts> costs_;  // Exists while the plan is made.
   uint32_t repeat_ = 1;
   bool has_failed_to_share_ = false;
   DeviceShortage shortage_;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/plan_place.h"
+#include "engine/plan_placement.h"
 #include "engine/plan_spaces.h"
 
 namespace hpvm::engine {
@@ -34,7 +34,7 @@ Status CheckKnownSizes(PreparedGraph& prepared) {
   StatusOr<graph::FlatGraph> flat =
       graph::Flatten(prepared.graph, graph::SymbolValues(prepared.graph.symbols.size(), 0));
   if (!flat.ok() || !CheckExtents(prepared, *flat).ok()) {
-    return absl::OkStatus();  // The run says it.
+    return absl::OkStatus();  // The run reports it.
   }
   HPVMD_RETURN_IF_ERROR(CheckLaunches(prepared, *flat));
   HPVMD_RETURN_IF_ERROR(CheckFits(prepared, *flat));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be said of a graph's sizes before it runs.
+// Checks a graph's sizes before it runs.
 #ifndef HPVMD_ENGINE_PLAN_CHECK_H_
 #define HPVMD_ENGINE_PLAN_CHECK_H_
 
@@ -8,9 +8,9 @@
 
 namespace hpvm::engine {
 
-// For graphs whose sizes do not depend on what they are bound to: kResourceExhausted or kFailedPrecondition, with node
-// and sizes, when some launch fits no device that may run it. Grants are not looked at, as they change. Keeps the flat
-// graph for the first plan. Others pass: the first run looks.
+// For graphs whose sizes do not depend on bindings: fails with kResourceExhausted or kFailedPrecondition, with node
+// and sizes, when some launch fits no device that may run it. Ignores grants, because they change. Keeps the flat
+// graph for the first plan. Other graphs pass, and their first run checks the sizes.
 Status CheckKnownSizes(PreparedGraph& prepared);
 
 }  // namespace hpvm::engine

@@ -36,7 +36,7 @@ void PlanWriter::Write() {
 
 void PlanWriter::FindIndices() {
   has_indices_.assign(plan_.residency.storages.size(), false);
-  std::map<const Executable*, std::vector<bool>> words;  // By parameter.
+  std::map<const Executable*, std::vector<bool>> words;  // Keyed by executable, then indexed by parameter.
   for (uint32_t task = 0; task < plan_.tasks.size(); ++task) {
     const scheduler::Task& t = plan_.tasks[task];
     const graph::Node& leaf = prepared_.graph.node(plan_.flat.nodes[t.node.index].leaf);
@@ -58,7 +58,7 @@ void PlanWriter::WriteStage(const scheduler::StepRange& range, PlanStage& stage)
   signalled_.assign(plan_.queues.size(), 0);
   for (uint32_t i = range.first_segment; i < range.first_segment + range.segment_count; ++i) {
     WriteSegment(plan_.residency.segments[i], i, stage);
-    // Only segments of the same stage are waited for.
+    // Segments wait only for segments of the same stage.
     for (uint32_t w = 0; w < plan_.residency.segments[i].wait_count; ++w) {
       HPVMD_CHECK(plan_.residency.waits[plan_.residency.segments[i].first_wait + w].segment >= range.first_segment);
     }
@@ -67,9 +67,9 @@ void PlanWriter::WriteStage(const scheduler::StepRange& range, PlanStage& stage)
   stage.steps = signalled_;
 }
 
-// Which launches may run side by side, for processors.
+// Writes which launches may run concurrently, for CPU devices.
 void PlanWriter::WriteOrder(const scheduler::Segment& segment, CommandList& list) const {
-  // Steps without a command (launches without instances) would shift the others' places.
+  // Steps without a command (launches without instances) would shift the indices of others.
   if (plan_.devices[segment.device]->info().kind != DeviceKind::kCpu || list.commands.size() != segment.step_count ||
       prepared_.facts[segment.device].lanes < 2) {
     return;
@@ -90,7 +90,7 @@ void PlanWriter::WriteSegment(const scheduler::Segment& segment, uint32_t index,
   out.signal = ++signalled_[queue];
   for (uint32_t i = 0; i < segment.wait_count; ++i) {
     const PlanWait& wait = point_of_[residency.waits[segment.first_wait + i].segment];
-    // A queue's own segments run in their order; but what is read late must be there before the segment is submitted.
+    // A queue's own segments run in order; but data for late extents must be there before the segment is submitted.
     if (wait.queue != queue || residency.steps[segment.first_step].has_late_extent) {
       out.waits.push_back(wait);
     }
@@ -122,7 +122,7 @@ uint32_t PlanWriter::QueueOf(uint32_t device, Lane lane) {
   return queue;
 }
 
-// Where the host finds the extents of a launch that is about to be written.
+// Records where the host finds the extents of the launch that is written next.
 void PlanWriter::WriteLateExtents(const Step& step, PlanSegment& segment) {
   const std::vector<scheduler::LateExtent>& late = plan_.residency.late_extents;
   const graph::FlatNode& node = plan_.flat.nodes[plan_.tasks[step.task].node.index];
@@ -142,7 +142,7 @@ void PlanWriter::WriteLateExtents(const Step& step, PlanSegment& segment) {
   }
 }
 
-// "node "a" or one of the 3 after it on device opencl:0".
+// Returns text such as "node "a" or one of the 3 after it on device opencl:0".
 std::string PlanWriter::Describe(const PlanSegment& segment) const {
   const DispatchCommand* first = nullptr;
   size_t count = 0;
@@ -195,7 +195,7 @@ void PlanWriter::WriteDispatch(uint32_t task, CommandList& out) {
   const scheduler::Task& t = plan_.tasks[task];
   const graph::FlatNode& node = plan_.flat.nodes[t.node.index];
   if (IsEmpty(node.extent) || (t.is_part && IsEmpty(t.box.count))) {
-    return;  // No instances, nothing to do; its ports keep what they were given.
+    return;  // Without instances there is nothing to do; the ports keep their content.
   }
   const graph::Node& leaf = prepared_.graph.node(node.leaf);
   DispatchCommand dispatch{.executable = prepared_.executables[node.leaf.index][t.choice],
@@ -249,7 +249,7 @@ DispatchArgument PlanWriter::ScalarArgument(uint32_t scalar) {
   if (s.input < 0) {
     return {.scalar = s.bits};
   }
-  // One slot a (port, type), however many nodes read it.
+  // One slot per (port, type), however many nodes read it.
   const uint32_t port = static_cast<uint32_t>(s.input);
   const auto [it, is_new] = scalar_slots_.try_emplace({port, s.type}, static_cast<uint32_t>(plan_.scalars.size()));
   if (is_new) {

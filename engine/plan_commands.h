@@ -17,7 +17,7 @@ namespace hpvm::engine {
 
 class PlanWriter {
  public:
-  // All borrowed; `plan` has its residency, and `memory` has allocated.
+  // All arguments are borrowed; `plan` has its residency, and `memory` has allocated.
   PlanWriter(const PreparedGraph& prepared, const PlanMemory& memory, Plan& plan);
 
   void Write();
@@ -41,11 +41,12 @@ class PlanWriter {
   const PreparedGraph& prepared_;
   const PlanMemory& memory_;
   Plan& plan_;
-  std::vector<uint32_t> queue_of_lane_;  // By device * kLanes + lane; kNoQueue: none yet.
-  std::vector<bool> has_indices_;        // By storage: launches on a device with a driver take offsets from it.
-  std::vector<PlanWait> point_of_;       // By the residency's segment: when it is done.
-  std::vector<uint64_t> signalled_;      // By queue, in this stage.
-  std::map<std::pair<uint32_t, graph::ScalarType>, uint32_t> scalar_slots_;  // By port and type.
+  std::vector<uint32_t> queue_of_lane_;  // Indexed by device * kLanes + lane; kNoQueue when there is none yet.
+  std::vector<bool> has_indices_;    // Indexed by storage: true when launches on a device with a driver take offsets
+                                     // from it.
+  std::vector<PlanWait> point_of_;   // Indexed by the residency's segment: the point at which it is done.
+  std::vector<uint64_t> signalled_;  // Indexed by queue, for this stage.
+  std::map<std::pair<uint32_t, graph::ScalarType>, uint32_t> scalar_slots_;  // Keyed by port and type.
 };
 
 }  // namespace hpvm::engine

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: memory that a run binds, and storages that iterations exchange, get a slot each; all others share a slot
+// with their piece of the space's arena. Steps mark the devices that use a slot; then each slot is allocated, and
+// imported by the other users.
+// Invariants: a temporary lies in one piece, since the arena lets none cross a piece's end. Both slots of a swap
+// have the same users. A shared slot of a device's memory belongs to the space's exporter and is allocated before
+// anyone imports it.
+// Every phase is one pass over storages, steps, or slots and devices. A refused allocation is tried once more,
+// after idle graphs have given memory back.
 #include "engine/plan_memory.h"
 
 #include <algorithm>
@@ -78,7 +86,7 @@ SlotIndex PlanMemory::AddSlot(Slot slot) {
   return static_cast<SlotIndex>(slots_.size() - 1);
 }
 
-// Which device's commands name which slot.
+// Marks the slots that each device's commands use.
 void PlanMemory::MarkUses() {
   const scheduler::Residency& residency = plan_.residency;
   for (const Step& step : residency.steps) {
@@ -95,7 +103,7 @@ void PlanMemory::MarkUses() {
       Use(residency.port_storage[first + port], step.device);
     }
   }
-  // Who names the one names the other's memory when they have traded places.
+  // After two slots have traded places, users of one slot use the other's memory.
   for (const auto& [a, b] : plan_.swaps) {
     for (size_t device = 0; device < plan_.devices.size(); ++device) {
       slots_[a].users[device] = slots_[b].users[device] = slots_[a].users[device] || slots_[b].users[device];
@@ -103,7 +111,7 @@ void PlanMemory::MarkUses() {
   }
 }
 
-// Extents that are read before a launch are looked up in its device's table.
+// Late extents are read through the table of their launch's device.
 void PlanMemory::MarkLateExtents() {
   for (const scheduler::LateExtent& late : plan_.residency.late_extents) {
     Use(late.storage, plan_.tasks[late.task].device);
@@ -114,7 +122,7 @@ void PlanMemory::Use(StorageId storage, uint32_t device) {
   slots_[plan_.views[storage.index].slot].users[device] = true;
 }
 
-// By space: the device whose memory the others there import.
+// Finds, for each space, the device whose memory the other devices import.
 void PlanMemory::FindExporters() {
   exporter_.assign(spaces_.spaces.size(), kNoDevice);
   for (uint32_t i = static_cast<uint32_t>(plan_.devices.size()); i-- > 0;) {
@@ -146,7 +154,7 @@ Status PlanMemory::FillSlot(SlotIndex slot) {
   return absl::OkStatus();
 }
 
-// Memory that devices besides the space's exporter use is the exporter's; AddBuffer lets them import it.
+// When other devices use the memory, the space's exporter allocates it; AddBuffer lets them import it.
 Status PlanMemory::ExportIfShared(SlotIndex slot) {
   const Slot& s = slots_[slot];
   const uint32_t exporter = exporter_[s.space];
@@ -177,7 +185,7 @@ Status PlanMemory::AddBuffer(SlotIndex slot, uint32_t device, uint8_t* data) {
     return absl::OkStatus();
   }
   if (s.space == kHostSpace && !owner.info().host_visible) {
-    // FillSlot has just mapped it.
+    // FillSlot has just mapped the memory.
     plan_.owned.push_back(MakeHostView(data, s.bytes, plan_.host.back().block()));
   } else {
     const uint32_t exporter = s.space == kHostSpace ? kNoDevice : exporter_[s.space];
@@ -206,7 +214,8 @@ StatusOr<std::unique_ptr<Buffer>> PlanMemory::AllocateOn(uint32_t device, const 
   return buffer;
 }
 
-// Within the tenant's limits; a driver that has no more gets what graphs that do not run hold, and a second chance.
+// Allocates within the tenant's limits; when the driver refuses, reclaims memory of graphs that do not run and tries
+// again.
 StatusOr<std::unique_ptr<Buffer>> PlanMemory::TakeFrom(Device& device, const BufferSpec& spec) {
   if (prepared_.memory == nullptr || device.info().host_visible || spec.shared != nullptr) {
     return device.Allocate(spec);
@@ -217,7 +226,7 @@ StatusOr<std::unique_ptr<Buffer>> PlanMemory::TakeFrom(Device& device, const Buf
     if (prepared_.memory->Reclaim(device, 0) > 0) {
       buffer = device.Allocate(spec);
     }
-    // A full spill file is no shortage of a device's that others could help with.
+    // A full spill file is no device shortage that others could relieve.
     if (absl::IsResourceExhausted(buffer.status()) && &device != prepared_.spill.get()) {
       shortage_ = {device.info().id, spec.bytes};
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a plan: one arena a space in pieces, and the tables from slot to buffer.
+// Allocates a plan's memory, one arena per space in pieces, and fills the tables from slot to buffer.
 //
-// A space of several drivers of one silicon is allocated by the one that exports memory, and imported by the others; a
-// piece that only one of them uses is that one's own.
+// When several drivers of one silicon share a space, the driver that exports memory allocates it and the others
+// import it; a piece that only one driver uses is allocated by that driver.
 #ifndef HPVMD_ENGINE_PLAN_MEMORY_H_
 #define HPVMD_ENGINE_PLAN_MEMORY_H_
 
@@ -21,13 +21,13 @@ namespace hpvm::engine {
 
 class PlanMemory {
  public:
-  // All borrowed; `plan` has its tasks and its residency.
+  // All arguments are borrowed; `plan` has its tasks and its residency.
   PlanMemory(const PreparedGraph& prepared, const PlanSpaces& spaces, Plan& plan);
 
-  // Fills in the plan's tables and what owns them. kResourceExhausted, kUnavailable.
+  // Fills in the plan's tables and their owners. Fails with kResourceExhausted or kUnavailable.
   Status Allocate();
-  // After a failed Allocate: a driver did not share memory as its facts say; what a driver refused; a device that is
-  // lost.
+  // Valid after a failed Allocate: a driver did not share memory as its facts promise; the memory that a driver
+  // refused; the device that is lost.
   bool has_failed_to_share() const { return has_failed_to_share_; }
   const DeviceShortage& shortage() const { return shortage_; }
   std::optional<uint32_t> unavailable() const { return unavailable_; }
@@ -35,13 +35,13 @@ class PlanMemory {
   SlotView ViewOf(scheduler::StorageId storage) const { return plan_.views[storage.index]; }
 
  private:
-  // What a slot stands for.
+  // The memory that a slot stands for.
   struct Slot {
     bool is_import = false;
     scheduler::SpaceIndex space = scheduler::kHostSpace;
     uint32_t port = 0;
     uint64_t bytes = 0;
-    std::vector<bool> users;  // By device.
+    std::vector<bool> users;  // Indexed by device.
   };
 
   void AssignSlots();
@@ -62,8 +62,8 @@ class PlanMemory {
   const PlanSpaces& spaces_;
   Plan& plan_;
   std::vector<Slot> slots_;
-  std::vector<std::vector<SlotIndex>> pieces_;  // By space; kNoSlot: nothing lies there.
-  std::vector<uint32_t> exporter_;              // By space; kNoDevice: none.
+  std::vector<std::vector<SlotIndex>> pieces_;  // Indexed by space; kNoSlot when nothing lies there.
+  std::vector<uint32_t> exporter_;              // Indexed by space; kNoDevice when there is none.
   bool has_failed_to_share_ = false;
   DeviceShortage shortage_;
   std::optional<uint32_t> unavailable_;

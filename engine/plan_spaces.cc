@@ -15,7 +15,7 @@ using scheduler::SpaceIndex;
 
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
-// Drivers keep some of a device's memory for themselves, and say only how much there is.
+// Drivers reserve some of a device's memory, and report only its total size.
 uint64_t MostOf(uint64_t memory_bytes) { return memory_bytes == 0 ? kNoLimit : memory_bytes - memory_bytes / 10; }
 
 uint64_t AddSaturating(uint64_t a, uint64_t b) { return b > kNoLimit - a ? kNoLimit : a + b; }
@@ -25,7 +25,7 @@ uint64_t Rounded(uint64_t bytes) {
                                               : (bytes + kStorageAlignment - 1) / kStorageAlignment * kStorageAlignment;
 }
 
-// An arena's piece is one allocation.
+// A piece of an arena is one allocation.
 void LimitPieces(const DeviceInfo& info, SpaceFacts& space) {
   if (info.allocation_bytes_max != 0) {
     const uint64_t whole = info.allocation_bytes_max / kStorageAlignment * kStorageAlignment;
@@ -39,7 +39,7 @@ void AddDevice(const PreparedGraph& prepared, uint32_t device, Grants grants, Pl
   SpaceFacts& space = out.spaces[index];
   LimitPieces(info, space);
   if (index == kHostSpace) {
-    // What the caller's own tensors take is not known here; half is for them, unless somebody knows better.
+    // The size of the caller's own tensors is unknown here; they get half, unless the options specify a limit.
     const uint64_t half = info.memory_bytes == 0 ? kNoLimit : info.memory_bytes / 2;
     space.bytes_max = std::min(space.bytes_max, prepared.host_bytes_max != 0 ? prepared.host_bytes_max : half);
     return;
@@ -54,8 +54,8 @@ void AddDevice(const PreparedGraph& prepared, uint32_t device, Grants grants, Pl
   }
 }
 
-// Drivers of one silicon have one memory, whether or not they share a space. Host memory is what the system gives,
-// whatever a driver for the processor says of it.
+// Drivers of one silicon have one memory, whether or not they share a space. The system limits host memory, whatever
+// a driver for the processor reports.
 void AddSilicons(const PreparedGraph& prepared, PlanSpaces& out) {
   std::map<std::string, CommonLimit> by_silicon;
   for (size_t i = 0; i < prepared.devices.size(); ++i) {
@@ -78,7 +78,7 @@ void AddSilicons(const PreparedGraph& prepared, PlanSpaces& out) {
   }
 }
 
-// The facts of the device that moves what goes to the spill file and back, in a space of its own.
+// Adds the facts of the device that copies to and from the spill file, with a space of its own.
 void AddSpill(const PreparedGraph& prepared, PlanSpaces& out) {
   const SpaceIndex disk = static_cast<SpaceIndex>(out.spaces.size());
   const DeviceInfo& info = prepared.spill->info();
@@ -90,7 +90,7 @@ void AddSpill(const PreparedGraph& prepared, PlanSpaces& out) {
   out.spaces[kHostSpace].overflow = disk;
 }
 
-// Whether the value may be made in the caller's memory: inputs are there, and what ends in an output.
+// Returns, for each value, whether it may be in the caller's memory: inputs are, and values that become outputs.
 std::vector<bool> FindCallersMemory(const graph::FlatGraph& flat) {
   std::vector<bool> is_callers(flat.values.size());
   for (const graph::FlatValueId value : flat.outputs) {
@@ -112,7 +112,7 @@ std::vector<bool> FindCallersMemory(const graph::FlatGraph& flat) {
   return is_callers;
 }
 
-// What the buffers of a launch take at least, each once.
+// Returns a lower bound of the bytes of a launch's buffers, each counted once.
 uint64_t LeastBytes(const graph::FlatGraph& flat, uint32_t first_port, size_t count,
                     const std::vector<bool>* is_callers) {
   uint64_t bytes = 0;

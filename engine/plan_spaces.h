@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each memory space of a plan may hold, and where what does not fit goes: a device's own memory overflows to the
-// host's, the host's to the spill file.
+// Limits of each memory space of a plan, and the overflow: a device's own memory overflows to host memory, host
+// memory to the spill file.
 #ifndef HPVMD_ENGINE_PLAN_SPACES_H_
 #define HPVMD_ENGINE_PLAN_SPACES_H_
 
@@ -16,33 +16,34 @@
 
 namespace hpvm::engine {
 
-// Several spaces with one limit: those of drivers for the same hardware, or all that a tenant has.
+// Several spaces with one common limit: those of drivers for the same hardware, or all spaces of a tenant.
 struct CommonLimit {
   std::vector<scheduler::SpaceIndex> spaces;
   uint64_t bytes_max = 0;
-  std::string name;  // "device opencl:0 and others of its memory".
+  std::string name;  // For example "device opencl:0 and others of its memory".
 };
 
 struct PlanSpaces {
-  std::vector<scheduler::DeviceFacts> devices;  // By Plan::devices: those of the graph, and of the spill file.
-  std::vector<scheduler::SpaceFacts> spaces;    // By space.
+  std::vector<scheduler::DeviceFacts> devices;  // As Plan::devices: those of the graph, and the device of the spill
+                                                // file.
+  std::vector<scheduler::SpaceFacts> spaces;    // Indexed by space.
   std::vector<CommonLimit> common;
 };
 
 enum class Grants : uint8_t { kHeeded, kIgnored };
 
-// From what the devices have, what the engine's options say, and what the grants allow now.
+// Computes the spaces from the devices' memory, the engine's options and the present grants.
 PlanSpaces SpacesOf(const PreparedGraph& prepared, Grants grants);
-// For a plan whose spaces are too large together, though none is alone: of those in which `plan` runs something, each
-// gets an equal share of what they have in common.
+// For a plan whose spaces exceed a common limit although no single one is too large: gives each space in which `plan`
+// runs something an equal share of the limit.
 void ShareSpaces(const Plan& plan, PlanSpaces& spaces);
-// Whether the arenas keep to their limits, alone and together; kResourceExhausted with the sizes.
+// Checks the arenas against their limits, single and common; fails with kResourceExhausted and the sizes.
 Status CheckSpaces(const PlanSpaces& spaces, const scheduler::Residency& residency);
-// `why` a plan's task found no room, in sizes where its own buffers are too large.
+// Explains that a plan's task found no room: returns `why`, or the sizes when the task's own buffers are too large.
 Status ExplainNoRoom(const PreparedGraph& prepared, const Plan& plan, const PlanSpaces& spaces, uint32_t task,
                      Status why);
-// kResourceExhausted with the sizes and the node when the buffers of one launch fit no device that may run it, whatever
-// else is there.
+// Fails with kResourceExhausted, the sizes and the node when the buffers of one launch fit no device that may run it,
+// even when the device is otherwise empty.
 Status CheckFits(const PreparedGraph& prepared, const graph::FlatGraph& flat);
 
 }  // namespace hpvm::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans within bounds: launches in parts, budgets that force values out of memory, what fits nowhere.
+// Tests plans under limits: launches in parts, budgets that force values out of memory, graphs that fit nowhere.
 #include "engine/plan.h"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ testing::KernelFunction Element(Function function) {
   };
 }
 
-// Instance i of the kernel touches element i of every parameter, and stores to the last.
+// Instance i of the kernel accesses element i of every parameter, and stores to the last one.
 ir::BoundsProgram ByElement(uint32_t params) {
   ir::BoundsProgram program;
   program.atoms.push_back({.kind = ir::Atom::Kind::kInstanceId, .index = 0});
@@ -101,7 +101,7 @@ class PlanTest : public ::testing::Test {
     engine_ = std::make_unique<Engine>(std::move(options));
   }
 
-  // The sum of `leaves` tensors made from x, all made before the first is added.
+  // Returns the sum of `leaves` tensors made from x, all made before the first is added.
   static std::string Sum(size_t leaves, const std::string& where, const std::string& shape = "[\"n\"]") {
     Document d("i32", shape);
     d.Input("x");
@@ -139,7 +139,7 @@ class PlanTest : public ::testing::Test {
     return outcome.ok() ? outcome->graph : nullptr;
   }
 
-  // y for x = 0, 1, 2 ...
+  // Computes y for x = 0, 1, 2 ...
   StatusOr<Tensor> Run(PreparedGraph& graph, size_t elements) {
     Tensor x(elements), y(elements, -1);
     for (size_t i = 0; i < elements; ++i) {
@@ -158,7 +158,7 @@ class PlanTest : public ::testing::Test {
     return y;
   }
 
-  // Every node where `device` (an index) runs it.
+  // Returns tasks for every node on `device` (an index).
   static std::vector<scheduler::Task> TasksOn(const PreparedGraph& graph, const graph::FlatGraph& flat,
                                               uint32_t device) {
     std::vector<scheduler::Task> tasks;
@@ -176,7 +176,7 @@ class PlanTest : public ::testing::Test {
     return tasks;
   }
 
-  // Puts a plan in front of the graph's others that runs everything there.
+  // Puts a plan that runs everything on `device` in front of the graph's other plans.
   Plan* PlanOn(PreparedGraph& graph, size_t elements, uint32_t device) {
     const graph::SymbolValues symbols = {static_cast<int64_t>(elements)};
     const StatusOr<graph::FlatGraph> flat = graph::Flatten(graph.graph, symbols);
@@ -222,7 +222,7 @@ constexpr size_t kElements = 4096;
 constexpr uint64_t kBytes = kElements * sizeof(int32_t);
 const char* const kOnGpu = R"(,"devices":["opencl:0"])";
 
-// A device that holds half of what the graph has at once: values go to host memory and come back.
+// A device holds half of the graph's simultaneous values: values move to host memory and back.
 TEST_F(PlanTest, OverflowsToTheHost) {
   Start({{}, Gpu("opencl:0")}, {.device_bytes_max = 4 * kBytes});
   const auto graph = Prepare(Sum(kLeaves, kOnGpu));
@@ -238,7 +238,7 @@ TEST_F(PlanTest, OverflowsToTheHost) {
   EXPECT_LE(plan.device_bytes.of(devices_[1].get()), 4 * kBytes);
 }
 
-// Neither the device nor the host may hold it all: the rest goes to disk.
+// Neither the device nor the host may hold all values: the rest goes to disk.
 TEST_F(PlanTest, OverflowsToTheDisk) {
   Start({{}, Gpu("opencl:0")}, {.host_bytes_max = 2 * kBytes,
                                 .device_bytes_max = 4 * kBytes,
@@ -255,7 +255,7 @@ TEST_F(PlanTest, OverflowsToTheDisk) {
   EXPECT_LE(plan.temporary_bytes, 2 * kBytes);
 }
 
-// Only host memory, and too little of it.
+// Host memory alone overflows to disk.
 TEST_F(PlanTest, HostMemoryOverflowsToTheDisk) {
   Start({{}}, {.host_bytes_max = 4 * kBytes, .spill_fd = SpillFd(), .spill_bytes_max = 64 * kBytes});
   const auto graph = Prepare(Sum(kLeaves, ""));
@@ -264,7 +264,7 @@ TEST_F(PlanTest, HostMemoryOverflowsToTheDisk) {
   EXPECT_GT(graph->plans.front()->body.spilled_bytes, 0u);
 }
 
-// Without a file, with one that is too small, and with one on a full disk: a sentence with the sizes.
+// Without a file, with a file that is too small, and with one on a full disk, a sentence gives the sizes.
 TEST_F(PlanTest, NowhereToGoIsSaid) {
   Start({{}}, {.host_bytes_max = 4 * kBytes});
   auto graph = Prepare(Sum(kLeaves, ""));
@@ -287,7 +287,7 @@ TEST_F(PlanTest, NowhereToGoIsSaid) {
   EXPECT_THAT(Message(status), AllOf(HasSubstr("spill file cannot be written"), HasSubstr("No space left")));
 }
 
-// Sizes that no run can change are looked at when the graph is prepared.
+// Sizes that no run can change are checked when the graph is prepared.
 TEST_F(PlanTest, WhatCanNeverFitIsRefusedWhenPrepared) {
   Start({{}, Gpu("opencl:0")}, {.device_bytes_max = 2 * kBytes});
   const StatusOr<PrepareOutcome> outcome = engine_->Prepare(Sum(2, kOnGpu, "[4096]"), modules_, kNever);
@@ -295,20 +295,20 @@ TEST_F(PlanTest, WhatCanNeverFitIsRefusedWhenPrepared) {
   EXPECT_THAT(Message(outcome.status()),
               AllOf(HasSubstr("node \"add0\""), HasSubstr(std::to_string(3 * kBytes) + " bytes against " +
                                                           std::to_string(2 * kBytes) + " on device opencl:0")));
-  // Elsewhere it would fit; and a smaller one does.
+  // The graph would fit elsewhere, and a smaller graph does fit.
   EXPECT_TRUE(engine_->Prepare(Sum(2, "", "[4096]"), modules_, kNever).ok());
   const auto graph = Prepare(Sum(2, kOnGpu, "[512]"));
   ASSERT_NE(graph, nullptr);
   EXPECT_NE(graph->flat, nullptr);
   ExpectSum(Run(*graph, 512), 2);
-  EXPECT_EQ(graph->flat, nullptr);  // The plan has it.
+  EXPECT_EQ(graph->flat, nullptr);  // The plan has taken it.
 }
 
-// Sources of challengers where there are several devices: placed anew twice, and each device alone.
+// Sources of challengers with several devices: placed anew twice, and each device alone.
 constexpr uint32_t kAnew = 0, kPlaced = 2;
 constexpr uint32_t OnDevice(uint32_t device) { return kPlaced + device; }
 
-// The judge wants a challenger from there, for a plan that takes so long.
+// Makes the judge want a challenger from `source`, for a plan that usually takes `usual`.
 void Seek(PlanReview& review, uint32_t source, Duration usual) {
   review.judge = scheduler::PlanJudge(OnDevice(2), kPlaced);
   const scheduler::PlanJudge::Run run{.ns = static_cast<double>(usual.count()), .promises = source == 0};
@@ -324,7 +324,7 @@ void Seek(PlanReview& review, uint32_t source, Duration usual) {
   ADD_FAILURE() << "Nobody seeks from " << source;
 }
 
-// A plan is to be replaced, and there is no room for the better one: the nodes run where they ran before.
+// When there is no room for a better plan, the nodes run where they ran before.
 TEST_F(PlanTest, NoRoomForABetterPlanLeavesTheOldOne) {
   FunctionDeviceOptions full = Gpu("opencl:0");
   full.driver_bytes_max = kBytes;
@@ -352,8 +352,8 @@ TEST_F(PlanTest, NoRoomForABetterPlanLeavesTheOldOne) {
   }
 }
 
-// A run whose deadline is near, or who says so, is not used to try plans that may be worse: neither is a trial begun
-// nor gone on with.
+// A run whose deadline is near, or that does not permit experiments, does not try plans that may be worse: it neither
+// begins a trial nor continues one.
 TEST_F(PlanTest, RunsWithoutTimeAreNotForTrials) {
   Start({{}, Gpu("opencl:0"), Gpu("opencl:1")});
   const auto graph = Prepare(Sum(2, ""));
@@ -377,8 +377,8 @@ TEST_F(PlanTest, RunsWithoutTimeAreNotForTrials) {
   ExpectSum(Run(*graph, kElements), 2);
   EXPECT_EQ(device(), 1u);
   EXPECT_TRUE(is_trial());
-  // In the middle of the trial: the best that is known. How that pair ended is a matter of microseconds; the next one
-  // is tried.
+  // In the middle of the trial, the best known plan runs. The result of that pair depends on microseconds; the next
+  // pair is tried.
   deadline_ = RealClock().Now() + std::chrono::minutes(20);
   ExpectSum(Run(*graph, kElements), 2);
   EXPECT_EQ(device(), 0u);
@@ -390,8 +390,8 @@ TEST_F(PlanTest, RunsWithoutTimeAreNotForTrials) {
   EXPECT_NE(device(), 0u);
 }
 
-// What a run keeps of a lost device's work counts as temporaries in host memory: where there is no room for it, the
-// work is done again.
+// The kept results of a lost device count as temporaries in host memory: when there is no room for them, the work is
+// repeated.
 TEST_F(PlanTest, WhatIsKeptAfterALossCounts) {
   std::atomic<int64_t> left{-1};
   FunctionDeviceOptions gpu = Gpu("opencl:0");
@@ -433,7 +433,7 @@ TEST_F(PlanTest, WhatIsKeptAfterALossCounts) {
   }
 }
 
-// Two equal devices share one large launch, and the bytes are those of one device.
+// Two equal devices share one large launch, and the bytes equal those of one device.
 TEST_F(PlanTest, PartsOfALaunchGiveTheSameBytes) {
   constexpr size_t kMany = 1 << 18;
   const std::string document = Sum(1, R"(,"devices":["gpu"])");
@@ -441,7 +441,7 @@ TEST_F(PlanTest, PartsOfALaunchGiveTheSameBytes) {
   Start({{}, slow, other});
   const auto graph = Prepare(document);
   ASSERT_NE(graph, nullptr);
-  // As placement would cut it, whatever it thinks of the costs today.
+  // As placement would cut it, independently of present costs.
   std::vector<scheduler::Task> tasks;
   const uint64_t cut = kMany / 4;
   for (uint32_t part = 0; part < 2; ++part) {
@@ -453,7 +453,7 @@ TEST_F(PlanTest, PartsOfALaunchGiveTheSameBytes) {
   }
   StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(*graph, {.symbols = {static_cast<int64_t>(kMany)}, .tasks = &tasks});
   ASSERT_TRUE(plan.ok()) << plan.status();
-  // Each part moves only what it needs: in and out once altogether.
+  // Each part moves only the data that it needs: all data moves in and out once.
   EXPECT_EQ((*plan)->body.moved_bytes, 2 * kMany * sizeof(int32_t));
   (*plan)->input_shapes = {{kMany}, {}};
   graph->plans.push_back(*std::move(plan));

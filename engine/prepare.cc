@@ -23,10 +23,10 @@ using graph::NodeId;
 using scheduler::Candidate;
 using scheduler::Tier;
 
-// Compiles in flight for one graph: each is a process of its own, and other tenants want the machine too.
+// Limit on concurrent compiles for one graph: each is a process, and other tenants need the machine, too.
 constexpr size_t kParallelCompiles = 4;
 
-// What a compile for one device shares with those for others: devices with equal targets load the same artifact.
+// Returns the key of compiles that can be shared: devices with equal targets load the same artifact.
 std::string TargetKey(const Device& device) {
   std::string key(1, static_cast<char>('0' + static_cast<int>(device.artifact_kind())));
   if (IsGpuCode(device.artifact_kind())) {
@@ -40,17 +40,17 @@ ir::Type ScalarTypeOf(graph::ScalarType type) {
   return kTypes[static_cast<size_t>(type)];
 }
 
-// One compile, however many nodes use it.
+// One compile, shared by all nodes that use it.
 struct CompileJob {
   CompileRequest request;
-  std::string place;  // The first variant that asked for it.
+  std::string place;  // The first variant that requested it.
   uint64_t users = 0;
   StatusOr<CompileOutcome> outcome = Status(absl::StatusCode::kUnknown, "");
-  // What a device made of the artifact. Refused ones (kInvalidArgument) are the module's fault.
+  // The result of loading the artifact on a device. A refusal (kInvalidArgument) is the module's fault.
   struct Loaded {
     uint32_t device = 0;
     StatusOr<std::unique_ptr<Executable>> executable = Status(absl::StatusCode::kUnknown, "");
-    Executable* borrowed = nullptr;  // Once the graph owns it.
+    Executable* borrowed = nullptr;  // Set once the graph owns it.
   };
   std::vector<Loaded> loaded{};
 };
@@ -70,7 +70,7 @@ struct ModuleBytes {
   bool found = false;
 };
 
-// A device's number ("opencl:0"), its driver's family ("opencl"), or its kind ("gpu").
+// Matches a device's id ("opencl:0"), its driver's family ("opencl"), or its kind ("gpu").
 bool NamesDevice(const std::vector<std::string>& names, const DeviceInfo& info) {
   const std::string_view family = FamilyOf(info.id);
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
@@ -146,7 +146,7 @@ class Preparer {
   }
 
   void FindModule(const graph::Module& module, ModuleBytes& out) {
-    const std::string place = "/modules/" + module.name;
+    const std::string& place = module.pointer.text;
     const auto refuse = [&](std::string message) {
       outcome_.diagnostics.push_back(
           {.severity = Severity::kError, .place = place, .offset = {}, .message = std::move(message)});
@@ -173,8 +173,8 @@ class Preparer {
     out.found = true;
   }
 
-  // Devices that the document lets run a variant of a leaf: its own restriction, the variant's, and those of every node
-  // around it. They do not bind a check.
+  // Returns true when the document lets the device run a variant of a leaf: the restrictions of the leaf, of the
+  // variant and of all enclosing nodes. They do not apply to a check.
   bool IsAllowed(const graph::Node& leaf, const graph::Variant& variant, const DeviceInfo& info) const {
     if (graph_->is_checked) {
       return true;
@@ -192,7 +192,7 @@ class Preparer {
     }
   }
 
-  // Whether the document says of a leaf that this very device may run it, or had better.
+  // Returns true when the document restricts a leaf to this very device, or prefers it.
   bool IsNamed(const graph::Node& leaf, const graph::Variant& variant, const DeviceInfo& info) const {
     const auto holds = [&](const std::vector<std::string>& names) {
       return std::find(names.begin(), names.end(), info.id) != names.end();
@@ -207,9 +207,10 @@ class Preparer {
     return is_named;
   }
 
-  // Real devices first; emulated ones only for leaves that no real one can run, the reference device for those that
-  // are left, the null device last. What a real device was to run and its compiler refused goes to an emulated one only
-  // if the document names that: it would run on the same processor, many times slower, and nobody would know why.
+  // Real devices come first; emulated devices run only leaves that no real device can run, the reference device runs
+  // the remaining leaves, and the null device comes last. When the compiler refuses a leaf for a real device, the
+  // leaf goes to an emulated device only if the document names that device: it would run on the same processor, many
+  // times slower, without an explanation.
   Status CompileAndLoad() {
     graph_->candidates.resize(graph_->graph.nodes.size());
     graph_->executables.resize(graph_->graph.nodes.size());
@@ -266,12 +267,12 @@ class Preparer {
     }
   }
 
-  // Native modules run on the devices that their language is for; a compile for others would only say so.
+  // Native modules run on the devices that their language is for; a compile for other devices would only fail.
   bool TakesModule(const graph::Variant& variant, uint32_t device, uint32_t node) {
     const Device& target = *graph_->devices[device];
     const ModuleKindRow& kind = *Find(graph_->graph.modules[variant.module.index].kind);
     const NativeForm* const form = FormOf(kind, module_bytes_[variant.module.index].bytes);
-    // The null device takes everything: it stands for any other in tests.
+    // The null device accepts everything, because it stands for other devices in tests.
     if (form == nullptr || graph_->facts[device].tier == Tier::kNull ||
         (Takes(*Find(target.artifact_kind()), *form) &&
          (!form->is_for_fpgas || target.info().kind == DeviceKind::kFpga))) {
@@ -284,7 +285,7 @@ class Preparer {
 
   uint32_t JobFor(const graph::Node& node, uint32_t v, uint32_t device) {
     const graph::Variant& variant = node.variants[v];
-    // Names of parameters are left out of the key: they matter to messages only.
+    // The key excludes names of parameters, which matter only for messages.
     std::string key = std::to_string(variant.module.index) + '/' + variant.entry + '/' + target_keys_[device] +
                       (variant.hpvm_web ? 'w' : '-') + (node.fast_math ? 'f' : '-');
     for (uint32_t param : node.params) {
@@ -300,9 +301,8 @@ class Preparer {
     }
     const auto [it, is_new] = job_by_key_.try_emplace(std::move(key), static_cast<uint32_t>(jobs_.size()));
     if (is_new) {
-      jobs_.push_back(
-          {.request = RequestFor(node, variant, *graph_->devices[device]),
-           .place = node.pointer + "/variants/" + std::to_string(v)});
+      jobs_.push_back({.request = RequestFor(node, variant, *graph_->devices[device]),
+                       .place = variant.pointer.text});
     }
     return it->second;
   }
@@ -345,7 +345,7 @@ class Preparer {
     return request;
   }
 
-  // `work` takes item after item until there are none.
+  // Runs `work`, which takes items until there are none, on several threads.
   static void InParallel(size_t items, const std::function<void()>& work) {
     std::vector<std::thread> threads;
     try {
@@ -353,7 +353,7 @@ class Preparer {
         threads.emplace_back(work);
       }
     } catch (const std::system_error&) {
-      // No more threads here: those that run, and this one, do all the work.
+      // No more threads are available: the running threads and this one do all the work.
     }
     work();
     for (std::thread& thread : threads) {
@@ -381,7 +381,7 @@ class Preparer {
     return absl::OkStatus();
   }
 
-  // Loads every artifact of this tier on its devices. Drivers take their time to build, so up to a few at once.
+  // Loads every artifact of this tier on its devices. Drivers are slow to build, so a few loads run concurrently.
   void LoadJobs() {
     struct Item {
       CompileJob* job;
@@ -414,7 +414,7 @@ class Preparer {
     });
   }
 
-  // On a device of `use`: unless it is loaded already, or the device has said that it does not take it.
+  // Returns true unless the artifact is already loaded on that device of `use`, or the device has refused it.
   bool NeedsLoading(const Use& use, uint32_t device) {
     const CompileJob& job = jobs_[use.job];
     return std::none_of(job.loaded.begin(), job.loaded.end(),
@@ -430,7 +430,7 @@ class Preparer {
     return graph_->devices[device]->Supports(NeedsOf(use));
   }
 
-  // The group counts where the document gives it as numbers; others are looked at when a plan is made.
+  // Includes the group when the document gives it as numbers; other groups are checked when a plan is made.
   KernelNeeds NeedsOf(const Use& use) const {
     const Artifact& artifact = *jobs_[use.job].outcome->artifact;
     KernelNeeds needs{
@@ -453,7 +453,7 @@ class Preparer {
                         [](const graph::Expr::Term& term) { return term.kind == graph::Expr::Kind::kSymbol; });
   }
 
-  // Makes the leaf's candidates from the artifact, on every device of the use that takes it.
+  // Makes the leaf's candidates from the artifact, on every device of the use that accepts it.
   Status AddCandidates(const Use& use) {
     CompileJob& job = jobs_[use.job];
     const graph::Node& leaf = graph_->graph.node(use.leaf);
@@ -485,15 +485,15 @@ class Preparer {
     }
   }
 
-  // The module's fault, or a limit of this server's: other devices may still run it.
+  // Returns true for a fault of the module, or a limit of this server: other devices may still run it.
   static bool IsRefusal(const Status& status) {
     return absl::IsInvalidArgument(status) || absl::IsResourceExhausted(status);
   }
 
-  // Null: the device refused the module, which is a diagnostic as a refused compile is.
+  // Returns null when the device refused the module, which gives a diagnostic as a refused compile does.
   StatusOr<Executable*> TakeLoaded(CompileJob& job, uint32_t device) {
-    CompileJob::Loaded& loaded = *std::find_if(
-        job.loaded.begin(), job.loaded.end(), [&](const CompileJob::Loaded& one) { return one.device == device; });
+    CompileJob::Loaded& loaded = *std::find_if(job.loaded.begin(), job.loaded.end(),
+                                               [&](const CompileJob::Loaded& one) { return one.device == device; });
     if (loaded.borrowed != nullptr) {
       return loaded.borrowed;
     }
@@ -521,8 +521,8 @@ class Preparer {
     return Candidate::kNoHint;
   }
 
-  // A compile that was refused is an error where no other way to run the leaf was found; otherwise a warning. One that
-  // a limit ended is no error of the document's.
+  // A refused compile is an error when no other way to run the leaf was found; otherwise a warning. A compile that a
+  // limit ended is no error of the document.
   void ReportCompiles() {
     std::vector<bool> is_fatal(jobs_.size());
     for (size_t n = 0; n < refusals_.size(); ++n) {
@@ -530,7 +530,7 @@ class Preparer {
         is_fatal[job] = is_fatal[job] || graph_->candidates[n].empty();
       }
     }
-    std::unordered_set<std::string> seen;  // The same fault found for two kinds of artifact is reported once.
+    std::unordered_set<std::string> seen;  // A fault that was found for two kinds of artifact is reported once.
     for (size_t i = 0; i < jobs_.size(); ++i) {
       const CompileJob& job = jobs_[i];
       const bool is_error = is_fatal[i] && !job.outcome->artifact.has_value() && job.outcome->limit.ok();
@@ -553,7 +553,7 @@ class Preparer {
                      .place = {},
                      .offset = {},
                      .message = "Device " + graph_->facts[loaded.device].id +
-                                (is_limit ? " does not run it: " : " refuses it: ") +
+                                (is_limit ? " does not run the kernel: " : " refuses the kernel: ") +
                                 Message(loaded.executable.status())},
                     seen);
         }
@@ -573,7 +573,7 @@ class Preparer {
     }
   }
 
-  // The first one is told.
+  // Only the first one is reported.
   void NoteLimit(const CompileJob& job, const Status& limit) {
     if (over_limit_.ok()) {
       over_limit_ = While(limit, "compiling " + NameOfJob(job) + " for " + job.place);
@@ -589,7 +589,7 @@ class Preparer {
     diagnostic.message =
         "Module \"" + job.request.module_name + "\", entry \"" + job.request.entry + "\": " + diagnostic.message;
     if (job.users > 1) {
-      diagnostic.message += " (" + std::to_string(job.users) + " nodes use it.)";
+      diagnostic.message += " (" + std::to_string(job.users) + " nodes use this kernel.)";
     }
     Report(std::move(diagnostic), seen);
   }
@@ -601,7 +601,7 @@ class Preparer {
     }
   }
 
-  // What a node's own restriction asks for, when it has one.
+  // Describes the node's own restriction, if it has one.
   static std::string Wanted(const graph::Node& node) {
     std::string wanted;
     for (const std::string& device : node.devices) {
@@ -627,7 +627,7 @@ class Preparer {
       }
     }
     if (unplaced > kNamedMax) {
-      message += "\nAnd " + std::to_string(unplaced - kNamedMax) + " more nodes.";
+      message += "\nNo device here can run " + std::to_string(unplaced - kNamedMax) + " more nodes.";
     }
     return unplaced == 0 ? absl::OkStatus() : FailedPrecondition(message);
   }
@@ -663,9 +663,12 @@ class Preparer {
         (graph.nodes[n].is_leaf ? summary.leaf_nodes : summary.internal_nodes) += 1;
       }
       summary.edges += graph.nodes[n].edges.size();
+      uint32_t may_run = 0;
       for (const Candidate& candidate : graph_->candidates[n]) {
         is_used[candidate.device] = true;
+        may_run |= candidate.device < 32 ? uint32_t{1} << candidate.device : 0;
       }
+      AddNeed(may_run, summary.needs);
     }
     NameFastNodes(summary);
     NameNativeNodes(summary);
@@ -674,7 +677,18 @@ class Preparer {
         summary.devices.push_back(graph_->facts[d].id);
       }
     }
+    if (graph_->is_checked) {
+      summary.needs.clear();
+    }
     graph_->summary = summary;
+  }
+
+  static void AddNeed(uint32_t devices, std::vector<uint32_t>& needs) {
+    if (devices == 0 || std::any_of(needs.begin(), needs.end(), [&](uint32_t has) { return (has & devices) == has; })) {
+      return;
+    }
+    std::erase_if(needs, [&](uint32_t has) { return (has & devices) == devices; });
+    needs.push_back(devices);
   }
 
   void NameFastNodes(GraphSummary& summary) const {
@@ -700,7 +714,7 @@ class Preparer {
   void NameNativeNodes(GraphSummary& summary) const {
     const graph::Graph& graph = graph_->graph;
     for (size_t n = 0; n < graph.nodes.size() && summary.native_nodes.size() < kFastNodesNamedMax; ++n) {
-      std::map<std::string, std::vector<std::string>> devices;  // By module.
+      std::map<std::string, std::vector<std::string>> devices;  // Keyed by module.
       for (size_t c = 0; c < graph_->candidates[n].size(); ++c) {
         const Candidate& candidate = graph_->candidates[n][c];
         if (graph_->executables[n][c]->artifact().gpu.is_native) {
@@ -714,7 +728,7 @@ class Preparer {
     }
   }
 
-  static constexpr size_t kNamedMax = 10;  // Nodes named in one message.
+  static constexpr size_t kNamedMax = 10;  // Limit on the nodes named in one message.
 
   const EngineOptions& options_;
   ModuleSource& modules_;
@@ -723,16 +737,17 @@ class Preparer {
   const std::atomic<uint32_t>* const stop_;       // May be null.
   Duration no_one_asks_{0};
   Duration& compile_cpu_;
-  Status over_limit_;  // A compile without which a leaf has no device.
+  Status over_limit_;  // The limit that ended a compile without which a leaf has no device.
   std::shared_ptr<PreparedGraph> graph_;
   PrepareOutcome outcome_;
-  std::vector<ModuleBytes> module_bytes_;  // By module.
-  std::vector<std::string> target_keys_;   // By device.
+  std::vector<ModuleBytes> module_bytes_;  // Indexed by module.
+  std::vector<std::string> target_keys_;   // Indexed by device.
   std::vector<CompileJob> jobs_;
   std::unordered_map<std::string, uint32_t> job_by_key_;
-  std::vector<Use> uses_;                              // Of the tier at hand.
-  std::vector<std::vector<uint32_t>> refusals_;        // By node: jobs that gave no artifact, or that a device refused.
-  std::unordered_map<uint32_t, std::string> reasons_;  // By node: why devices do not take it.
+  std::vector<Use> uses_;                              // Uses of the current tier.
+  std::vector<std::vector<uint32_t>> refusals_;        // Indexed by node: jobs that gave no artifact, or that a device
+                                                       // refused.
+  std::unordered_map<uint32_t, std::string> reasons_;  // Keyed by node: reasons why devices do not accept it.
 };
 
 }  // namespace

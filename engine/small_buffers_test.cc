@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of many small launches on many small buffers, on devices behind drivers: made to copy as discrete GPUs do,
-// with lanes and by way of staging memory.
+// Tests graphs of many small launches on many small buffers, on devices with drivers that are made to copy as
+// discrete GPUs do, with lanes and through staging memory.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -48,7 +48,7 @@ class OneModule final : public ModuleSource {
   std::vector<uint8_t> bytes_ = WasmFromText(kModule);
 };
 
-// Passes everything on, and counts submissions.
+// Forwards all calls, and counts submissions.
 class CountingDevice final : public Device {
  public:
   CountingDevice(Hub& hub, std::unique_ptr<Device> device) : Device(hub), device_(std::move(device)) {}
@@ -76,7 +76,7 @@ StatusOr<std::unique_ptr<Device>> Open(const std::string& name, Hub& hub) {
 
 class SmallBuffersTest : public ::testing::TestWithParam<const char*> {};
 
-// Buffers of all sizes around the plan's alignment; some launches read a second buffer of the same size.
+// Uses buffers of all sizes around the plan's alignment; some launches read a second buffer of the same size.
 TEST_P(SmallBuffersTest, FewSubmissionsGiveTheRightBytes) {
   constexpr int kBuffers = 150, kLaunches = 600, kOfASize = 10;
   Hub hub;
@@ -155,7 +155,8 @@ TEST_P(SmallBuffersTest, FewSubmissionsGiveTheRightBytes) {
     const StatusOr<RunResult> result = engine.Run(*outcome->graph, request);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(outputs, expected);
-    // Each of the three lanes a few times, whatever a launch takes: with every copy of 1 us it would be over a hundred.
+    // Each of the three lanes submits a few times, whatever a launch costs: with every copy at 1 us it would be over
+    // a hundred.
     EXPECT_LE(device.submissions, 40);
     RecordProperty("submissions", device.submissions);
   }

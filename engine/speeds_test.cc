@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several devices of given speeds, whose kernels are C++ functions: launches are cut over them, stencils exchange halos
-// over repetitions, one becomes slower and gets less, each is lost at each of its first commands. The bytes are always
-// the same. What real drivers make of it: tests/gpu/many.
+// Tests several devices of given speeds, whose kernels are C++ functions: launches are cut over them, stencils
+// exchange halos over repetitions, a device becomes slower and gets less work, and each device is lost at each of its
+// first commands. The bytes are always the same. tests/gpu/many tests real drivers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,8 @@ using testing::KernelFunctions;
 using Tensor = std::vector<int32_t>;
 
 constexpr size_t kElements = 1 << 14;
-constexpr uint64_t kSpeed = 2'000'000;  // Instances a second: a launch takes 8 ms, long beside what the machine does.
+constexpr uint64_t kSpeed = 2'000'000;  // Instances per second: a launch takes 8 ms, which is long compared with the
+                                        // overhead of the machine.
 
 int32_t& At(const FunctionCall& call, size_t argument, uint64_t index) {
   return reinterpret_cast<int32_t*>(call.arguments[argument].data)[index];
@@ -149,7 +150,7 @@ class SpeedsTest : public ::testing::Test {
     return y;
   }
 
-  // The result of the functions, one instance after another.
+  // Computes the result with the functions, one instance after another.
   Tensor Expected(const std::string& entry, size_t instances, uint32_t repeat) const {
     Tensor x(kElements), y(kElements);
     for (size_t i = 0; i < kElements; ++i) {
@@ -169,7 +170,7 @@ class SpeedsTest : public ::testing::Test {
     return x;
   }
 
-  // Runs until `is_so` of the shares; false if it never is.
+  // Runs until `is_so` holds for the shares; returns false if it never does.
   template <typename Condition>
   bool RunUntil(const Tensor& expected, int runs_max, Condition is_so) {
     for (int run = 0; run < runs_max; ++run) {
@@ -198,11 +199,11 @@ class SpeedsTest : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<PreparedGraph> graph_;
   std::vector<std::string> lost_;
-  std::map<std::string, uint64_t> share_;  // Instances of the last run by device.
-  size_t pieces_ = 0;                      // Of its launches.
+  std::map<std::string, uint64_t> share_;  // Instances of the last run, keyed by device.
+  size_t pieces_ = 0;                      // Number of pieces of its launches.
 };
 
-// A launch is cut over as many as there are.
+// A launch is cut over all devices.
 TEST_F(SpeedsTest, CutsOverAll) {
   for (const size_t gpus : {2, 3, 4}) {
     Start(gpus);
@@ -227,7 +228,7 @@ TEST_F(SpeedsTest, HalosOverRepetitions) {
   EXPECT_TRUE(is_split);
 }
 
-// The one that takes four times as long as its equals has a share to match, before long.
+// A device that takes four times as long as its equals soon gets a matching share.
 TEST_F(SpeedsTest, TheSlowOneGetsLess) {
   Start(3);
   Prepare("mix", "n");
@@ -240,8 +241,8 @@ TEST_F(SpeedsTest, TheSlowOneGetsLess) {
   }));
 }
 
-// Slow links make pieces promise much. Where they do not keep it, because of what no timing shows, each device's share
-// is one piece before long.
+// Slow links make pieces look profitable. When they are not, because of delays that no timing shows, each device's
+// share soon becomes one piece.
 TEST_F(SpeedsTest, PiecesThatDoNotPayGo) {
   link_bytes_per_second_ = 8e6;
   launch_delay_ = std::chrono::milliseconds(3);
@@ -257,7 +258,7 @@ TEST_F(SpeedsTest, PiecesThatDoNotPayGo) {
   }));
 }
 
-// A device is lost at each of its first commands: the run goes on with the others and gives the same bytes.
+// A device is lost at each of its first commands: the run continues on the others and gives the same bytes.
 TEST_F(SpeedsTest, LossesAtEachCommand) {
   const Tensor expected = Expected("mix", kElements, 1), heat = Expected("heat", kElements - 2, 4);
   for (const bool repeats : {false, true}) {
@@ -268,7 +269,8 @@ TEST_F(SpeedsTest, LossesAtEachCommand) {
       ASSERT_NE(graph_, nullptr);
       lost_.clear();
       left_[1] = command;
-      // A device that was slow by chance has no share for a while, so it is given time to reach the command.
+      // A device that was slow by chance has no share for a while, so the test runs long enough for it to reach the
+      // command.
       int after = 0;
       bool is_lost = false;
       for (int run = 0; run < 60 && after < 3; ++run) {

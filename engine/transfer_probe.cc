@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kSmallBytes = 4 * 1024;
 constexpr uint64_t kLargeBytes = 1024 * 1024;
 constexpr int kChain = 8;
-// A driver that takes longer for a megabyte has other troubles.
+// A driver that needs longer for a megabyte has other problems.
 constexpr Duration kPatience = std::chrono::milliseconds(50);
 
 constexpr SlotIndex kHost = 0, kDevice = 1;
@@ -31,7 +31,7 @@ class Probe {
     return absl::OkStatus();
   }
 
-  // The least of three: the first one of a kind may set things up. Nothing when it failed, or the time is over.
+  // Returns the least of three, because the first copy of a kind may set things up. Nothing on failure or timeout.
   std::optional<double> Least(bool is_up, uint64_t bytes, int copies) {
     std::optional<double> least;
     for (int i = 0; i < 3 && is_usable_ && clock_.Now() < end_; ++i) {
@@ -41,7 +41,7 @@ class Probe {
     return least;
   }
 
-  // Not null when the driver may still be at it.
+  // Returns null unless the driver may still be using the objects.
   std::unique_ptr<ProbeRemains> TakeRemains() { return is_usable_ ? nullptr : std::move(used_); }
 
  private:
@@ -77,7 +77,7 @@ void Take(Probe& probe, bool is_up, double known_bytes_per_second, scheduler::Tr
   if (!one.has_value() || !chain.has_value()) {
     return;
   }
-  // Nobody waits for what goes up: it costs what one more copy in a queue does. What comes down somebody waits for.
+  // Nobody waits for uploads: an upload costs as much as one more copy in a queue. Somebody waits for downloads.
   const double queued = std::max((*chain - *one) / (kChain - 1), 0.0);
   line->start_ns = is_up ? queued : std::max(*one, queued);
   line->is_estimate = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long copies between host memory and a device take, measured.
+// Measures copies between host memory and a device.
 #ifndef HPVMD_ENGINE_TRANSFER_PROBE_H_
 #define HPVMD_ENGINE_TRANSFER_PROBE_H_
 
@@ -18,10 +18,11 @@ struct DeviceTransfers {
   scheduler::TransferLine up, down;  // From and to host memory.
 };
 
-// What the device's facts say: speeds where it knows them, else those of a usual link; the start is that of one.
+// Returns estimates from the device's facts: its speeds where known, else those of a usual link, and that link's
+// start time.
 DeviceTransfers EstimateTransfers(const DeviceInfo& info);
 
-// What a probe that did not end in time left behind: a driver may still use it.
+// Objects of a probe that did not end in time; a driver may still use them.
 struct ProbeRemains {
   CommandList commands;
   std::vector<uint8_t> memory;
@@ -31,9 +32,9 @@ struct ProbeRemains {
   TimelinePoint signal;
 };
 
-// Copies a little both ways, for about `most` at the longest; speeds that `info` has are taken from there. What cannot
-// be measured stays as EstimateTransfers says. The device must be granted; nothing is counted against its limits.
-// `remains` is kept until nothing of the device is in use any more; empty as a rule.
+// Copies a little both ways, for at most about `most`; speeds in `info` are used as they are. Transfers that cannot
+// be measured stay as EstimateTransfers returns them. The device must be granted; nothing is counted against its
+// limits. `remains` must be kept until nothing of the device is in use any more; it is usually empty.
 DeviceTransfers MeasureTransfers(Device& device, const Clock& clock, Duration most,
                                  std::vector<std::unique_ptr<ProbeRemains>>* remains);
 

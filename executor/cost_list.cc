@@ -8,7 +8,7 @@
 namespace hpvm::executor {
 namespace {
 
-// The daemon takes nothing else.
+// The daemon accepts no other figures.
 double Figure(double value) { return std::isfinite(value) ? std::clamp(value, 0.0, kCostFigureMax) : 0; }
 
 void Describe(const engine::KernelCostRecord& record, const std::string& device, v1::KernelCost* kernel) {

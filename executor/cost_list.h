@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine knows of costs, as a message.
+// Writes the engine's knowledge of costs into a message.
 #ifndef HPVMD_EXECUTOR_COST_LIST_H_
 #define HPVMD_EXECUTOR_COST_LIST_H_
 
@@ -12,7 +12,8 @@
 
 namespace hpvm::executor {
 
-// Of these graphs, by handle. As many kernels as fit (kCostsMax, kCostsHeadBytesMax); `more` when there are others.
+// Describes the costs of these graphs, by handle: as many kernels as fit (kCostsMax, kCostsHeadBytesMax); sets `more`
+// when there are others.
 void DescribeCosts(const engine::Engine& engine,
                    const std::map<uint64_t, std::shared_ptr<engine::PreparedGraph>>& graphs, internal::Costs* costs);
 

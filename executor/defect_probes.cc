@@ -29,21 +29,22 @@
 namespace hpvm::executor {
 namespace {
 
-// All probes of a device; whoever started the process waits longer.
+// Limit for all probes of a device; the process that started this one waits longer.
 constexpr Duration kWallMax = std::chrono::seconds(30);
 constexpr rlim_t kCpuSecondsMax = 20;
-constexpr uint64_t kDataBytesMax = 4 * limits::kGiB;  // As builders have.
+constexpr uint64_t kDataBytesMax = 4 * limits::kGiB;  // As for builders.
 
 enum class Verdict : uint8_t {
-  kStarted = 1,  // What follows is the answer, or the process's end.
-  kSkipped,      // The device takes no such code, or its name has shown already.
+  kStarted = 1,  // The answer follows, or the process's end.
+  // The device does not take such code, or a probe with this name has already shown the defect.
+  kSkipped,
   kRight,
   kWrong,
-  kFailed,  // It could not be run.
+  kFailed,  // The probe could not be run.
   kNoDevice
 };
 
-// One write, so that it arrives whole.
+// Written in one call, so that it arrives whole.
 struct Record {
   uint32_t probe = 0;
   Verdict verdict = Verdict::kStarted;
@@ -63,16 +64,16 @@ void Tell(int pipe, uint32_t probe, Verdict verdict, const std::string& detail =
 
 Status LockDown(const std::string& folder, pid_t parent) {
   HPVMD_RETURN_IF_ERROR(sandbox::LimitChild({.data_bytes = kDataBytesMax}, parent));
-  // Without a second to tell of it.
+  // There is no extra second in which to report it.
   HPVMD_RETURN_IF_ERROR(sandbox::SetLimit(RLIMIT_CPU, kCpuSecondsMax));
-  setpgid(0, 0);  // What it starts ends with it.
+  setpgid(0, 0);  // Its children end with it.
   SetDriverEnvironment(folder, folder);
   sandbox::SandboxReport report;
   return sandbox::Confine(&report,
                           {.role = sandbox::SandboxRole::kBuilder, .paths = DriverPaths(folder, /*is_builder=*/true)});
 }
 
-// The child: the probes from `first` on.
+// The child: runs the probes from `first` on.
 [[noreturn]] void RunProbes(const std::string& name, const std::string& folder, uint32_t first, bool has_shown,
                             pid_t parent, int pipe) {
   Hub hub;
@@ -95,7 +96,7 @@ Status LockDown(const std::string& folder, pid_t parent) {
     }
     Tell(pipe, i, Verdict::kStarted);
     const StatusOr<bool> right = gpu::ComputesRightly(defects[i].probe, **device, RealClock().Now() + kWallMax);
-    // A wrong address may as well be one that the device does not survive.
+    // A wrong address may also be one that the device does not survive.
     const bool is_wrong = right.ok() ? !*right : absl::IsUnavailable(right.status());
     has_shown = is_wrong;
     Tell(pipe, i,
@@ -107,7 +108,7 @@ Status LockDown(const std::string& folder, pid_t parent) {
       break;  // The device is lost to this process.
     }
   }
-  // Not exit: the destructors of drivers hang and crash.
+  // _exit instead of exit, because the destructors of drivers hang and crash.
   _exit(0);
 }
 
@@ -116,26 +117,26 @@ class Prober {
   Prober(std::string device, std::string folder, Time deadline)
       : device_(std::move(device)), folder_(std::move(folder)), deadline_(deadline) {}
 
-  // One process after another, until each probe has an answer.
+  // Runs one process after another, until each probe has an answer.
   Status Run() {
     const auto count = static_cast<uint32_t>(gpu::KnownDefects().size());
     while (next_ < count) {
       const uint32_t before = next_;
       HPVMD_RETURN_IF_ERROR(RunOne());
       if (next_ == before) {
-        return Unavailable("The process that tries out the driver of " + device_ + " ended without an answer.");
+        return Unavailable("The process that tests the driver of " + device_ + " ended without an answer.");
       }
     }
     return absl::OkStatus();
   }
-  // Defects that showed, each name once.
+  // Defects that were shown, each name once.
   const std::vector<const gpu::KnownDefect*>& shown() const { return shown_; }
 
  private:
   Status RunOne() {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
-      return FromErrno(errno, "Making a pipe");
+      return FromErrno(errno, "Creating a pipe");
     }
     const UniqueFd read_end(ends[0]);
     UniqueFd write_end(ends[1]);
@@ -155,8 +156,8 @@ class Prober {
     int how = 0;
     waitpid(child, &how, 0);
     HPVMD_RETURN_IF_ERROR(read);
-    if (is_running_) {  // It died of the probe that it had started.
-      const std::string end = WIFSIGNALED(how) ? "signal " + std::to_string(WTERMSIG(how)) : "an exit of its own";
+    if (is_running_) {  // The probe that it had started killed it.
+      const std::string end = WIFSIGNALED(how) ? "signal " + std::to_string(WTERMSIG(how)) : "the driver called exit";
       Answer(next_, Verdict::kWrong, "The driver ended its process (" + end + ").");
     }
     return absl::OkStatus();
@@ -168,7 +169,7 @@ class Prober {
       pollfd ready{pipe, POLLIN, 0};
       if (left <= Duration{0} ||
           poll(&ready, 1, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(left).count())) == 0) {
-        return DeadlineExceeded("Trying out the driver of " + device_ + " took longer than " +
+        return DeadlineExceeded("Testing the driver of " + device_ + " took longer than " +
                                 std::to_string(std::chrono::duration_cast<std::chrono::seconds>(kWallMax).count()) +
                                 " s.");
       }
@@ -178,7 +179,7 @@ class Prober {
         continue;
       }
       if (got != sizeof(record) || record.probe != next_) {
-        return absl::OkStatus();  // Its end.
+        return absl::OkStatus();  // The process has ended.
       }
       record.detail[sizeof(record.detail) - 1] = 0;
       if (record.verdict == Verdict::kNoDevice) {
@@ -226,7 +227,7 @@ class Prober {
 
 Status RunDefectProbes(const std::string& device) {
   if (!backends::HasDriver(device)) {
-    return InvalidArgument("\"" + device + "\" has no driver to try out.");
+    return InvalidArgument("\"" + device + "\" has no driver to test.");
   }
   const bool has_socket = HasSocket();
   sandbox::SandboxReport report;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which known defects a device's driver shows: `hpvm-executor --probe-defects=opencl:0`.
+// Finds out which known defects a device's driver shows: `hpvm-executor --probe-defects=opencl:0`.
 #ifndef HPVMD_EXECUTOR_DEFECT_PROBES_H_
 #define HPVMD_EXECUTOR_DEFECT_PROBES_H_
 
@@ -9,10 +9,10 @@
 
 namespace hpvm::executor {
 
-// Runs each probe of backends/gpu/known_defects.h that concerns the device in a forked process, locked down as a
-// builder is; where one kills the driver that is its answer, and the next has a new process. Prints a JSON line for
-// each probe, and sends what showed as Ready if kExecutorSocket is a socket. Processor and wall time are bounded. With
-// one thread.
+// Runs each probe of backends/gpu/known_defects.h that concerns the device in a forked process, locked down like a
+// builder; if a probe kills the driver, that is its answer, and the next one gets a new process. Prints a JSON line for
+// each probe, and sends the defects shown as Ready if kExecutorSocket is a socket. Processor and wall time are bounded.
+// Requires that the process has one thread.
 Status RunDefectProbes(const std::string& device);
 
 }  // namespace hpvm::executor

@@ -37,7 +37,7 @@ class Client final : public DriverBuilder {
   }
 
  private:
-  // Empty where the driver does not say: then nothing is kept.
+  // Empty when the driver does not report its identity; nothing is cached then.
   std::string IdentityOf(const std::string& device) {
     std::lock_guard lock(mutex_);
     const auto [known, is_new] = identities_.try_emplace(device);
@@ -49,7 +49,7 @@ class Client final : public DriverBuilder {
 
   const DriverIdentities identity_;
   std::mutex mutex_;
-  std::map<std::string, std::string> identities_;  // By device; guarded by mutex_.
+  std::map<std::string, std::string> identities_;  // Keyed by device; guarded by mutex_.
   builder::BuildClient client_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executors whose profile has devices behind drivers, whatever of them is here: modules of each kind built in a process
-// of its own and run inside the sandbox; bad modules, endless kernels and crashes.
+// Executors with driver devices in their profile, for all such devices present: modules of each kind are built in a
+// separate process and run inside the sandbox; bad modules, endless kernels and crashes.
 #include <future>
 #include <mutex>
 
@@ -19,7 +19,7 @@ using testing::AsBytes;
 using testing::AsInts;
 using testing::kPatience;
 
-// One node from "x" to "y", i32 of shape [n], one instance an element, on one device.
+// One node from "x" to "y", i32 of shape [n], one instance per element, on one device.
 std::string Document(const std::string& kind, const std::string& entry, const std::string& device) {
   return R"({"hpvm":1,"inputs":{"x":{"type":"i32","shape":["n"]}},"outputs":{"y":{"type":"i32","shape":["n"]}},)"
          R"("modules":{"m":{"kind":")" +
@@ -89,10 +89,10 @@ class DriverDevicesTest : public testing::ExecutorFixture {
     EXPECT_EQ(reply->done.nodes(0).device(), device);
   }
 
-  std::vector<std::string> devices_;  // With drivers: the first of each family.
+  std::vector<std::string> devices_;  // Devices with drivers: the first of each family.
 };
 
-// A WebAssembly module on every device, inside the whole sandbox.
+// A WebAssembly module on every device, inside the complete sandbox.
 TEST_F(DriverDevicesTest, WebAssemblyOnEveryDevice) {
   if (devices_.empty()) {
     GTEST_SKIP() << "No driver is here.";
@@ -109,7 +109,7 @@ TEST_F(DriverDevicesTest, WebAssemblyOnEveryDevice) {
   }
 }
 
-// A device that does not open is reported; the executor goes on with the others.
+// A device that does not open is reported; the executor continues with the others.
 TEST_F(DriverDevicesTest, BrokenDevicesAreLeftOut) {
   if (!sandbox::HasLandlock()) {
     GTEST_SKIP() << "The kernel has no Landlock.";
@@ -125,7 +125,7 @@ TEST_F(DriverDevicesTest, BrokenDevicesAreLeftOut) {
   EXPECT_TRUE(Run(InlineRun(1, std::vector<int32_t>{1})).ok());
 }
 
-// OpenCL C runs; what the driver refuses is a diagnostic with its log.
+// OpenCL C runs; code that the driver refuses gives a diagnostic with its log.
 TEST_F(DriverDevicesTest, OpenClC) {
   if (!Has("opencl")) {
     GTEST_SKIP() << "No OpenCL driver is here.";
@@ -141,7 +141,7 @@ TEST_F(DriverDevicesTest, OpenClC) {
   ExpectTwice(1, "opencl:0");
 }
 
-// A kernel that never ends costs the process once its run's time and grace have passed, and no more than that.
+// A kernel that never ends costs the process once its run's time and grace have passed, and nothing more.
 TEST_F(DriverDevicesTest, EndlessKernelsEnd) {
   if (devices_.empty()) {
     GTEST_SKIP() << "No driver is here.";
@@ -151,7 +151,7 @@ TEST_F(DriverDevicesTest, EndlessKernelsEnd) {
     SCOPED_TRACE(device);
     Start();
     MustPrepare(1, Document("wasm", "endless", device), testing::kKernelsWasm);
-    // Many instances: Mesa's lavapipe ends each after 65,535 iterations of its loops.
+    // Many instances, because Mesa's lavapipe ends each after 65,535 iterations of its loops.
     const std::vector<int32_t> values(1'000'000, 1);
     supervisor::RunInput input = InlineRun(1, values);
     input.outputs = {{.name = "y", .kind = supervisor::OutputTarget::Kind::kDiscard, .memory = {}}};
@@ -165,7 +165,7 @@ TEST_F(DriverDevicesTest, EndlessKernelsEnd) {
   }
 }
 
-// A tenant's own code that writes where it must not ends its executor and nothing else.
+// A tenant's own code that writes out of bounds ends its executor and nothing else.
 TEST_F(DriverDevicesTest, CrashesEndTheExecutor) {
   if (!Has("opencl")) {
     GTEST_SKIP() << "No OpenCL driver is here.";
@@ -182,7 +182,7 @@ TEST_F(DriverDevicesTest, CrashesEndTheExecutor) {
   ExpectTwice(1, "opencl:0");
 }
 
-// What runs hold of a driver's memory is told, and given back when it is asked for; how long nodes ran is told too.
+// Driver memory held by runs is reported, and returned when requested; run times of nodes are reported too.
 TEST_F(DriverDevicesTest, TellsAndGivesBackDeviceMemory) {
   if (!Has("opencl")) {
     GTEST_SKIP() << "No OpenCL driver is here.";
@@ -214,7 +214,7 @@ TEST_F(DriverDevicesTest, TellsAndGivesBackDeviceMemory) {
   ExpectTwice(1, "opencl:0");
 }
 
-// The grant page bounds what runs may hold, and nothing is handed to a driver whose device is not granted.
+// The grant page bounds the memory that runs may hold, and no work is passed to a driver whose device is not granted.
 TEST_F(DriverDevicesTest, ObeysTheGrantPage) {
   if (!Has("opencl")) {
     GTEST_SKIP() << "No OpenCL driver is here.";

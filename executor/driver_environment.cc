@@ -23,19 +23,19 @@ using sandbox::PathAccess;
 constexpr char kFolderPrefix[] = "hpvm-run-";
 constexpr int kLockTriesMax = 16;
 
-// Libraries, and what drivers and their loaders read to find and tune themselves.
+// Libraries, and files that drivers and their loaders read for discovery and configuration.
 constexpr const char* kReadable[] = {
     "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/local/lib", "/opt/rocm*", "/etc/ld.so.cache",
     // Lists of drivers, and their data.
     "/etc/OpenCL", "/etc/vulkan", "/usr/share/vulkan", "/usr/local/share/vulkan", "/usr/local/etc/vulkan",
     "/usr/share/glvnd", "/usr/share/drirc.d", "/usr/share/libdrm", "/usr/share/pocl", "/usr/share/clc",
     "/usr/share/nvidia", "/etc/nvidia", "/usr/local/nvidia", "/etc/glvnd", "/usr/share/egl", "/etc/localtime",
-    // Facts about the processor, memory and bus.
+    // Information about the processor, memory and bus.
     "/sys/devices/system", "/sys/kernel/mm/hugepages", "/sys/kernel/mm/transparent_hugepage", "/sys/bus/pci",
     "/sys/devices/pci*", "/sys/class/drm", "/sys/class/kfd", "/sys/dev/char", "/sys/module/nvidia*", "/proc/cpuinfo",
     "/proc/stat", "/proc/meminfo", "/proc/self", "/proc/devices", "/proc/modules", "/proc/filesystems", "/proc/version",
     "/proc/driver", "/proc/sys/vm", "/proc/sys/kernel", "/dev/urandom", "/dev/zero"};
-// Nodes of GPUs. Of the display's only those that render and cannot set modes.
+// Device nodes of GPUs; of display nodes only those that render and cannot set modes.
 constexpr const char* kDevices[] = {"/dev/nvidia[0-9]*",
                                     "/dev/nvidiactl",
                                     "/dev/nvidia-uvm",
@@ -45,8 +45,9 @@ constexpr const char* kDevices[] = {"/dev/nvidia[0-9]*",
                                     "/dev/dri/renderD*",
                                     "/dev/kfd",
                                     "/dev/dxg"};
-constexpr int kDevicesNamed = 16;  // GPUs of one machine; more are found by the patterns only.
-// The linker that PoCL's compiler starts, under the names that lead to it.
+// Number of GPUs with explicit names; others are found only by the patterns.
+constexpr int kDevicesNamed = 16;
+// The linker started by PoCL's compiler, with the names that lead to it.
 constexpr const char* kPrograms[] = {"/usr/bin/ld", "/usr/bin/*-linux-gnu-ld", "/usr/bin/*-linux-gnu-ld.bfd"};
 
 void AddMatches(const char* pattern, PathAccess access, std::vector<sandbox::PathRule>& rules) {
@@ -59,7 +60,8 @@ void AddMatches(const char* pattern, PathAccess access, std::vector<sandbox::Pat
   globfree(&found);
 }
 
-// Variables hold one path or several, with colons between them; a file's folder holds the library that it names, too.
+// A variable holds one or several paths, separated by colons; a file's folder also holds the library that the file
+// names.
 void AddVariable(const std::string& name, std::vector<sandbox::PathRule>& rules) {
   const char* value = getenv(name.c_str());
   std::string_view rest = value == nullptr ? "" : value;
@@ -78,14 +80,14 @@ void AddDeviceNodes(std::vector<sandbox::PathRule>& rules) {
   for (const char* pattern : kDevices) {
     AddMatches(pattern, PathAccess::kDevice, rules);
   }
-  // By name as well: a builder starts where the folder of nodes cannot be read any more, so that patterns find none.
+  // Also by name: a builder starts when the folder of nodes can no longer be read, so that patterns match nothing.
   for (int i = 0; i < kDevicesNamed; ++i) {
     AddMatches(("/dev/nvidia" + std::to_string(i)).c_str(), PathAccess::kDevice, rules);
     AddMatches(("/dev/dri/renderD" + std::to_string(128 + i)).c_str(), PathAccess::kDevice, rules);
   }
 }
 
-// False: before it was locked another process took it for one of the dead, and removes it.
+// Returns false when another process took the folder for an abandoned one before it was locked, and removes it.
 StatusOr<bool> LockFolder(PrivateFolder* folder) {
   folder->lock.reset(open(folder->path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const bool is_locked = folder->lock.valid() && flock(folder->lock.get(), LOCK_EX | LOCK_NB) == 0;
@@ -117,7 +119,7 @@ std::vector<sandbox::PathRule> DriverPaths(const std::string& private_folder, bo
   for (const std::string& variable : DriverVariables()) {
     AddVariable(variable, rules);
   }
-  // A relocated installation brings its libraries beside its programs.
+  // A relocated installation has its libraries beside its programs.
   if (const std::string folder = FolderOfPrograms(); !folder.empty()) {
     rules.push_back({folder + "/../lib", PathAccess::kRead});
     rules.push_back({folder + "/../share", PathAccess::kRead});
@@ -128,7 +130,7 @@ std::vector<sandbox::PathRule> DriverPaths(const std::string& private_folder, bo
       AddMatches(pattern, PathAccess::kExecute, rules);
     }
     AddMatches((FolderOfPrograms() + "/ld*").c_str(), PathAccess::kExecute, rules);
-    // A program's interpreter is executed, too.
+    // A program's interpreter is also executed.
     AddMatches("/lib64/ld-linux*", PathAccess::kExecute, rules);
   }
   if (!private_folder.empty()) {
@@ -156,7 +158,7 @@ void SetDriverEnvironment(const std::string& private_folder, const std::string& 
   opencl::SetPoclEnvironment(/*keeps=*/false);
   setenv("MESA_SHADER_CACHE_DISABLE", "true", 1);
   setenv("__GL_SHADER_DISK_CACHE", "0", 1);
-  // NVIDIA's driver compiles kernels of its own when it opens, for more than a second, unless it may keep them.
+  // NVIDIA's driver compiles its own kernels when it opens, for more than a second, unless it may cache them.
   if (kept_folder.empty()) {
     setenv("CUDA_CACHE_DISABLE", "1", 1);
   } else {
@@ -167,7 +169,7 @@ void SetDriverEnvironment(const std::string& private_folder, const std::string& 
   setenv("VK_LOADER_LAYERS_DISABLE", "~implicit~", 1);
   setenv("NODEVICE_SELECT", "1", 1);
   unsetenv("HOME");
-  // For the linker, which Landlock leaves to builders alone; a relocated installation may bring its own.
+  // For the linker, which Landlock permits only to builders; a relocated installation may bring its own.
   setenv("PATH", (FolderOfPrograms() + ":/usr/bin:/bin").c_str(), 1);
   if (!private_folder.empty()) {
     setenv("POCL_CACHE_DIR", (private_folder + "/pocl").c_str(), 1);
@@ -177,7 +179,7 @@ void SetDriverEnvironment(const std::string& private_folder, const std::string& 
 }
 
 void RemoveFolder(const std::string& path) {
-  std::error_code error;  // What cannot be removed stays until the next try.
+  std::error_code error;  // Folders that cannot be removed stay until the next attempt.
   std::filesystem::remove_all(path, error);
 }
 
@@ -205,7 +207,7 @@ StatusOr<PrivateFolder> MakePrivateFolder(const std::string& parent) {
     PrivateFolder folder;
     folder.path = root + "/" + kFolderPrefix + "XXXXXX";
     if (mkdtemp(folder.path.data()) == nullptr) {
-      return FromErrno(errno, "Making a folder for drivers in \"" + root + "\"");
+      return FromErrno(errno, "Creating a folder for drivers in \"" + root + "\"");
     }
     HPVMD_ASSIGN_OR_RETURN(const bool is_ours, LockFolder(&folder));
     if (is_ours) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What drivers find around them: which files a process that loads them may reach, which environment they see, and the
-// folder that is its own.
+// Sets up the environment of drivers: the files that a process that loads them may access, their environment variables,
+// and the process's private folder.
 //
-// Drivers are libraries that read the environment, look for configuration in the system's folders, open device nodes
-// and keep caches. Everything of this is set here, the same for the probe, the runner and the builder; nothing comes
-// from tenants.
+// Drivers are libraries that read the environment, look for configuration in system folders, open device nodes and keep
+// caches. All of this is set here, identically for the probe, the runner and the builder; nothing comes from tenants.
 #ifndef HPVMD_EXECUTOR_DRIVER_ENVIRONMENT_H_
 #define HPVMD_EXECUTOR_DRIVER_ENVIRONMENT_H_
 
@@ -19,28 +18,28 @@
 
 namespace hpvm::executor {
 
-// What a process that loads drivers may reach: libraries, the drivers' lists and data, facts about processor and bus,
-// device nodes unless GPUs are withheld, what the environment names (DriverVariables), and `private_folder` (empty:
-// none). A builder may start the linker, too.
+// Returns the paths that a process that loads drivers may access: libraries, the drivers' lists and data, information
+// about processor and bus, device nodes unless GPUs are withheld, paths named by the environment (DriverVariables), and
+// `private_folder` (empty: none). A builder may also start the linker.
 std::vector<sandbox::PathRule> DriverPaths(const std::string& private_folder, bool is_builder, bool has_nodes = true);
-// Groups, beside the superuser's, that open the device nodes which not everybody may.
+// Returns the groups, besides the superuser's, that may open device nodes which are not open to all.
 std::vector<uint32_t> DeviceNodeGroups();
 
-// Sets what drivers should see: caches in these folders or off, nothing from a home folder. `kept_folder` may outlive
-// the process, for what takes a driver long to make anew; it belongs to one tenant. With one thread, before the first
-// driver is loaded.
+// Sets the environment of drivers: caches in these folders or off, nothing from a home folder. `kept_folder` may
+// outlive the process, for data that a driver takes long to regenerate; it belongs to one tenant. Call with one thread,
+// before the first driver is loaded.
 void SetDriverEnvironment(const std::string& private_folder, const std::string& kept_folder);
 
-// A folder of this process's own, empty; locked as long as the process lives, so that the next one knows whether it may
-// remove it.
+// An initially empty folder of this process alone; locked as long as the process lives, so that other processes know
+// whether they may remove it.
 struct PrivateFolder {
   std::string path;
   UniqueFd lock;
 };
-// Below `parent` (made if missing; empty: the system's folder for temporary files). Removes those whose owners are
-// gone.
+// Creates the folder below `parent` (created if missing; empty: the system's folder for temporary files). Removes
+// folders whose owners are gone.
 StatusOr<PrivateFolder> MakePrivateFolder(const std::string& parent);
-// Removes everything below `path`, and it.
+// Removes `path` and everything below it.
 void RemoveFolder(const std::string& path);
 
 }  // namespace hpvm::executor

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Payloads of the heads of frames (builder/message.h) between a runner, the supervisor of its driver builders, and the
-// builders themselves: requests (compiler/api/wire.h), and DriverAnswer of proto/internal/builder.proto. Code and
-// binaries are the frames' bodies. Each end checks the other's.
+// Payloads of frame heads (builder/message.h) between a runner, the supervisor of its driver builders, and the
+// builders: requests (compiler/api/wire.h), and DriverAnswer of proto/internal/builder.proto. Code and binaries are the
+// frames' bodies. Each end checks the other's messages.
 #ifndef HPVMD_EXECUTOR_DRIVER_MESSAGE_H_
 #define HPVMD_EXECUTOR_DRIVER_MESSAGE_H_
 
@@ -24,11 +24,11 @@ inline constexpr FrameLimits kDriverFrameLimits = {
     .body_bytes_max = static_cast<uint32_t>(limits::kArtifactBytesMax),
     .fds_max = 0,
 };
-// A person reads no more than this of a driver's log.
+// Limit for a driver's log, enough for a reader.
 inline constexpr size_t kDriverLogBytesMax = 64 * 1024;
 
 struct DriverRequest {
-  std::string identity;  // Of the driver; empty: the result is not kept.
+  std::string identity;  // The driver's identity; empty: the result is not cached.
   DriverBuild build;     // `code` is the frame's body.
 };
 std::string PayloadOf(const DriverRequest& request);
@@ -39,7 +39,7 @@ internal::DriverAnswer AnswerOf(const Status& status, std::string_view log = {})
 StatusOr<internal::DriverAnswer> ReadDriverAnswer(std::string_view payload, std::span<const uint8_t> binary);
 Status StatusOf(const internal::DriverAnswer& answer);
 
-// The cache keeps a log and a binary.
+// Encodes a log and a binary for the cache.
 std::vector<uint8_t> KeptOf(const std::string& log, std::span<const uint8_t> binary);
 StatusOr<DriverBinary> ReadKept(std::span<const uint8_t> bytes);
 

@@ -22,11 +22,11 @@ namespace {
 
 // The time limit for one message of a builder.
 constexpr Duration kMessageMax = std::chrono::seconds(10);
-// A driver's result in the cache: a log and a binary.
+// Suffix of a driver's result in the cache: a log and a binary.
 constexpr char kBinaries[] = ".hpvd";
 constexpr uint64_t kBinaryFileBytesMax = limits::kArtifactBytesMax + 2 * kDriverLogBytesMax;
 
-// A hash of everything that a result depends on: this program's build, since it chooses what drivers are asked for, the
+// Hashes everything on which a result depends: this program's build, since it determines the requests to drivers, the
 // driver, the request and the code.
 Sha256 CacheKeyOf(const DriverRequest& request, const Sha256& build) {
   Hasher hasher;
@@ -36,10 +36,10 @@ Sha256 CacheKeyOf(const DriverRequest& request, const Sha256& build) {
   return hasher.Finish();
 }
 
-struct Job : builder::BuildJob {
+struct DriverBuild : builder::BuildJob {
   std::string device;
   bool is_kept = false;
-  Sha256 name;  // In the cache.
+  Sha256 name;  // Name in the cache.
 };
 
 struct Builder : builder::BuildWorker {
@@ -58,7 +58,7 @@ class Supervisor final : public builder::BuildSupervisor {
   explicit Supervisor(const DriverSupervisorOptions& options)
       : builder::BuildSupervisor({.socket = options.socket,
                                   .limits = kDriverFrameLimits,
-                                  .program = "hpvm-executor: a driver's supervisor ends",
+                                  .program = "hpvm-executor: a driver builder's supervisor ends",
                                   .workers_max = options.builders_max,
                                   .wall_max = options.build_wall_max,
                                   .keeps_workers = true,
@@ -79,8 +79,8 @@ class Supervisor final : public builder::BuildSupervisor {
     if (!options_.is_sandboxed) {
       return absl::OkStatus();
     }
-    // What its builders need, since they can only lock themselves down further. Their own entries below /proc have
-    // other numbers than this process's.
+    // The paths that its builders need, since they can only lock themselves down further. Their own entries below /proc
+    // have other numbers than this process's.
     std::vector<sandbox::PathRule> paths = DriverPaths(folder_, /*is_builder=*/true, options_.has_nodes);
     paths.push_back({"/proc", sandbox::PathAccess::kRead});
     if (folder_.empty()) {
@@ -92,7 +92,7 @@ class Supervisor final : public builder::BuildSupervisor {
 
   StatusOr<std::unique_ptr<builder::BuildJob>> Admit(uint64_t id, std::string_view payload, Frame& frame) override {
     HPVMD_ASSIGN_OR_RETURN(const DriverRequest request, ReadDriverRequest(payload, frame.body));
-    auto job = std::make_unique<Job>();
+    auto job = std::make_unique<DriverBuild>();
     job->device = request.build.device;
     job->is_kept = !request.identity.empty() && !folder_.empty();
     if (!job->is_kept) {
@@ -116,7 +116,7 @@ class Supervisor final : public builder::BuildSupervisor {
     HPVMD_ASSIGN_OR_RETURN(builder->folder, MakePrivateFolder(folder_));
     HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
     const pid_t parent = getpid();
-    builder->process.pid = fork();  // Drivers may need what the C library does in a child.
+    builder->process.pid = fork();  // fork, because drivers may need the C library's work in a child.
     if (builder->process.pid < 0) {
       return FromErrno(errno, "Forking");
     }
@@ -141,12 +141,12 @@ class Supervisor final : public builder::BuildSupervisor {
     const bool is_expected =
         answer.ok() && message->has_answer() && message->id() == id && (id != 0) == builder.is_ready;
     if (!is_expected) {
-      return true;  // It has closed its socket, or sent what no builder of ours sends.
+      return true;  // It has closed its socket, or sent a message that no genuine builder sends.
     }
     if (!builder.is_ready) {
       builder.load_failure = StatusOf(*answer);
     } else {
-      const Job& job = static_cast<const Job&>(*builder.job);
+      const DriverBuild& job = static_cast<const DriverBuild&>(*builder.job);
       if (answer->code() == 0 && job.is_kept) {
         cache_.Write(job.name, kBinaries, key(), KeptOf(answer->log(), frame->body));
       }
@@ -163,13 +163,13 @@ class Supervisor final : public builder::BuildSupervisor {
                                                      : "exit status " + std::to_string(WEXITSTATUS(wait_status));
     if (worker.job != nullptr) {
       const std::string compiler =
-          "The compiler of device " + static_cast<const Job&>(*worker.job).device + "'s driver ";
+          "The compiler of device " + static_cast<const DriverBuild&>(*worker.job).device + "'s driver ";
       if (end == builder::BuildEnd::kItself) {
-        return Refuse(*worker.job, InvalidArgument(compiler + "died on the module (" + how + ")."));
+        return Refuse(*worker.job, InvalidArgument(compiler + "crashed on the module (" + how + ")."));
       }
       const std::string limit = end == builder::BuildEnd::kProcessor
                                     ? "of processor time (" + Seconds(options_.build_max)
-                                    : "by the clock (" + Seconds(options_.build_wall_max);
+                                    : "of wall time (" + Seconds(options_.build_wall_max);
       return Refuse(*worker.job, ResourceExhausted(compiler + "takes longer than this server's limit " + limit +
                                                    ") for the module."));
     }
@@ -177,27 +177,28 @@ class Supervisor final : public builder::BuildSupervisor {
       return absl::OkStatus();
     }
     const Status failure = static_cast<const Builder&>(worker).load_failure;
-    return RefuseFirst(!failure.ok() ? While(Unavailable(Message(failure)), "loading the driver to build with")
+    return RefuseFirst(!failure.ok() ? While(Unavailable(Message(failure)), "loading the driver into the build process")
                        : end == builder::BuildEnd::kItself
-                           ? Unavailable("The driver to build with died while it was loaded (" + how + ").")
-                           : Unavailable("The driver to build with takes longer than the limit (" +
-                                         Seconds(options_.load_max) + ") to load."));
+                           ? Unavailable("The build process crashed while it loaded the driver (" + how + ").")
+                           : Unavailable("The build process takes longer than the limit (" +
+                                         Seconds(options_.load_max) + ") to load the driver."));
   }
 
   Status Refuse(const builder::BuildJob& job, const Status& why) override {
     return Answer(job.id, AnswerOf(why).SerializeAsString());
   }
 
-  // The programs that it started go as well; until it is waited for nobody else gets the number of its group.
+  // Also kills the programs that it started; its group's number is not reused before it is waited for.
   void Kill(const builder::BuildWorker& worker) override {
     kill(-worker.process.pid, SIGKILL);
-    kill(worker.process.pid, SIGKILL);  // It may have no group of its own yet.
+    kill(worker.process.pid, SIGKILL);  // It may not have its own group yet.
   }
 
  private:
   const DriverSupervisorOptions& options_;
-  std::string folder_;                                     // The tenant's.
-  const Sha256 build_ = BuildIdentityOf(MappedObjects());  // No driver is among them: none is loaded here.
+  std::string folder_;  // Belongs to the tenant.
+  // Includes no driver, because none is loaded here.
+  const Sha256 build_ = BuildIdentityOf(MappedObjects());
   CacheFolder cache_{{}};
 };
 

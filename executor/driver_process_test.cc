@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Supervisors and builders as real processes, with a driver that does what it is told.
+// Supervisors and builders as real processes, with a fake driver controlled by the test.
 #include "executor/driver_process.h"
 
 #include <errno.h>
@@ -82,7 +82,7 @@ class DriverProcessTest : public ::testing::Test {
     return client_->Build(build, patience);
   }
 
-  // "1 4711 opencl:0 f": how many its builder had served, and which it was.
+  // Returns "1 4711 opencl:0 f": how many requests its builder had served, and the request.
   std::string LogOf(const std::string& code) {
     const StatusOr<DriverBinary> built = Build("", code);
     EXPECT_TRUE(built.ok()) << Message(built.status());
@@ -105,8 +105,8 @@ class DriverProcessTest : public ::testing::Test {
   std::unique_ptr<DriverBuilder> client_;
 };
 
-// A result comes back whole, and again from the disk, also for the next supervisor; another driver, request or key is
-// another result.
+// A result is returned whole, and again from the disk, also by the next supervisor; another driver, request or key
+// gives another result.
 TEST_F(DriverProcessTest, BuildsAndKeeps) {
   Start();
   StatusOr<DriverBinary> built = Build("");
@@ -127,7 +127,7 @@ TEST_F(DriverProcessTest, BuildsAndKeeps) {
   EXPECT_NE(LogOf("abc"), first);
 }
 
-// What another build of this program had built is not used, and goes.
+// Results of another build of this program are not used, and are removed.
 TEST_F(DriverProcessTest, AnotherBuildBuildsAnew) {
   Start();
   const std::string first = LogOf("abc");
@@ -141,7 +141,7 @@ TEST_F(DriverProcessTest, AnotherBuildBuildsAnew) {
   std::filesystem::remove(program_);
 }
 
-// Without an identity nothing is kept.
+// Without an identity nothing is cached.
 TEST_F(DriverProcessTest, KeepsNothingOfAnUnknownDriver) {
   identity_ = "";
   Start();
@@ -149,7 +149,7 @@ TEST_F(DriverProcessTest, KeepsNothingOfAnUnknownDriver) {
   EXPECT_EQ(Files(".hpvd"), 0u);
 }
 
-// A damaged file is not handed to a driver: it is built again.
+// A damaged file is not passed to a driver: the result is built again.
 TEST_F(DriverProcessTest, DamagedFilesAreBuiltAgain) {
   Start();
   const std::string first = LogOf("abc");
@@ -178,7 +178,7 @@ TEST_F(DriverProcessTest, TheFolderIsBounded) {
   EXPECT_GE(bytes, 2000u);
 }
 
-// Modules on which the driver's compiler dies, hangs, eats memory or says no are refused, each with what happened; the
+// Modules on which the driver's compiler dies, hangs, exhausts memory or fails are refused, each with the cause; the
 // next module is built.
 TEST_F(DriverProcessTest, BadModulesCostOnlyThemselves) {
   Start();
@@ -187,10 +187,10 @@ TEST_F(DriverProcessTest, BadModulesCostOnlyThemselves) {
     const char* want;
     absl::StatusCode code = absl::StatusCode::kInvalidArgument;
   } cases[] = {
-      {"crash", "driver died on the module (signal 6)"},
-      {"leave", "driver died on the module (exit status 7)"},
-      {"hang", "longer than this server's limit by the clock (1500 ms)", absl::StatusCode::kResourceExhausted},
-      {"eat", "driver died on the module (signal 6)"},
+      {"crash", "driver crashed on the module (signal 6)"},
+      {"leave", "driver crashed on the module (exit status 7)"},
+      {"hang", "longer than this server's limit of wall time (1500 ms)", absl::StatusCode::kResourceExhausted},
+      {"eat", "driver crashed on the module (signal 6)"},
       {"refuse", "line 3: the driver does not like it."},
   };
   for (const auto& c : cases) {
@@ -201,7 +201,7 @@ TEST_F(DriverProcessTest, BadModulesCostOnlyThemselves) {
   }
 }
 
-// However little of a processor the machine gives it.
+// Endless builds end however little processor time the machine gives them.
 TEST_F(DriverProcessTest, EndlessBuildsEnd) {
   Start("patient");
   const StatusOr<DriverBinary> built = Build("spin");
@@ -210,8 +210,8 @@ TEST_F(DriverProcessTest, EndlessBuildsEnd) {
   EXPECT_TRUE(Build("", "after").ok());
 }
 
-// A caller that has no more use for the result gets its answer at once, and the driver's process ends: as many as there
-// may be are cancelled here, and the next one is built.
+// A caller that no longer needs the result gets its answer at once, and the driver's process ends: as many as may run
+// are cancelled here, and the next one is built.
 TEST_F(DriverProcessTest, PatienceEndsBuilds) {
   Start("patient");
   std::atomic<uint32_t> stop{0};
@@ -232,28 +232,28 @@ TEST_F(DriverProcessTest, PatienceEndsBuilds) {
   const Status late = Build("hang", "x", {.deadline = RealClock().Now() + std::chrono::milliseconds(100)}).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
   EXPECT_TRUE(Build("", "y").ok());
-  // What is cancelled before it is sent is not sent.
+  // A request cancelled before it is sent is not sent.
   EXPECT_TRUE(absl::IsCancelled(Build("", "z", {.stop = &stop}).status()));
 }
 
-// A builder that gets no processor time for longer than it may take is not late.
+// A builder that gets no processor time for longer than its limit is not late.
 TEST_F(DriverProcessTest, StarvedBuildsAreNotLate) {
   Start();
   const StatusOr<DriverBinary> built = Build("starve");
   EXPECT_TRUE(built.ok()) << Message(built.status());
 }
 
-// A driver that does not load is nobody's module's fault.
+// A driver that does not load is not blamed on a module.
 TEST_F(DriverProcessTest, DriversThatDoNotLoad) {
   Start("fail");
   EXPECT_TRUE(absl::IsUnavailable(Build("").status())) << Build("").status();
   EXPECT_THAT(Message(Build("").status()), HasSubstr("There is no such driver."));
   Start("crash");
   EXPECT_TRUE(absl::IsUnavailable(Build("").status()));
-  EXPECT_THAT(Message(Build("").status()), HasSubstr("died while it was loaded (signal 6)"));
+  EXPECT_THAT(Message(Build("").status()), HasSubstr("crashed while it loaded the driver (signal 6)"));
 }
 
-// A builder serves several, ends when idle, and takes its folder with it.
+// A builder serves several requests, ends when idle, and removes its folder.
 TEST_F(DriverProcessTest, BuildersAreReusedAndEnd) {
   Start();
   const std::string first = LogOf("a"), second = LogOf("b");
@@ -269,7 +269,7 @@ TEST_F(DriverProcessTest, BuildersAreReusedAndEnd) {
   EXPECT_EQ(LogOf("c")[0], '1');
 }
 
-// Many at once: two builders, every caller gets its own answer.
+// Many concurrent requests: two builders, and every caller gets its own answer.
 TEST_F(DriverProcessTest, ManyAtOnce) {
   Start();
   std::vector<std::thread> threads;
@@ -287,7 +287,7 @@ TEST_F(DriverProcessTest, ManyAtOnce) {
   EXPECT_EQ(good, 40);
 }
 
-// What a builder may do: the driver's files, its own folder and the linker, and nothing else.
+// A builder may access the driver's files, its own folder and the linker, and nothing else.
 TEST_F(DriverProcessTest, BuildersAreLockedDown) {
   Start();
   const struct {
@@ -311,7 +311,7 @@ TEST_F(DriverProcessTest, BuildersAreLockedDown) {
   }
 }
 
-// The supervisor's death is kUnavailable for whoever waits and whoever comes.
+// After the supervisor's death waiting and later callers get kUnavailable.
 TEST_F(DriverProcessTest, TheSupervisorsDeath) {
   Start();
   ASSERT_TRUE(Build("").ok());
@@ -324,7 +324,7 @@ TEST_F(DriverProcessTest, TheSupervisorsDeath) {
   EXPECT_TRUE(absl::IsUnavailable(Build("").status()));
 }
 
-// Requests that the protocol does not know end the connection; any bytes give a message or an error.
+// Requests unknown to the protocol end the connection; any bytes give a message or an error.
 TEST(DriverMessageTest, RefusesMalformedMessages) {
   DriverRequest request;
   request.identity = "i";
@@ -381,7 +381,7 @@ TEST(DriverMessageTest, RefusesMalformedMessages) {
   EXPECT_FALSE(ReadDriverAnswer(wordy.SerializeAsString(), {}).ok());
 }
 
-// A log and a binary come back from the cache's form as they were.
+// A log and a binary survive a round trip through the cache's format.
 TEST(DriverMessageTest, KeepsBinaries) {
   const std::vector<uint8_t> binary = {0, 1, 255};
   const StatusOr<DriverBinary> kept = ReadKept(KeptOf("log\xff", binary));

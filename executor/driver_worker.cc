@@ -16,7 +16,7 @@ constexpr int kSocket = 3;
 
 Status LockDown(const DriverWorkerOptions& options) {
   HPVMD_RETURN_IF_ERROR(sandbox::LimitChild({.data_bytes = options.supervisor->memory_bytes_max}, options.parent));
-  setpgid(0, 0);  // What it starts ends with it.
+  setpgid(0, 0);  // Its children end with it.
   if (dup2(options.socket, kSocket) != kSocket) {
     return FromErrno(errno, "Placing a builder's socket");
   }
@@ -57,9 +57,9 @@ void RunDriverWorker(const DriverWorkerOptions& options) {
   const Status locked = LockDown(options);
   const Status ready = locked.ok() ? options.supervisor->driver.load() : locked;
   if (Answer(0, ready).ok() && ready.ok()) {
-    Serve(options.supervisor->driver).IgnoreError();  // The supervisor is gone, or has broken the protocol.
+    Serve(options.supervisor->driver).IgnoreError();  // The supervisor is gone, or has violated the protocol.
   }
-  // Not exit: the destructors of drivers hang and crash, and everything that matters has been sent.
+  // _exit instead of exit: the destructors of drivers hang and crash, and everything important has been sent.
   _exit(0);
 }
 

@@ -10,13 +10,14 @@
 namespace hpvm::executor {
 
 struct DriverWorkerOptions {
-  int socket = -1;             // To the supervisor.
+  int socket = -1;             // Connected to the supervisor.
   int parent = -1;             // The supervisor's process.
-  std::string private_folder;  // Its own.
+  std::string private_folder;  // Used by this builder alone.
   const DriverSupervisorOptions* supervisor = nullptr;
 };
 
-// Locks the process down, loads the driver, says so, and serves until the supervisor goes away. In a forked child.
+// Locks the process down, loads the driver, reports it, and serves until the supervisor goes away. Runs in a forked
+// child.
 [[noreturn]] void RunDriverWorker(const DriverWorkerOptions& options);
 
 }  // namespace hpvm::executor

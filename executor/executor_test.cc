@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor as the daemon sees it: a real process with its real compiler, real kernels.
+// The executor from the daemon's point of view: a real process with its real compiler and real kernels.
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -10,7 +10,9 @@
 #include "base/io/child_process.h"
 #include "base/io/ring_channel.h"
 #include "executor/testing/fixture.h"
+#include "proto/internal/protocol.h"
 #include "sandbox/sandbox.h"
+#include "scheduler/task.h"
 
 namespace hpvm::executor {
 namespace {
@@ -45,7 +47,7 @@ class ExecutorTest : public testing::ExecutorFixture {
   static constexpr int32_t kOne[] = {1};
 };
 
-// What Ready says is what the daemon's placement and health report build on.
+// The daemon's placement and health report rely on the contents of Ready.
 TEST_F(ExecutorTest, ReportsDevicesAndSandbox) {
   Start();
   ASSERT_EQ(ready_.said.devices_size(), 1);
@@ -55,7 +57,14 @@ TEST_F(ExecutorTest, ReportsDevicesAndSandbox) {
   EXPECT_GE(ready_.said.sandbox_level(), 1u) << ready_.said.sandbox_detail();
 }
 
-// The whole way, with inline tensors, at sizes around the alignment of ranges.
+// The complete path, with inline tensors, at sizes around the alignment of ranges.
+// The daemon ends an executor whose records have longer texts.
+TEST(RunRecordTest, ReasonsFitIntoRecords) {
+  for (int why = 0; why <= static_cast<int>(scheduler::Whole::kNoGain); ++why) {
+    EXPECT_LE(scheduler::Name(static_cast<scheduler::Whole>(why)).size(), kVariantBytesMax);
+  }
+}
+
 TEST_F(ExecutorTest, RunsAKernelInline) {
   Start();
   PrepareOneNode(1, "twice");
@@ -105,7 +114,7 @@ TEST_F(ExecutorTest, RunsInSharedMemory) {
   }
 }
 
-// An output too large to be inline is not computed: the answer says how much memory to bring.
+// An output too large to be inline is not computed: the answer tells how much memory is needed.
 TEST_F(ExecutorTest, AsksForMemory) {
   Start();
   PrepareOneNode(1, "twice");
@@ -118,7 +127,7 @@ TEST_F(ExecutorTest, AsksForMemory) {
   EXPECT_EQ(reply->status().code(), absl::StatusCode::kResourceExhausted);
   ASSERT_EQ(reply->done.outputs_size(), 1);
   EXPECT_EQ(reply->done.outputs(0).bytes(), 400u);
-  // So does memory that is too small.
+  // The same for memory that is too small.
   StatusOr<UniqueFd> memory = CreateSealedMemfd("test", 4096);
   ASSERT_TRUE(memory.ok());
   input.outputs = {
@@ -136,7 +145,7 @@ TEST_F(ExecutorTest, AsksForMemory) {
   EXPECT_TRUE(reply->status().ok()) << Message(reply->status());
 }
 
-// Faults of the document come as diagnostics, with a place, and leave the handle free.
+// Faults of the document are reported as diagnostics, with a place, and leave the handle free.
 TEST_F(ExecutorTest, ReportsFaultsOfTheDocument) {
   Start();
   StatusOr<internal::Prepared> reply = Prepare(OneNodeInput(1, "{\"hpvm\": 1, \"nodes\": 7}"));
@@ -150,7 +159,7 @@ TEST_F(ExecutorTest, ReportsFaultsOfTheDocument) {
   PrepareOneNode(1, "twice");
 }
 
-// A trap fails the run with node and reason, and only the run.
+// A trap fails the run with node and reason, and only that run.
 TEST_F(ExecutorTest, ReportsTraps) {
   Start();
   PrepareOneNode(1, "divide");
@@ -166,7 +175,7 @@ TEST_F(ExecutorTest, ReportsTraps) {
   EXPECT_THAT(AsInts(FirstOutput(*again)), ElementsAre(25, 20));
 }
 
-// Wrong requests are answered, not punished.
+// Wrong requests get an error; the process is not ended.
 TEST_F(ExecutorTest, RefusesWhatItDoesNotHold) {
   Start();
   PrepareOneNode(1, "twice");
@@ -206,7 +215,8 @@ TEST_F(ExecutorTest, RefusesWhatItDoesNotHold) {
   EXPECT_TRUE(link_->alive());
 }
 
-// Cancel reaches a kernel that never returns, also when the graph was short before and so runs on the socket's thread.
+// Cancel reaches a kernel that never returns, even if the graph was short before and therefore runs on the socket's
+// thread.
 TEST_F(ExecutorTest, CancelsAnEndlessKernel) {
   Start();
   PrepareOneNode(1, "endless");
@@ -220,7 +230,7 @@ TEST_F(ExecutorTest, CancelsAnEndlessKernel) {
   EXPECT_TRUE(link_->alive());
 }
 
-// The executor keeps its deadlines itself.
+// The executor enforces its deadlines itself.
 TEST_F(ExecutorTest, StopsAtTheDeadline) {
   Start();
   PrepareOneNode(1, "endless");
@@ -234,8 +244,8 @@ TEST_F(ExecutorTest, StopsAtTheDeadline) {
   EXPECT_GE(RealClock().Now() - start, std::chrono::milliseconds(50));
 }
 
-// A second run of the same graph waits its turn without a thread, and can be cancelled there; other graphs are not held
-// up.
+// A second run of the same graph waits its turn without a thread, and can be cancelled meanwhile; other graphs are not
+// delayed.
 TEST_F(ExecutorTest, QueuesRunsOfOneGraph) {
   Start();
   PrepareOneNode(1, "endless");
@@ -259,10 +269,10 @@ TEST_F(ExecutorTest, QueuesRunsOfOneGraph) {
 // A job expected to be short that turns out endless loses the socket, so its Cancel is read.
 TEST_F(ExecutorTest, TakesTheSocketFromALongJob) {
   Start();
-  // 100 / 0 traps at once: the graph counts as short. The second graph is the endless one with the same history.
+  // 100 / 0 traps at once, so the graph counts as short. The second graph is the endless one with the same history.
   PrepareOneNode(1, "endless");
   for (int round = 0; round < 3; ++round) {
-    // Each round's deadline is so close that the kernel stops almost at once, and what it took is remembered as its
+    // Each round's deadline is so close that the kernel stops almost at once, and its time is remembered as the
     // expectation.
     RunInput input = InlineRun(1, kOne);
     input.within = std::chrono::microseconds(1);
@@ -277,7 +287,7 @@ TEST_F(ExecutorTest, TakesTheSocketFromALongJob) {
   EXPECT_EQ(reply.get()->status().code(), absl::StatusCode::kCancelled);
 }
 
-// More endless runs than threads: the rest wait, deadlines reach them all, nothing hangs.
+// More endless runs than threads: the rest wait, deadlines reach all of them, nothing hangs.
 TEST_F(ExecutorTest, SurvivesMoreRunsThanThreads) {
   options_.hello.set_jobs_max(2);
   Start();
@@ -302,8 +312,7 @@ TEST_F(ExecutorTest, SurvivesMoreRunsThanThreads) {
   EXPECT_TRUE(Run(InlineRun(7, kOne))->status().ok());
 }
 
-// A runner that dies in the middle of a run fails it with the reason; the next process works, and the cache is of no
-// concern.
+// A runner that dies during a run fails it with the reason; the next process works, whatever the cache contains.
 TEST_F(ExecutorTest, ReportsADeadRunner) {
   Start();
   PrepareOneNode(1, "endless");
@@ -336,7 +345,7 @@ TEST_F(ExecutorTest, KillsWhatDoesNotStop) {
   EXPECT_THAT(Message(reply.get().status()), AllOf(HasSubstr("killed"), HasSubstr("100 ms")));
 }
 
-// Also those that come while it is still ending.
+// Requests that arrive while it is ending get the reason too.
 TEST_F(ExecutorTest, SaysWhyItWasKilled) {
   Start();
   link_->Kill("The test has had enough.");
@@ -345,7 +354,7 @@ TEST_F(ExecutorTest, SaysWhyItWasKilled) {
   EXPECT_THAT(Message(reply.status()), HasSubstr("The test has had enough."));
 }
 
-// An orderly end: no error, nothing pending left.
+// An orderly end: no error, and no pending request left.
 TEST_F(ExecutorTest, ShutsDown) {
   Start();
   link_->Shutdown();
@@ -358,7 +367,7 @@ TEST_F(ExecutorTest, ShutsDown) {
   EXPECT_TRUE(ends_[0].ok()) << Message(ends_[0]);
 }
 
-// Every backend answers, those with drivers with what is here, perhaps nothing; a wrong program is an error, not a
+// Every backend answers; driver backends list the devices present, possibly none; a wrong program is an error, not a
 // hang.
 TEST(ProbeTest, AnswersForEachBackend) {
   const std::string program = std::string(HPVMD_BINARY_DIR) + "/hpvm-executor";
@@ -394,7 +403,7 @@ TEST(ProbeTest, AnswersForEachBackend) {
   EXPECT_EQ(supervisor::ProbeDevices("/nonexistent", "cpu", kPatience).status().code(), absl::StatusCode::kNotFound);
 }
 
-// Nobody wakes the thread that waits for frames when the other end of the socket goes, as that of a command does.
+// When the other end of the socket (such as a command) goes away, no wake-up reaches the thread that waits for frames.
 TEST(LoneExecutorTest, EndsWhenItsSocketDoes) {
   StatusOr<std::pair<UniqueFd, UniqueFd>> ends = CreateSocketPair();
   ASSERT_TRUE(ends.ok());

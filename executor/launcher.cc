@@ -18,7 +18,7 @@
 #include "base/io/memfd.h"
 #include "compiler/api/gpu_target.h"
 #include "engine/engine.h"
-#include "engine/run/run_note.h"
+#include "engine/run/crash_note.h"
 #include "executor/driver_environment.h"
 #include "executor/driver_process.h"
 #include "executor/runner.h"
@@ -30,12 +30,12 @@ namespace {
 
 constexpr uint32_t kJobsMaxDefault = 16;
 
-// The peer may take its time between starting us and greeting us, but not for ever.
+// The peer may take some time between starting this process and greeting it, but not for ever.
 constexpr Duration kHelloWithin = std::chrono::seconds(10);
 
 struct Greeting {
   internal::Envelope envelope;
-  Mapping rings;  // Hello's, as the bell.
+  Mapping rings;  // From Hello, like the bell.
   UniqueFd bell;
   Mapping grants;  // The grant page; empty when there is none.
   UniqueFd spill;  // The spill file; invalid when there is none.
@@ -44,20 +44,21 @@ struct Greeting {
 Status CheckVersion(const internal::Hello& hello) {
   return hello.version() == kExecutorProtocolVersion
              ? absl::OkStatus()
-             : FailedPrecondition("Hello: version (" + std::to_string(hello.version()) + ") is not this program's (" +
-                                  std::to_string(kExecutorProtocolVersion) + ").");
+             : FailedPrecondition("Hello: version (" + std::to_string(hello.version()) +
+                                  ") is not this program's version (" + std::to_string(kExecutorProtocolVersion) +
+                                  ").");
 }
 
 StatusOr<Mapping> MapSealed(const char* what, int fd, uint64_t bytes, Mapping::Access access) {
   HPVMD_ASSIGN_OR_RETURN(const uint64_t size, CheckSealedMemfd(fd));
   if (size < bytes) {
     return InvalidArgument("Hello: the memory of the " + std::string(what) + " has " + std::to_string(size) +
-                           " bytes, and needs " + std::to_string(bytes) + ".");
+                           " bytes; it must have at least " + std::to_string(bytes) + ".");
   }
   return Mapping::Map(fd, bytes, access);
 }
 
-// Settle or Hello, whichever is first; after a Settle, which has no time limit after it, Hello.
+// Receives Settle or Hello, whichever is first; after a Settle, which has no time limit, Hello.
 StatusOr<Greeting> ReceiveGreeting(Time deadline) {
   HPVMD_ASSIGN_OR_RETURN(Frame frame, ReceiveFrame(kExecutorSocket, kToExecutorLimits, deadline));
   Greeting greeting;
@@ -85,7 +86,7 @@ StatusOr<Greeting> ReceiveGreeting(Time deadline) {
   return greeting;
 }
 
-// A file beside this program.
+// Returns the path of a file beside this program.
 StatusOr<std::string> Sibling(const std::string& name) {
   char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
@@ -102,7 +103,7 @@ sandbox::SandboxLevel LevelMax(const internal::Hello& hello) {
              : static_cast<sandbox::SandboxLevel>(hello.sandbox_level_max_plus_1() - 1);
 }
 
-// Starts the compiler process; it confines itself. The other end of its socket.
+// Starts the compiler process, which confines itself. Returns the other end of its socket.
 StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
   std::string program = hello.compiler_program();
   if (program.empty()) {
@@ -110,13 +111,13 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
   }
   HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
   SpawnOptions spawn;
-  // The tenant's folder comes by the socket: everybody on the machine may read a command line.
+  // The tenant's folder is sent by the socket, because command lines are readable by everyone on the machine.
   spawn.arguments = {program, "--socket", std::to_string(kExecutorSocket)};
-  // Then the executor's own level says no more than its compiler keeps.
+  // Ensures that the level reported by the executor also holds for its compiler.
   if (!hello.without_lock_down() && LevelMax(hello) >= sandbox::SandboxLevel::kFiles && sandbox::HasLandlock()) {
     spawn.arguments.push_back("--needs-landlock");
   }
-  // What reads OpenCL C and translates SPIR-V kernels costs other tenants memory.
+  // The code that reads OpenCL C and translates SPIR-V kernels takes memory, so only tenants that need it get it.
   if (std::any_of(hello.backends().begin(), hello.backends().end(), [](const std::string& backend) {
         const DeviceFamily* const family = backends::FindFamily(backend);
         return family != nullptr && family->reads_opencl;
@@ -125,16 +126,17 @@ StatusOr<UniqueFd> StartCompiler(const internal::Hello& hello) {
   }
   spawn.socket = ends.second.get();
   spawn.stderr_fd = STDERR_FILENO;
-  // Its end shows on the socket, so nobody needs to watch the process; it is reaped by init if it outlives us for a
-  // moment.
+  // Its end shows on the socket, so the process need not be watched; if it outlives this one for a moment, init reaps
+  // it.
   HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));
   return std::move(ends.first);
 }
 
-// By kind of driver.
+// Keyed by kind of driver.
 using Builders = std::map<std::string, std::unique_ptr<DriverBuilder>>;
 
-// Starts a supervisor for each kind of driver in the profile; it confines itself. The other ends of their sockets.
+// Starts a supervisor for each kind of driver in the profile; each confines itself. Returns the other ends of their
+// sockets.
 StatusOr<std::map<std::string, UniqueFd>> StartBuilders(const internal::Hello& hello) {
   std::map<std::string, UniqueFd> sockets;
   for (const std::string& backend : hello.backends()) {
@@ -150,7 +152,7 @@ StatusOr<std::map<std::string, UniqueFd>> StartBuilders(const internal::Hello& h
     }
     spawn.socket = ends.second.get();
     spawn.stderr_fd = STDERR_FILENO;
-    HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));  // As the compiler: not watched.
+    HPVMD_ASSIGN_OR_RETURN(const SpawnedProcess process, Spawn(spawn));  // Not watched, like the compiler.
     sockets.emplace(family, std::move(ends.first));
   }
   return sockets;
@@ -169,13 +171,13 @@ uint32_t MachineThreads() {
 
 struct OpenedDevices {
   std::vector<std::unique_ptr<Device>> devices;
-  std::vector<uint32_t> entries;  // By device: in the profile, and the grant page.
+  std::vector<uint32_t> entries;  // Indexed by device: index in the profile and the grant page.
   GrantGates gates;
-  std::vector<v1::Device> broken;  // Drivers' that do not open; the others go on.
+  std::vector<v1::Device> broken;  // Driver devices that do not open; the executor runs without them.
 };
 
-// The profile's devices, each obeying its entry of the grant page.
-StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPage* grants, LearntStore& learnt,
+// Opens the profile's devices, each obeying its entry of the grant page.
+StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPage* grants, TuningStore& tuning,
                                     const Builders& builders, Hub& hub) {
   OpenedDevices opened;
   for (int i = 0; i < hello.backends_size(); ++i) {
@@ -187,7 +189,7 @@ StatusOr<OpenedDevices> OpenDevices(const internal::Hello& hello, const GrantPag
       const auto entry = static_cast<uint32_t>(i);
       options.gate = (opened.gates[entry] = std::make_unique<GrantGate>(grants->entries[entry])).get();
     }
-    options.learnt = &learnt;
+    options.tuning = &tuning;
     const auto builder = builders.find(std::string(FamilyOf(backend)));
     options.builder = builder == builders.end() ? nullptr : builder->second.get();
     StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice(backend, hub, options);
@@ -220,20 +222,20 @@ internal::Envelope ReadyMessage(uint64_t request_id, const engine::Engine& engin
   return envelope;
 }
 
-// A driver runs tenants' native code in this process: when that faults, the daemon learns of it by the end of the
-// process, and from these last words at what it was.
+// A driver runs tenants' native code in this process: when that code faults, the daemon learns of it from the end of
+// the process, and from these last words which work was running.
 void TellAndDie(int signal_number) {
-  constexpr char kHead[] = "It ran ";
+  constexpr char kHead[] = "The process was running ";
   char text[4096];
-  const size_t length = engine::ReadRunNotes(text, sizeof(text));
+  const size_t length = engine::ReadCrashNotes(text, sizeof(text));
   if (length > 0) {
     const ssize_t put = write(STDERR_FILENO, kHead, sizeof(kHead) - 1) + write(STDERR_FILENO, text, length);
     (void)put;
   }
-  signal(signal_number, SIG_DFL);  // The instruction faults again.
+  signal(signal_number, SIG_DFL);  // The instruction then faults again.
 }
 
-// After drivers have been loaded: some set handlers of their own.
+// Call after drivers have been loaded, because some set their own handlers.
 void TellOfCrashes() {
   struct sigaction action {};
   action.sa_handler = TellAndDie;
@@ -261,8 +263,9 @@ Status CheckLevel(const internal::Hello& hello, const sandbox::SandboxReport& re
     return absl::OkStatus();
   }
   return FailedPrecondition("The sandbox of this machine reaches level " +
-                            std::to_string(static_cast<int>(report.level)) + " (" + report.detail + "), and level " +
-                            std::to_string(hello.sandbox_level_min()) + " is demanded.");
+                            std::to_string(static_cast<int>(report.level)) + " (" + report.detail +
+                            "), but the configuration demands at least level " +
+                            std::to_string(hello.sandbox_level_min()) + ".");
 }
 
 bool HasDrivers(const internal::Hello& hello) {
@@ -270,7 +273,7 @@ bool HasDrivers(const internal::Hello& hello) {
                      [](const std::string& backend) { return backends::HasDriver(backend); });
 }
 
-// What is done before anything of a tenant is known, or could be.
+// Results of the steps that precede any knowledge of a tenant.
 struct Settled {
   sandbox::SandboxReport report;
   UniqueFd compiler;
@@ -299,7 +302,7 @@ StatusOr<Settled> SettleIn(const internal::Hello& known) {
   return settled;
 }
 
-// What was done ahead cannot be changed any more.
+// Checks that Hello does not contradict the steps already taken.
 Status CheckAgrees(const internal::Hello& known, const internal::Hello& hello) {
   const bool agrees = known.without_lock_down() == hello.without_lock_down() && known.uid() == hello.uid() &&
                       known.gid() == hello.gid() && known.has_cgroup() == hello.has_cgroup() &&
@@ -308,7 +311,7 @@ Status CheckAgrees(const internal::Hello& known, const internal::Hello& hello) {
                       known.sandbox_level_max_plus_1() == hello.sandbox_level_max_plus_1() &&
                       known.compiler_program() == hello.compiler_program() &&
                       known.without_device_nodes() == hello.without_device_nodes();
-  return agrees ? absl::OkStatus() : InvalidArgument("Hello contradicts what Settle said.");
+  return agrees ? absl::OkStatus() : InvalidArgument("Hello contradicts the earlier Settle.");
 }
 
 Status Serve() {
@@ -335,7 +338,7 @@ Status Serve() {
     HPVMD_RETURN_IF_ERROR(While(sandbox::Confine(&settled.report, sandbox.confine), "locking the process down"));
   }
   HPVMD_RETURN_IF_ERROR(CheckLevel(hello, settled.report));
-  // Nothing of a tenant's has been read so far, and no thread has been started.
+  // No byte of a tenant has been read so far, and no thread has been started.
   const auto* grants = reinterpret_cast<const GrantPage*>(greeting.grants.data());
   Hub hub;
   ArtifactKey key;
@@ -401,6 +404,11 @@ void Describe(const DeviceInfo& info, internal::DeviceReport* described) {
   device->set_kind(KindOf(info.kind));
   device->set_name(CleanText(info.name, kNameBytesMax, false));
   device->set_silicon(CleanText(info.silicon, kNameBytesMax, false));
+  // The identity is all that is known here of its health.
+  if (!info.uuid.empty() || !info.bus.empty()) {
+    device->mutable_health()->set_uuid(CleanText(info.uuid, kDeviceIdBytesMax, false));
+    device->mutable_health()->set_bus(CleanText(info.bus, kDeviceIdBytesMax, false));
+  }
   device->set_compute_units(info.compute_units);
   device->set_memory_bytes(info.memory_bytes);
   device->set_allocation_bytes_max(info.allocation_bytes_max);
@@ -433,7 +441,7 @@ StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const DriverFolders& fo
   std::string kept = sandbox.folder.path;
   if (!folders.cache.empty()) {
     kept = folders.cache + "/driver";
-    mkdir(kept.c_str(), 0770);  // One that is there, or cannot be made, is as good: the driver works without.
+    mkdir(kept.c_str(), 0770);  // A folder that exists or cannot be created is acceptable: the driver works without it.
   }
   SetDriverEnvironment(sandbox.folder.path, kept);
   sandbox.confine.role = sandbox::SandboxRole::kDriver;
@@ -444,7 +452,7 @@ StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const DriverFolders& fo
 
 Status RunExecutor() {
   close_range(kExecutorSocket + 1, ~0u, 0);
-  // What its children leave behind ends with them: as the first of its process namespace it would inherit them.
+  // Orphans of its children end with them: as the first of its PID namespace this process would inherit them.
   signal(SIGCHLD, SIG_IGN);
   const Status status = Serve();
   internal::Envelope fatal;

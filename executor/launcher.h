@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a fresh process to a serving runner: greet, isolate, start the compiler and the drivers' builders, confine, open
-// the devices, serve.
+// Turns a new process into a serving runner: greets, isolates, starts the compiler and the drivers' builders, confines,
+// opens the devices, serves.
 #ifndef HPVMD_EXECUTOR_LAUNCHER_H_
 #define HPVMD_EXECUTOR_LAUNCHER_H_
 
@@ -14,29 +14,31 @@
 
 namespace hpvm::executor {
 
-// The private socket's descriptor, by agreement with whoever starts the process.
+// The private socket's descriptor, by agreement with the parent process.
 inline constexpr int kExecutorSocket = 3;
 
-// Runs the executor on kExecutorSocket until its peer goes away. Returns only on failure, after telling the peer.
+// Runs the executor on kExecutorSocket until its peer goes away. Returns only on failure, after reporting it to the
+// peer.
 Status RunExecutor();
 
-// Prints the devices of `backend` ("cpu"; "opencl" for all of its devices, "opencl:1" for one), a JSON line each, and
+// Prints the devices of `backend` ("cpu"; "opencl" for all of its devices, "opencl:1" for one), one JSON line each, and
 // sends them as Ready if kExecutorSocket is a socket. Locked down like the runner.
 Status RunProbe(const std::string& backend);
 
-// A device's facts as Ready has them.
+// Fills in a device's properties as in Ready.
 void Describe(const DeviceInfo& info, internal::DeviceReport* described);
-// One that is there and cannot be used.
+// Describes a device that is present but unusable.
 v1::Device BrokenDevice(const std::string& id, const Status& why);
-// What the lock-down leaves for these devices, in a folder of the process's own where drivers need one; also sets the
-// environment that drivers see. With one thread.
+// Returns the sandbox for these devices, with a private folder if drivers need one; also sets the environment for
+// drivers. Requires one thread.
 struct DriverSandbox {
   sandbox::ConfineOptions confine;
   PrivateFolder folder;
 };
 struct DriverFolders {
-  std::string cache;    // The tenant's; empty: none.
-  std::string scratch;  // The process's own, made by the daemon; empty: one is made.
+  std::string cache;  // Belongs to the tenant; empty: none.
+  // Belongs to the process, created by the daemon; empty: one is created.
+  std::string scratch;
 };
 StatusOr<DriverSandbox> PrepareSandbox(bool has_drivers, const DriverFolders& folders, bool has_nodes);
 

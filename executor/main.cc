@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // hpvm-executor: the process that runs one tenant's graphs. Started by hpvmd, or by hpvmctl --local with --standalone;
-// not by people, except for --probe.
+// people use only --probe.
 #include <stdio.h>
 #include <unistd.h>
 
@@ -17,8 +17,8 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: hpvm-executor [--standalone] | --probe=FAMILY[:N] | --probe-defects=FAMILY:N\n"
-    "Runs graphs for the process at the other end of descriptor 3, or prints the facts of a backend's devices, or what "
-    "a device's driver is known to compute wrongly, as JSON.\n";
+    "Runs graphs for the process at the other end of descriptor 3, or prints as JSON the facts of a backend's devices "
+    "or the known defects of a device's driver.\n";
 constexpr std::string_view kProbe = "--probe=", kDefects = "--probe-defects=", kBuilder = "--driver-builder=";
 
 int Report(const Status& status) {
@@ -31,8 +31,8 @@ int Report(const Status& status) {
   return 1;
 }
 
-// hpvm-executor --driver-builder=FAMILY --socket 3 [--without-nodes], as the launcher starts it. The tenant's
-// folder comes by the socket.
+// hpvm-executor --driver-builder=FAMILY --socket 3 [--without-nodes], as the launcher starts it. The tenant's folder is
+// sent by the socket.
 int BuildForDriver(std::string_view family, int argc, char** argv) {
   DriverSupervisorOptions options;
   if (std::string_view(argv[argc - 1]) == "--without-nodes") {

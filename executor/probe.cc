@@ -21,12 +21,12 @@ namespace {
 
 constexpr unsigned kProbeSecondsMax = 10;
 
-// Removed at the end: nobody else knows of it.
+// Removed at the end, because no other process knows of it.
 std::string private_folder;
 
 constexpr uint64_t kTryBytes = 4096;
 
-// Whether the device does what every job needs: memory, a submission, its end, and what it wrote.
+// Tests what every job needs of the device: memory, a submission, its completion, and its output.
 Status TryOut(Device& device) {
   const Time deadline = RealClock().Now() + std::chrono::seconds(kProbeSecondsMax);
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Buffer> buffer, device.Allocate({.bytes = kTryBytes}));
@@ -45,7 +45,7 @@ Status TryOut(Device& device) {
   HPVMD_RETURN_IF_ERROR(device.Submit(submission));
   HPVMD_RETURN_IF_ERROR(timeline->Wait(1, deadline));
   const bool is_right = std::all_of(read_back.begin(), read_back.end(), [](uint8_t byte) { return byte == 0xa5; });
-  return is_right ? absl::OkStatus() : Internal("The device does not give back what was written to it.");
+  return is_right ? absl::OkStatus() : Internal("The device does not return the bytes that were written to it.");
 }
 
 StatusOr<internal::Envelope> Probe(const std::string& backend) {
@@ -106,7 +106,7 @@ void PrintBroken(const v1::Device& broken) {
 }  // namespace
 
 Status RunProbe(const std::string& backend) {
-  alarm(kProbeSecondsMax);  // Whoever started the probe has the same limit; this one holds without them.
+  alarm(kProbeSecondsMax);  // The process that started the probe has the same limit; this one holds without it.
   const bool has_socket = HasSocket();
   const StatusOr<internal::Envelope> devices = Probe(backend);
   internal::Envelope answer;

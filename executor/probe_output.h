@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How probes answer: lines for people, and a message for whoever started them.
+// Output of probes: lines for people, and a message for the parent process.
 #ifndef HPVMD_EXECUTOR_PROBE_OUTPUT_H_
 #define HPVMD_EXECUTOR_PROBE_OUTPUT_H_
 
@@ -10,13 +10,13 @@
 
 namespace hpvm::executor {
 
-// A JSON string of at most kNameBytesMax clean bytes of `text`.
+// Returns a JSON string of at most kNameBytesMax clean bytes of `text`.
 std::string Quoted(const std::string& text);
-// On standard output, where perhaps nobody listens. Not by stdio, which asks for facts that the filter refuses.
+// Writes to standard output, which may have no reader. Does not use stdio, whose system calls the filter refuses.
 void PutLine(const std::string& line);
-// Whether kExecutorSocket is a socket. Call before the process locks itself down: the filter refuses the question.
+// Returns true when kExecutorSocket is a socket. Call before the lock-down, because the filter refuses the query.
 bool HasSocket();
-// On kExecutorSocket.
+// Sends the answer on kExecutorSocket.
 Status SendAnswer(const internal::Envelope& answer);
 
 }  // namespace hpvm::executor

@@ -10,7 +10,7 @@ namespace hpvm::executor {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
-// Holds an ordinary run's outputs; what is larger gets a block of its own, which Clear gives back.
+// Holds an ordinary run's outputs; larger outputs get a separate block, which Clear frees.
 constexpr uint64_t kFirstBlockBytes = 64 * limits::kKiB;
 
 uint64_t AlignUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment * kAlignment; }
@@ -18,7 +18,7 @@ uint64_t AlignUp(uint64_t value) { return (value + kAlignment - 1) / kAlignment 
 // Node records must leave room in the head for the rest of the answer.
 constexpr size_t kNodeRecordBytesMax = kHeadBytesMax / 2;
 
-// Resolves ranges of one run and owns what outputs need besides the arena.
+// Resolves ranges of one run and owns the memory that outputs need besides the arena.
 class RunBindings {
  public:
   RunBindings(RunJob& job, OutputArena& arena) : job_(job), arena_(arena) {
@@ -54,7 +54,7 @@ class RunBindings {
     if (found != targets_.end() && found->second->has_memory()) {
       HPVMD_ASSIGN_OR_RETURN(const Resolved memory, Resolve(name, found->second->memory(), true));
       if (memory.bytes.size() < bytes) {
-        needs_memory_ = true;  // The daemon guessed, or its client's buffer is too small: it knows which.
+        needs_memory_ = true;  // The daemon guessed, or its client's buffer is too small: the daemon knows which.
         return ResourceExhausted("Output \"" + name + "\" needs " + std::to_string(bytes) + " bytes; its memory has " +
                                  std::to_string(memory.bytes.size()) + ".");
       }
@@ -152,7 +152,7 @@ void SetInstance(const std::array<uint64_t, 3>& from, v1::InstanceId* id) {
   id->set_z(from[2]);
 }
 
-// Writes a log's lines and findings as far as its texts fit together; what does not is counted.
+// Writes a log's lines and findings as far as their texts fit; the rest is counted.
 class LogWriter {
  public:
   explicit LogWriter(v1::RunLog* log) : log_(log) {}
@@ -212,9 +212,45 @@ void DescribeLog(const engine::RunLog& log, v1::RunLog* described) {
   }
 }
 
+}  // namespace
+
+bool LiveLines::Add(const engine::RunLog::Line& line) {
+  std::lock_guard lock(mutex_);
+  if (is_closed_) {
+    return false;
+  }
+  lines_.push_back(line);
+  return lines_.size() == 1;
+}
+
+void LiveLines::Take(const std::function<void(v1::RunLog)>& send) {
+  std::lock_guard lock(mutex_);
+  if (is_closed_ || lines_.empty()) {
+    return;
+  }
+  v1::RunLog log;
+  LogWriter writer(&log);
+  for (const engine::RunLog::Line& line : lines_) {
+    writer.AddLine(line);
+  }
+  log.clear_lines_dropped();  // The run's own log has them.
+  lines_.clear();
+  if (log.lines_size() > 0) {
+    send(std::move(log));
+  }
+}
+
+void LiveLines::Close() {
+  std::lock_guard lock(mutex_);
+  is_closed_ = true;
+  lines_.clear();
+}
+
+namespace {
+
 uint64_t Count(Duration duration) { return static_cast<uint64_t>(std::max<int64_t>(duration.count(), 0)); }
 
-// Of checked graphs nothing: the checker has no entry.
+// Does nothing for checked graphs, because the checker has no entry.
 void DescribeDeviceTime(const engine::RunResult& result, const DeviceIndices& devices, internal::RunDone* done) {
   if (result.device_time.size() != devices.entries.size()) {
     return;
@@ -245,7 +281,7 @@ void DescribeShortage(const engine::DeviceShortage& shortage, const DeviceIndice
   }
 }
 
-// Name, type, shape and bytes of each.
+// Fills in name, type, shape and size of each output.
 void DescribeOutputs(const std::map<std::string, engine::Binding>& outputs,
                      google::protobuf::RepeatedPtrField<internal::OutputTensor>* described) {
   for (const auto& [name, binding] : outputs) {
@@ -267,6 +303,7 @@ void SetRequest(const internal::Run& message, engine::RunRequest* request) {
     request->rotations.push_back({rotation.output(), rotation.input()});
   }
   request->until = options.until();
+  request->device_time_max = Duration(static_cast<int64_t>(std::min<uint64_t>(options.device_ns_max(), INT64_MAX)));
   request->may_experiment = !options.is_last_chance();
   request->node_records_max = options.node_records_max();
 }
@@ -281,7 +318,7 @@ void DescribeResult(const engine::RunResult& result, const engine::RunRequest& r
   done->set_nodes_run(result.nodes_run);
   done->set_repetitions(result.repetitions);
   done->set_converged(result.is_converged);
-  AddKnown(lost, devices, done->mutable_left_devices());  // The run went on without these.
+  AddKnown(lost, devices, done->mutable_left_devices());  // The run continued without these.
   v1::RunTraffic* traffic = done->mutable_traffic();
   traffic->set_moved_bytes(result.moved_bytes);
   traffic->set_spilled_bytes(result.spilled_bytes);
@@ -362,15 +399,25 @@ std::span<const uint8_t> ExecuteRun(engine::Engine& engine, RunJob& job, const D
   request.deadline = job.deadline;
   engine::RunLog log;
   request.log = job.message.options().log() ? &log : nullptr;
+  if (request.log != nullptr && job.on_live) {
+    request.on_line = [&job](const engine::RunLog::Line& line) {
+      if (job.live.Add(line)) {
+        job.on_live();
+      }
+    };
+  }
   std::vector<std::string> lost;
   request.lost_devices = &lost;
   engine::DeviceShortage shortage;
   request.shortage = &shortage;
+  bool over_device_time = false;
+  request.over_device_time = &over_device_time;
   StatusOr<engine::RunResult> result = engine.Run(*job.graph, request);
   if (request.log != nullptr) {
     DescribeLog(log, done->mutable_log());
   }
   SetStatus(result.status(), done->mutable_status());
+  done->set_over_device_time(over_device_time);
   if (!result.ok() && bindings.needs_memory() && result.status().code() == absl::StatusCode::kResourceExhausted) {
     const auto shapes = engine.OutputShapes(*job.graph, request.inputs, request.symbols);
     if (shapes.ok()) {

@@ -12,18 +12,20 @@
 namespace hpvm::executor {
 namespace {
 
-// A hand-over costs some 50 µs of another thread's waking. A job below this runs on the leader; nobody else can use the
-// channel meanwhile.
+// A hand-over costs about 50 µs for waking another thread. A job expected to be shorter than this runs on the leader,
+// during which no other thread can use the channel.
 constexpr int64_t kShortNs = 200'000;
-// With more requests in hand other threads could be working on them.
+// With more requests at hand, other threads could be working on them.
 constexpr int64_t kShortWithBacklogNs = 50'000;
 // A leader that executes for longer loses the channel, so that cancellations are read.
 constexpr Duration kTakeOverAfter = std::chrono::milliseconds(1);
 // The daemon is woken once for answers of several short jobs, if the first does not wait longer than this.
 constexpr Duration kKeepAnswersMax = std::chrono::microseconds(50);
-// Device memory that grew and shrinks again at once is nobody's business, and news of it no flood.
+// Minimum interval between Usage messages; short-lived growth of device memory is not reported.
 constexpr Duration kUsagePause = std::chrono::milliseconds(100);
-// Whether a device that was taken away is left is looked at so often.
+// Minimum interval between two events with lines of one run.
+constexpr Duration kLivePause = std::chrono::milliseconds(100);
+// Polling interval for whether a revoked device is idle.
 constexpr Duration kLeftPoll = std::chrono::microseconds(500);
 
 }  // namespace
@@ -63,7 +65,7 @@ void Runner::ThreadMain() {
   while (true) {
     if (!has_leader_) {
       has_leader_ = true;
-      // A new term; the previous leader's attempt to go on will see that it is over.
+      // A new term; the previous leader will notice that its term is over when it tries to continue.
       leading_.store(((leading_.load(std::memory_order_relaxed) >> 2) + 1) << 2 | kReading, std::memory_order_release);
       lock.unlock();
       while (LeadOnce(arena)) {
@@ -106,7 +108,7 @@ bool Runner::LeadOnce(OutputArena& arena) {
     if (waited.code() == absl::StatusCode::kInvalidArgument) {
       Die(waited);
     } else if (!waited.ok()) {
-      _exit(0);  // The daemon is gone, and with it whoever wanted the results.
+      _exit(0);  // The daemon is gone, and with it the recipient of the results.
     }
     return true;
   }
@@ -127,7 +129,7 @@ bool Runner::ExecuteAsLeader(const std::shared_ptr<Job>& job, OutputArena& arena
   {
     std::lock_guard lock(mutex_);
     if (!CanHandOver()) {
-      job->started = false;  // Waits for the first thread that is done; this one must stay at the channel.
+      job->started = false;  // Waits for the first free thread; this one must stay at the channel.
       runnable_.push_back(job);
       return true;
     }
@@ -172,8 +174,12 @@ void Runner::ExecuteRunJob(Job& job, OutputArena& arena, bool more) {
     Send(answer);
   }
   const Time start = RealClock().Now();
+  if (job.run.message.options().live_log()) {
+    job.run.on_live = [this, &job] { ArmWatch(std::max(RealClock().Now(), Time(job.live_at_ns.load()) + kLivePause)); };
+  }
   const std::span<const uint8_t> body =
       ExecuteRun(*options_.engine, job.run, devices_, start, arena, answer.mutable_run_done());
+  job.run.live.Close();  // No event follows the answer.
   job.handle->expected_ns.store((RealClock().Now() - start).count(), std::memory_order_relaxed);
   Finish(job);
   Send(answer, body, more);
@@ -188,14 +194,14 @@ void Runner::Finish(Job& job) {
   }
   job.handle->busy = !job.handle->waiting.empty();
   if (job.handle->busy) {
-    // This thread takes it when it is not the leader; and while one executes as leader, nothing can have begun to wait.
+    // This thread takes it when it is not the leader; while a thread executes as leader, no job can have begun to wait.
     runnable_.push_back(std::move(job.handle->waiting.front()));
     job.handle->waiting.pop_front();
     changed_.notify_one();
   }
 }
 
-// Removes a job that has not started from where it waits. mutex_ held.
+// Removes a job that has not started from its queue. The caller holds mutex_.
 void Runner::DropWaiting(Job& job) {
   const auto is_it = [&](const std::shared_ptr<Job>& other) { return other.get() == &job; };
   const auto runnable = std::find_if(runnable_.begin(), runnable_.end(), is_it);
@@ -203,7 +209,7 @@ void Runner::DropWaiting(Job& job) {
     const std::shared_ptr<Job> held = *runnable;
     runnable_.erase(runnable);
     if (held->handle != nullptr) {
-      // It held its graph; the next one gets it.
+      // It occupied its graph; the next job gets the graph.
       held->handle->busy = !held->handle->waiting.empty();
       if (held->handle->busy) {
         runnable_.push_back(std::move(held->handle->waiting.front()));
@@ -230,7 +236,7 @@ void Runner::Watch() {
       Die(FromErrno(errno, "Waiting for the timer"));
     }
     if (items[1].revents != 0) {
-      _exit(0);  // The daemon is gone, and with it whoever wanted the results.
+      _exit(0);  // The daemon is gone, and with it the recipient of the results.
     }
     uint64_t expirations;
     if (read(timer_.get(), &expirations, sizeof(expirations)) < 0 && errno != EAGAIN) {
@@ -240,11 +246,41 @@ void Runner::Watch() {
       std::lock_guard lock(timer_mutex_);
       armed_for_ns_.store(INT64_MAX);
     }
-    // Whoever sets a time from here on arms the timer; whoever did before is seen below.
+    // A thread that sets a time from here on arms the timer; an earlier one is seen below.
     const Time now = RealClock().Now();
     TakeOver(now);
-    ArmWatch(std::min({StopOverdue(now), SendUsageIfDue(now), AnswerLeftDevices(now)}));
+    ArmWatch(std::min({StopOverdue(now), SendUsageIfDue(now), AnswerLeftDevices(now), SendLiveLines(now)}));
   }
+}
+
+// Sends lines of runs that are due; returns when to check again.
+Time Runner::SendLiveLines(Time now) {
+  std::vector<std::shared_ptr<Job>> due;
+  Time next = kNever;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, job] : jobs_) {
+      if (!job->started || !job->run.message.options().live_log()) {
+        continue;
+      }
+      if (const Time when = Time(job->live_at_ns.load()) + kLivePause; when > now) {
+        next = std::min(next, when);
+      } else {
+        due.push_back(job);
+      }
+    }
+  }
+  for (const std::shared_ptr<Job>& job : due) {
+    job->run.live.Take([&](v1::RunLog log) {
+      job->live_at_ns.store(now.count());
+      internal::Envelope envelope;
+      envelope.set_request_id(job->id);
+      envelope.mutable_event()->set_kind(internal::Event::KIND_LOG);
+      *envelope.mutable_event()->mutable_log() = std::move(log);
+      Send(envelope);
+    });
+  }
+  return next;
 }
 
 void Runner::ArmWatch(Time when) {
@@ -281,7 +317,7 @@ void Runner::TakeOver(Time now) {
   }
 }
 
-// Sets the stop words of runs that are late; the earliest deadline of the others.
+// Sets the stop words of late runs; returns the earliest deadline of the others.
 Time Runner::StopOverdue(Time now) {
   Time next = kNever;
   std::vector<std::shared_ptr<Job>> dropped;
@@ -357,7 +393,7 @@ void Runner::Send(const internal::Envelope& envelope, std::span<const uint8_t> b
   }
   more = more && now - kept_since_ < kKeepAnswersMax;
   if (const Status sent = writer_.Send(head, body, {}, more); !sent.ok()) {
-    _exit(0);  // Nobody is left to tell.
+    _exit(0);  // There is no recipient left.
   }
 }
 

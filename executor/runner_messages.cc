@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runner's side of each message. Called by the leader, except ExecutePrepare.
+// The runner's handlers of messages. Called by the leader, except ExecutePrepare.
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 namespace hpvm::executor {
 namespace {
 
-// Reports of faults must leave room in the head for the rest of the answer.
+// Diagnostics must leave room in the head for the rest of the answer.
 constexpr size_t kDiagnosticBytesMax = kHeadBytesMax / 2;
-// Names of nodes with fast math.
+// Limit of the names of nodes with fast math.
 constexpr size_t kFastNodesBytesMax = kHeadBytesMax / 16;
 
 Sha256 HashFrom(const std::string& bytes) {
@@ -24,7 +24,7 @@ Sha256 HashFrom(const std::string& bytes) {
   return hash;
 }
 
-// A read-only mapping of a memfd that must have at least `bytes` bytes.
+// Maps a memfd that must have at least `bytes` bytes.
 StatusOr<Mapping> MapSent(const UniqueFd& fd, uint64_t bytes, Mapping::Access access) {
   HPVMD_ASSIGN_OR_RETURN(const uint64_t size, CheckSealedMemfd(fd.get()));
   if (size < bytes) {
@@ -41,7 +41,7 @@ void AddDiagnostics(const Diagnostics& diagnostics, v1::Diagnostics* added) {
   bool has_error = !HasErrors(listed);
   for (const Diagnostic& diagnostic : listed) {
     bytes += diagnostic.place.size() + diagnostic.message.size() + 16;
-    // An error always goes: without one the answer would mean success.
+    // The first error is always included: without it the answer would mean success.
     const bool is_first_error = !has_error && diagnostic.severity == Severity::kError;
     if (bytes > kDiagnosticBytesMax && !is_first_error) {
       continue;
@@ -90,7 +90,7 @@ void SetSummary(const engine::GraphSummary& from, v1::GraphSummary* summary) {
   timing->set_from_cache(from.from_cache);
 }
 
-// The nodes that a reader should know more of, as far as there is room.
+// Adds the nodes listed by name, as far as there is room.
 void AddNamedNodes(const engine::GraphSummary& from, internal::Prepared* prepared) {
   size_t bytes = 0;
   for (const std::string& node : from.fast_math_nodes) {
@@ -114,14 +114,26 @@ void AddNamedNodes(const engine::GraphSummary& from, internal::Prepared* prepare
   }
 }
 
-// OK when the daemon will take the answer: it holds descriptions against the protocol's limits.
+// `devices` are the engine's.
+void AddNeeds(const engine::GraphSummary& from, const std::vector<DeviceInfo>& devices, internal::Prepared* prepared) {
+  for (const uint32_t need : from.needs) {
+    std::string& ids = *prepared->add_needs();
+    for (size_t device = 0; device < devices.size(); ++device) {
+      if ((need >> device & 1) != 0) {
+        ids += (ids.empty() ? "" : ",") + devices[device].id;
+      }
+    }
+  }
+}
+
+// Returns OK when the daemon will accept the answer, which it checks against the protocol's limits.
 Status CheckAnswer(const internal::Prepared& prepared) {
   internal::Envelope answer;
   answer.set_request_id(1);
   *answer.mutable_prepared() = prepared;
   if (const size_t bytes = answer.ByteSizeLong(); bytes > kHeadBytesMax) {
-    return InvalidArgument("It has " + std::to_string(bytes) + " bytes; the limit is " + std::to_string(kHeadBytesMax) +
-                           ".");
+    return InvalidArgument("The graph's description has " + std::to_string(bytes) + " bytes; the limit is " +
+                           std::to_string(kHeadBytesMax) + ".");
   }
   return CheckFromExecutor(Unchecked<internal::Envelope>(std::move(answer)), 0, 0, {}).status();
 }
@@ -140,7 +152,7 @@ class Runner::PrepareModules final : public engine::ModuleSource {
                       (module.hash.has_value() ? " (" + ToHex(*module.hash) + ")" : std::string()) +
                       " was not uploaded.");
     }
-    // Here rather than where the module is put: hashing 64 MiB takes longer than the socket should wait.
+    // Checked here rather than on arrival, because hashing 64 MiB takes longer than the socket should wait.
     if (!held->checked.load()) {
       if (HashOf(held->bytes.span()) != held->hash) {
         return InvalidArgument("A module's bytes do not have the hash " + ToHex(held->hash) + ".");
@@ -152,7 +164,7 @@ class Runner::PrepareModules final : public engine::ModuleSource {
   int MemfdOf(const graph::Module& module) override { return Held(module)->memfd.get(); }
 
  private:
-  // By name, else by hash; null: there is none.
+  // Finds a module by name, otherwise by hash; null when there is none.
   ModuleBytes* Held(const graph::Module& module) const {
     ModuleBytes* like = nullptr;
     for (const auto& [name, held] : job_.modules) {
@@ -187,7 +199,7 @@ Status Runner::Take(Frame frame, std::shared_ptr<Job>* job) {
     case Envelope::kPrepareGraph:
       return TakePrepare(frame, job);
     case Envelope::kReleaseGraph: {
-      std::shared_ptr<Handle> released;  // Its buffers go without the mutex.
+      std::shared_ptr<Handle> released;  // Its buffers are freed without the mutex.
       {
         std::lock_guard lock(mutex_);
         if (const auto found = handles_.find(incoming_.release_graph().handle()); found != handles_.end()) {
@@ -208,7 +220,7 @@ Status Runner::Take(Frame frame, std::shared_ptr<Job>* job) {
       TakeGrant(incoming_.request_id(), incoming_.grant_changed());
       return absl::OkStatus();
     case Envelope::kReclaim:
-      // Drivers take their time to free what they have: a job of its own, which no deadline or cancellation ends.
+      // Drivers take long to free memory, so this is a separate job, which no deadline or cancellation ends.
       *job = std::make_shared<Job>();
       (*job)->id = incoming_.request_id();
       (*job)->reclaim = incoming_.reclaim();
@@ -228,11 +240,11 @@ Status Runner::Take(Frame frame, std::shared_ptr<Job>* job) {
 Status Runner::PutModule(const internal::PutModule& put, Frame& frame) {
   const Sha256 hash = HashFrom(put.sha256());
   if (modules_.contains(hash)) {
-    return InvalidArgument("PutModule: the module is held already.");
+    return InvalidArgument("PutModule: the executor holds the module already.");
   }
   if (modules_.size() >= kModulesMax || module_bytes_ + put.bytes() > kModulesBytesMax) {
-    return InvalidArgument("PutModule: the modules held exceed the limit (" + std::to_string(kModulesBytesMax) +
-                           " bytes).");
+    return InvalidArgument("PutModule: the number or the size of the modules held would exceed the limit (" +
+                           std::to_string(kModulesBytesMax) + " bytes).");
   }
   auto module = std::make_shared<ModuleBytes>();
   module->hash = hash;
@@ -244,8 +256,8 @@ Status Runner::PutModule(const internal::PutModule& put, Frame& frame) {
     module->memfd = std::move(frame.fds[0]);
     HPVMD_ASSIGN_OR_RETURN(const uint64_t size, CheckSealedMemfd(module->memfd.get()));
     if (size != put.bytes()) {
-      return InvalidArgument("PutModule: the memory has " + std::to_string(size) + " bytes, and " +
-                             std::to_string(put.bytes()) + " were announced.");
+      return InvalidArgument("PutModule: the memory has " + std::to_string(size) + " bytes; " +
+                             std::to_string(put.bytes()) + " bytes were announced.");
     }
   }
   HPVMD_ASSIGN_OR_RETURN(module->bytes, Mapping::Map(module->memfd.get(), put.bytes(), Mapping::Access::kRead));
@@ -265,7 +277,7 @@ void Runner::DropModule(const internal::DropModule& drop) {
 Status Runner::ShareMemory(const internal::ShareMemory& share, Frame& frame) {
   if (memories_.size() >= kMemoriesMax || memories_.contains(share.memory_id())) {
     return InvalidArgument("ShareMemory: memory " + std::to_string(share.memory_id()) +
-                           " is shared already, or too many are.");
+                           " is shared already, or too many memories are shared.");
   }
   StatusOr<Mapping> mapping =
       MapSent(frame.fds[0], share.bytes(), share.writable() ? Mapping::Access::kReadWrite : Mapping::Access::kRead);
@@ -276,23 +288,23 @@ Status Runner::ShareMemory(const internal::ShareMemory& share, Frame& frame) {
   if (mapping.ok()) {
     memory = std::make_shared<SharedMemory>(*std::move(mapping), share.writable());
   }
-  // What cannot be mapped (no memory) fails the runs that name it, not the process.
+  // Memory that cannot be mapped (out of memory) fails the runs that name it, not the process.
   memories_.emplace(share.memory_id(), std::move(memory));
   return absl::OkStatus();
 }
 
-// Counts the job and starts its clock. Not `may_start`: it waits for others.
+// Counts the job and starts its clock. When `may_start` is false it waits for others.
 Status Runner::Admit(const std::shared_ptr<Job>& job, uint64_t within_ns, bool* may_start) {
   job->run.received = RealClock().Now();
-  // More than a century is never.
+  // More than a century counts as never.
   if (within_ns != 0 && within_ns < uint64_t{1} << 61) {
     job->run.deadline = job->run.received + Duration(static_cast<int64_t>(within_ns));
   }
   {
     std::lock_guard lock(mutex_);
     if (jobs_.size() >= kRequestsMax) {
-      return ResourceExhausted("The runs that wait (" + std::to_string(jobs_.size()) + ") reach the limit (" +
-                               std::to_string(kRequestsMax) + ").");
+      return ResourceExhausted("The number of waiting runs (" + std::to_string(jobs_.size()) +
+                               ") has reached the limit (" + std::to_string(kRequestsMax) + ").");
     }
     if (!jobs_.emplace(job->id, job).second) {
       return InvalidArgument("Request id " + std::to_string(job->id) + " is in use.");
@@ -330,7 +342,7 @@ Status Runner::TakePrepare(Frame& frame, std::shared_ptr<Job>* job) {
   for (const internal::NamedModule& named : message.modules()) {
     const auto found = modules_.find(HashFrom(named.sha256()));
     if (found == modules_.end()) {
-      return InvalidArgument("PrepareGraph: module \"" + named.name() + "\" was not put.");
+      return InvalidArgument("PrepareGraph: module \"" + named.name() + "\" was not sent with PutModule.");
     }
     prepare->modules.emplace_back(named.name(), found->second);
   }
@@ -411,7 +423,7 @@ void Runner::Cancel(uint64_t id) {
   }
 }
 
-// What a driver has got runs on, as do chunks on the processor; the device is given back when nothing of it is left, or
+// Work that a driver has continues, as do chunks on the processor; the device is given back when none of it is left, or
 // it is granted again.
 bool Runner::IsLeft(uint32_t entry) const {
   if (options_.gates == nullptr || options_.grants == nullptr || !options_.gates->contains(entry)) {
@@ -430,21 +442,21 @@ void Runner::TakeGrant(uint64_t id, const internal::GrantChanged& changed) {
     std::lock_guard lock(mutex_);
     revoked_.emplace(id, changed);
   }
-  ArmWatch(RealClock().Now());  // It looks again and again.
+  ArmWatch(RealClock().Now());  // The watch polls.
 }
 
 void Runner::AnswerGrant(uint64_t id, const internal::GrantChanged& changed) {
   internal::Envelope answer;
   answer.set_request_id(id);
   answer.mutable_grant_ack()->set_entry(changed.entry());
-  // What the page says now is what the workers read at their next chunk.
+  // The page's current value is what the workers read at their next chunk.
   const bool known = options_.grants != nullptr && changed.entry() < kGrantEntriesMax;
   answer.mutable_grant_ack()->set_epoch(known ? options_.grants->entries[changed.entry()].epoch.load()
                                               : changed.epoch());
   Send(answer);
 }
 
-// Of devices that the grant page has and the engine has not, nothing is held.
+// Devices that are in the grant page but not in the engine hold no memory.
 void Runner::DescribeUsage(internal::Usage* usage) const {
   const std::vector<engine::DeviceMemory::Usage> held = options_.engine->device_memory().Measure();
   for (size_t i = 0; i < std::min(held.size(), devices_.entries.size()); ++i) {
@@ -457,7 +469,7 @@ void Runner::DescribeUsage(internal::Usage* usage) const {
   }
 }
 
-// A few thousand figures at most, which are at hand.
+// Answers at once: a few thousand figures at most, which are in memory.
 void Runner::AnswerCosts(uint64_t id, uint64_t handle) {
   std::map<uint64_t, std::shared_ptr<engine::PreparedGraph>> graphs;
   {
@@ -493,8 +505,8 @@ Status Runner::PrepareGraph(Job& job, internal::Prepared* prepared) {
       return AlreadyExists("Handle " + std::to_string(job.prepare.handle()) + " is in use.");
     }
     if (handles_.size() >= kHandlesMax) {
-      return ResourceExhausted("The prepared graphs (" + std::to_string(handles_.size()) + ") reach the limit (" +
-                               std::to_string(kHandlesMax) + ").");
+      return ResourceExhausted("The number of prepared graphs (" + std::to_string(handles_.size()) +
+                               ") has reached the limit (" + std::to_string(kHandlesMax) + ").");
     }
   }
   PrepareModules modules(job);
@@ -514,12 +526,15 @@ Status Runner::PrepareGraph(Job& job, internal::Prepared* prepared) {
   }
   SetSummary(outcome.summary, prepared->mutable_summary());
   AddNamedNodes(outcome.summary, prepared);
-  // The daemon would end the process over a description that breaks a limit; here it is still the document's fault.
+  AddNeeds(outcome.summary, options_.engine->devices(), prepared);
+  // The daemon would end the process because of a description that exceeds a limit; here it is still the document's
+  // fault.
   if (const Status checked = CheckAnswer(*prepared); !checked.ok()) {
     prepared->clear_summary();
     prepared->clear_native_nodes();
+    prepared->clear_needs();
     AddDiagnostics(
-        {{Severity::kError, "", {}, "The graph's description is too large or not clean text: " + Message(checked)}},
+        {{Severity::kError, "", {}, "The graph's description is too large or not valid text: " + Message(checked)}},
         prepared->mutable_diagnostics());
     return absl::OkStatus();
   }
@@ -529,6 +544,7 @@ Status Runner::PrepareGraph(Job& job, internal::Prepared* prepared) {
   if (!handles_.emplace(job.prepare.handle(), std::move(handle)).second) {
     prepared->clear_summary();
     prepared->clear_native_nodes();
+    prepared->clear_needs();
     return AlreadyExists("Handle " + std::to_string(job.prepare.handle()) + " is in use.");
   }
   return absl::OkStatus();
@@ -543,7 +559,7 @@ void Runner::ExecutePrepare(Job& job) {
   Finish(job);
   Send(answer);
   if (status.code() == absl::StatusCode::kUnavailable) {
-    // The compiler process is gone and the lock-down forbids to start another: the daemon must start a new executor.
+    // The compiler process is gone and the lock-down forbids starting another: the daemon must start a new executor.
     Die(status);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What locked-down executors and processes with drivers have left; sandbox/sandbox_test.cc has what each role is
-// denied.
+// Tests what locked-down executors and processes with drivers can still do; sandbox/sandbox_test.cc tests what each
+// role is denied.
 #include "sandbox/sandbox.h"
 
 #include <errno.h>
@@ -42,8 +42,8 @@ using supervisor::ExecutorLink;
 
 using sandbox::testing::InChild;
 
-// Below Landlock's rules for drivers: libraries are readable and its own folder writable; everything else is as
-// forbidden as ever.
+// Under Landlock's rules for drivers, libraries are readable and the private folder is writable; everything else
+// remains forbidden.
 TEST(ExecutorSandboxTest, DriversReachTheirFilesOnly) {
   if (!sandbox::HasLandlock()) {
     GTEST_SKIP() << "The kernel has no Landlock.";
@@ -101,7 +101,7 @@ TEST(ExecutorSandboxTest, DriversReachTheirFilesOnly) {
   RemoveFolder(own);
 }
 
-// Each looks for folders of the dead while others make theirs.
+// Each process looks for abandoned folders while others create theirs.
 TEST(ExecutorSandboxTest, PrivateFoldersAtTheSameTime) {
   const std::string parent = ::testing::TempDir() + "/hpvm-at-once-" + std::to_string(getpid());
   std::vector<std::thread> threads;
@@ -152,7 +152,7 @@ class RunningExecutorTest : public testing::ExecutorFixture {
   std::string Proc(const std::string& name) const { return "/proc/" + std::to_string(link_->pid()) + "/" + name; }
 };
 
-// The libraries in the runner's memory: none that parses, compiles or talks to a network.
+// The libraries in the runner's memory: none that parses, compiles or uses a network.
 TEST_F(RunningExecutorTest, MapsOnlyKnownLibraries) {
   Start();
   PrepareOneNode(1, "twice");
@@ -166,7 +166,7 @@ TEST_F(RunningExecutorTest, MapsOnlyKnownLibraries) {
   }
   const std::set<std::string> known = {"ld-linux-x86-64", "libc", "libm", "libgcc_s", "libstdc++", "libcrypto",
                                        "libseccomp", "libprotobuf-lite",
-                                       // The loader alone, which loads drivers where the profile has any.
+                                       // The loader alone, which loads drivers when the profile has any.
                                        "libOpenCL"};
   for (const std::string& library : libraries) {
     const bool is_known = known.contains(library) || library.starts_with("libabsl_");
@@ -175,8 +175,8 @@ TEST_F(RunningExecutorTest, MapsOnlyKnownLibraries) {
   EXPECT_TRUE(libraries.contains("libc")) << "The map could not be read.";
 }
 
-// The descriptors of an idle runner: its sockets, its timer, the bell that it rings at the daemon, standard streams,
-// the module that it was given; no file of the system.
+// The descriptors of an idle runner: its sockets, its timer, the daemon's bell, standard streams, the module that it
+// received; no file of the system.
 TEST_F(RunningExecutorTest, HoldsOnlyKnownDescriptors) {
   Start();
   PrepareOneNode(1, "twice");
@@ -202,7 +202,7 @@ TEST_F(RunningExecutorTest, HoldsOnlyKnownDescriptors) {
   EXPECT_GE(count, 5);
 }
 
-// Status flags that the lock-down sets, read from outside.
+// Status flags set by the lock-down, read from outside.
 TEST_F(RunningExecutorTest, IsLockedDown) {
   Start();
   const std::string status = ReadFile(Proc("status"));
@@ -213,7 +213,7 @@ TEST_F(RunningExecutorTest, IsLockedDown) {
   EXPECT_EQ(ReadFile(Proc("oom_score_adj")), "500\n") << "Memory that is used up ends executors before the daemon.";
 }
 
-// Each level has what those below it have; a lower maximum leaves the rest out, and says so.
+// Each level includes the lower ones; a lower maximum omits the rest, and reports it.
 TEST_F(RunningExecutorTest, ReachesEachLevelAndNoMore) {
   if (getuid() != 0) {
     GTEST_SKIP() << "Only root can take another identity.";
@@ -236,7 +236,7 @@ TEST_F(RunningExecutorTest, ReachesEachLevelAndNoMore) {
     options_.hello.set_sandbox_level_max_plus_1(level + 1);
     Start();
     EXPECT_LE(ready_.said.sandbox_level(), level);
-    // What the host refuses is named; this much of the ladder is there in every container.
+    // Steps that the host refuses are named; these levels are available in every container.
     EXPECT_TRUE(ready_.said.sandbox_level() == level || ready_.said.sandbox_detail().find("no ") != std::string::npos)
         << ready_.said.sandbox_detail();
     std::cout << "level " << ready_.said.sandbox_level() << ": " << ready_.said.sandbox_detail() << "\n";
@@ -266,7 +266,7 @@ TEST_F(RunningExecutorTest, ReachesEachLevelAndNoMore) {
   }
 }
 
-// What is demanded and not there ends the process before it has read anything, with a sentence for the tenant.
+// A required level that is unavailable ends the process before it has read anything, with a sentence for the tenant.
 TEST_F(RunningExecutorTest, EndsBelowTheDemandedLevel) {
   options_.hello.set_sandbox_level_max_plus_1(1 + 1);
   options_.hello.set_sandbox_level_min(2);
@@ -275,10 +275,10 @@ TEST_F(RunningExecutorTest, EndsBelowTheDemandedLevel) {
   const StatusOr<supervisor::ExecutorReady> ready = (*link)->WaitReady(RealClock().Now() + testing::kPatience);
   EXPECT_EQ(ready.status().code(), absl::StatusCode::kFailedPrecondition) << Message(ready.status());
   EXPECT_THAT(Message(ready.status()), ::testing::HasSubstr("reaches level 1"));
-  EXPECT_THAT(Message(ready.status()), ::testing::HasSubstr("level 2 is demanded"));
+  EXPECT_THAT(Message(ready.status()), ::testing::HasSubstr("demands at least level 2"));
 }
 
-// A graph that comes when such a process has gone, but before anybody has been told, hears the same reason.
+// A graph that arrives after such a process has ended, but before the end is reported, gets the same reason.
 TEST_F(RunningExecutorTest, TellsTheReasonAfterTheEndToo) {
   options_.hello.set_sandbox_level_max_plus_1(1 + 1);
   options_.hello.set_sandbox_level_min(2);
@@ -299,10 +299,10 @@ TEST_F(RunningExecutorTest, TellsTheReasonAfterTheEndToo) {
   const Status prepared = promise.get_future().get();
   ASSERT_TRUE(SetFailpoints("").ok());
   EXPECT_EQ(prepared.code(), absl::StatusCode::kFailedPrecondition) << Message(prepared);
-  EXPECT_THAT(Message(prepared), ::testing::HasSubstr("level 2 is demanded"));
+  EXPECT_THAT(Message(prepared), ::testing::HasSubstr("demands at least level 2"));
 }
 
-// As in a plain container: no privilege, and no namespace for the asking. The floor is the filter and Landlock.
+// As in a plain container: no privilege and no namespaces. The minimum is the filter and Landlock.
 TEST_F(RunningExecutorTest, ReachesTheFloorWithoutPrivileges) {
 #ifdef HPVMD_TSAN
   GTEST_SKIP() << "The sanitizer knows no threads in a forked process.";
@@ -343,7 +343,7 @@ TEST_F(RunningExecutorTest, ReachesTheFloorWithoutPrivileges) {
   }
 }
 
-// A process that waited serves like one that was started for the tenant, and holds nothing of anybody before.
+// A spare process serves like one started for the tenant, and holds nothing of any tenant before.
 TEST_F(RunningExecutorTest, SparesServeWhenTheyAreGreeted) {
   std::mutex mutex;
   std::vector<Status> spare_ends;
@@ -383,7 +383,7 @@ TEST_F(RunningExecutorTest, SparesServeWhenTheyAreGreeted) {
   EXPECT_TRUE(spare_ends.empty());
 }
 
-// What was settled cannot be contradicted by whoever greets.
+// The greeting cannot contradict what was settled.
 TEST_F(RunningExecutorTest, SparesEndWhenTheGreetingContradicts) {
   StatusOr<std::unique_ptr<ExecutorLink>> spare = ExecutorLink::StartSpare(*hub_, options_, [](const Status&) {});
   ASSERT_TRUE(spare.ok());
@@ -394,7 +394,7 @@ TEST_F(RunningExecutorTest, SparesEndWhenTheGreetingContradicts) {
   EXPECT_THAT(Message(promise.get_future().get()), ::testing::HasSubstr("contradicts"));
 }
 
-// The figure that bounds how many tenants a machine holds.
+// Memory per executor, which bounds the number of tenants on a machine.
 TEST_F(RunningExecutorTest, UsesLittleMemory) {
   Start();
   PrepareOneNode(1, "twice");

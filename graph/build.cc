@@ -7,7 +7,7 @@
 
 namespace hpvm::graph {
 
-Builder::Builder(const JsonTree& tree, const Limits& limits, Faults& faults, Graph& graph)
+Builder::Builder(const JsonTree& tree, const Limits& limits, DiagnosticSink& faults, Graph& graph)
     : tree_(tree), limits_(limits), faults_(faults), graph_(graph) {}
 
 void Builder::Build() {
@@ -16,7 +16,7 @@ void Builder::Build() {
   graph_.nodes[0].is_leaf = false;
   pending_.push_back({tree_.root(), kNoJson, 0});
   ReadRoot();
-  // The arena is the queue: children are appended, parents stand before them.
+  // The arena is the queue: children are appended, and parents precede them.
   for (uint32_t i = 1; i < graph_.nodes.size(); ++i) {
     ReadNode(i);
   }
@@ -57,7 +57,7 @@ bool Builder::ReadFields(JsonId id, std::string_view what, std::initializer_list
   }
   for (const Key key : required) {
     if (!fields.has(key)) {
-      Fail(id, what, " has no ", Quoted(kKeyNames[static_cast<size_t>(key)]), "; one is needed.");
+      Fail(id, what, " has no ", Quoted(kKeyNames[static_cast<size_t>(key)]), "; it is required.");
     }
   }
   return true;
@@ -76,8 +76,7 @@ void Builder::ReportUnknown(JsonId member, std::string_view what, std::initializ
                Cat(what, " has an unknown member ", Quoted(name), near.Ending())});
 }
 
-std::optional<uint32_t> Builder::ReadChoice(JsonId id, std::string_view what,
-                                            std::span<const std::string_view> names) {
+std::optional<uint32_t> Builder::ReadChoice(JsonId id, std::string_view what, std::span<const std::string_view> names) {
   if (!Expect(id, Kind::kString, what)) {
     return std::nullopt;
   }
@@ -95,9 +94,9 @@ std::optional<uint32_t> Builder::ReadChoice(JsonId id, std::string_view what,
       list += (list.empty() ? "" : ", ") + Quoted(name);
     }
     const std::string ending = near.Ending();
-    faults_.Add({Severity::kError, tree_.PointerTo(id), std::nullopt,
-                 Cat(what, " ", Quoted(text), " is not known",
-                     ending == "." ? Cat("; it is one of ", list, ".") : ending)});
+    faults_.Add(
+        {Severity::kError, tree_.PointerTo(id), std::nullopt,
+         Cat(what, " ", Quoted(text), " is not known", ending == "." ? Cat("; it is one of ", list, ".") : ending)});
   }
   return std::nullopt;
 }
@@ -113,8 +112,7 @@ bool Builder::CheckName(JsonId at, std::string_view what, std::string_view name)
   if (name.size() > kNameBytesMax) {
     Fail(at, what, " name ", Quoted(name), " has ", name.size(), " bytes; the limit is ", kNameBytesMax, ".");
   } else {
-    Fail(at, what, " name ", Quoted(name),
-         " is not a letter or \"_\" followed by letters, digits, \"_\" and \"-\".");
+    Fail(at, what, " name ", Quoted(name), " is not a letter or \"_\" followed by letters, digits, \"_\" and \"-\".");
   }
   return false;
 }
@@ -131,14 +129,14 @@ void Builder::ReadRoot() {
   Fields fields;
   const JsonId id = tree_.root();
   if (!ReadFields(id, "The document",
-                  {Key::kSchema, Key::kHpvm, Key::kName, Key::kDescription, Key::kSymbols, Key::kInputs,
-                   Key::kOutputs, Key::kModules, Key::kNodes, Key::kEdges},
+                  {Key::kSchema, Key::kHpvm, Key::kName, Key::kDescription, Key::kSymbols, Key::kInputs, Key::kOutputs,
+                   Key::kModules, Key::kNodes, Key::kEdges},
                   {Key::kHpvm, Key::kInputs, Key::kOutputs, Key::kModules, Key::kNodes, Key::kEdges}, fields)) {
     return;
   }
   if (const JsonId version = fields[Key::kHpvm]; version != kNoJson && Expect(version, Kind::kInteger, "Version")) {
     if (tree_[version].integer != 1) {
-      Fail(version, "Version (", tree_[version].integer, ") is not known; this reader knows version 1.");
+      Fail(version, "Version (", tree_[version].integer, ") is not known; this reader knows versions 1 and 2.");
     }
   }
   ReadText(fields[Key::kSchema], "\"$schema\"");
@@ -167,8 +165,8 @@ void Builder::ReadChildren(uint32_t index, JsonId nodes) {
   }
   if (too_many_nodes_ || graph_.nodes.size() - 1 + tree_[nodes].size > limits_.nodes_max) {
     if (!too_many_nodes_) {
-      Fail(nodes, "The document has at least ", graph_.nodes.size() - 1 + tree_[nodes].size,
-           " nodes; the limit is ", limits_.nodes_max, ".");
+      Fail(nodes, "The document has at least ", graph_.nodes.size() - 1 + tree_[nodes].size, " nodes; the limit is ",
+           limits_.nodes_max, ".");
     }
     too_many_nodes_ = true;
     return;
@@ -198,7 +196,7 @@ void Builder::ReadNode(uint32_t index) {
   for (JsonId child = tree_.FirstChild(id); child != kNoJson; child = tree_.Next(child)) {
     internal = internal || tree_[child].name == static_cast<uint32_t>(Key::kNodes);
   }
-  // ReadInternal appends nodes, so it may not hold a reference into the arena.
+  // ReadInternal appends nodes, so no reference into the arena may be held.
   Node node = std::move(graph_.nodes[index]);
   node.is_leaf = !internal;
   if (internal) {

@@ -7,7 +7,7 @@ namespace hpvm::graph {
 namespace {
 
 constexpr uint32_t kCapacityMax = 65536;
-constexpr size_t kLinearPortsMax = 16;  // Up to here comparing all is faster than a table.
+constexpr size_t kLinearPortsMax = 16;  // Up to this number, comparing all ports is faster than a table.
 constexpr std::string_view kEdgeKinds[] = {"all_to_all", "one_to_one"};
 
 }  // namespace
@@ -92,7 +92,7 @@ Endpoint Builder::ReadEndpoint(uint32_t index, JsonId id, bool is_source) {
   if (end.port != NodeId::kInvalid) {
     return end;
   }
-  // A port whose name was refused may be the one that is meant.
+  // The edge may mean a port whose name was refused.
   if (!unnamed_ports_.contains(node) && faults_.AdmitError()) {
     const bool own = !end.node.valid();
     NearMiss near(port);
@@ -142,7 +142,7 @@ uint32_t Builder::FindPort(const Node& node, std::string_view name, bool is_sour
     }
     return NodeId::kInvalid;
   }
-  // The table's names carry the node and the side in front.
+  // The table's keys begin with the node and the side.
   const auto index = static_cast<uint64_t>(&node - graph_.nodes.data());
   std::string key(sizeof(uint64_t), '\0');
   const uint64_t prefix = 2 * index + (is_root && is_source ? 1 : 0);

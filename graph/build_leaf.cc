@@ -11,13 +11,13 @@
 namespace hpvm::graph {
 namespace {
 
-constexpr uint32_t kListMax = 64;  // Variants and devices of one node.
+constexpr uint32_t kListMax = 64;  // Limit on variants and devices of one node.
 constexpr uint32_t kEntryBytesMax = 4096;
 constexpr std::string_view kScalarTypes[] = {"i32", "i64", "f32", "f64"};
 constexpr std::string_view kAbis[] = {"hpvm", "hpvm-web"};
 constexpr std::string_view kMaths[] = {"exact", "fast"};
 
-// "gpu", "cpu:0": a kind, or a kind and a number.
+// Returns true for a kind, or a kind and a number: "gpu", "cpu:0".
 bool IsDevice(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view kind = text.substr(0, colon);
@@ -61,7 +61,7 @@ void Builder::ReadLeaf(Node& node, JsonId id) {
   node.group = ReadExprs(fields[Key::kGroup], "Group", 3, 1);
   if (!node.group.empty() && node.group.size() != node.instances.size()) {
     Fail(fields[Key::kGroup], "Group has ", node.group.size(), " extents for ", node.instances.size(),
-         " extents of \"instances\"; as many are needed.");
+         " extents of \"instances\"; the numbers must be equal.");
   }
   ReadVariants(node, fields[Key::kVariants]);
   node.devices = ReadDevices(fields[Key::kDevices], "Devices");
@@ -167,7 +167,7 @@ void Builder::ReadScalarValue(Scalar& scalar, JsonId id) {
       scalar.value = value.number;
       return;
     case Kind::kInteger:
-      // Bit patterns of u32 are as welcome as negative numbers.
+      // Accepts bit patterns of u32 as well as negative numbers.
       if (scalar.type == ScalarType::kI32 && (value.integer < INT32_MIN || value.integer > UINT32_MAX)) {
         return Fail(id, "Value (", value.integer, ") is outside 32 bits.");
       }
@@ -246,7 +246,7 @@ void Builder::ReadParams(Node& node, JsonId id) {
       return;
     }
     const std::string_view name = tree_.String(child);
-    // Most lists follow the order of declaration: look at the next one first.
+    // Most lists follow the order of declaration, so the search starts with the next name.
     size_t tries = 0;
     while (tries < count && (name.empty() || name_of((next + tries) % count) != name)) {
       ++tries;
@@ -266,7 +266,7 @@ void Builder::ReadParams(Node& node, JsonId id) {
     const auto found = static_cast<uint32_t>((next + tries) % count);
     next = found + 1;
     if (listed[found]) {
-      Fail(child, "Parameter ", Quoted(name), " stands twice; once is allowed.");
+      Fail(child, "Parameter ", Quoted(name), " is listed twice; once is allowed.");
     }
     listed[found] = true;
     node.params.push_back(found);
@@ -289,6 +289,7 @@ void Builder::ReadVariants(Node& node, JsonId id) {
 }
 
 void Builder::ReadVariant(Variant& variant, JsonId id) {
+  variant.pointer.text = tree_.PointerTo(id);
   Fields fields;
   if (!ReadFields(id, "Variant", {Key::kModule, Key::kEntry, Key::kAbi, Key::kDevices, Key::kConstants},
                   {Key::kModule, Key::kEntry}, fields)) {
@@ -321,7 +322,7 @@ void Builder::ReadVariant(Variant& variant, JsonId id) {
     variant.hpvm_web = ReadChoice(fields[Key::kAbi], "ABI", kAbis) == 1;
     if (variant.hpvm_web && variant.module.valid() && graph_.modules[variant.module.index].kind != ModuleKind::kWasm) {
       Fail(fields[Key::kAbi], "ABI \"hpvm-web\" is for modules of kind \"wasm\"; module ",
-           Quoted(graph_.modules[variant.module.index].name), " is of another.");
+           Quoted(graph_.modules[variant.module.index].name), " is of another kind.");
     }
   }
   variant.devices = ReadDevices(fields[Key::kDevices], "Devices");
@@ -334,7 +335,7 @@ void Builder::ReadConstants(Variant& variant, JsonId id) {
   }
   if (variant.module.valid() && Find(graph_.modules[variant.module.index].kind)->takes != "constants") {
     return Fail(id, "Constants are for modules of kind ", NamesOfKinds("constants"), "; module ",
-                Quoted(graph_.modules[variant.module.index].name), " is of another.");
+                Quoted(graph_.modules[variant.module.index].name), " is of another kind.");
   }
   if (tree_[id].size > limits::kSpecialisationConstantsMax) {
     return Fail(id, "Constants has ", tree_[id].size, " members; the limit is ", limits::kSpecialisationConstantsMax,
@@ -349,9 +350,9 @@ void Builder::ReadConstant(Variant& variant, JsonId id) {
   const std::string_view name = tree_.NameOf(id);
   Constant constant;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), constant.id);
-  // One spelling of each number, so that none stands twice.
+  // Only one spelling of each number is accepted, so that no constant occurs twice.
   if (error != std::errc() || end != name.data() + name.size() || std::to_string(constant.id) != name) {
-    return Fail(id, "Constant ", Quoted(name), " is no SpecId: a decimal number below 4294967296 is expected.");
+    return Fail(id, "Constant ", Quoted(name), " is not a SpecId: a decimal number below 4294967296 is expected.");
   }
   switch (const JsonValue& value = tree_[id]; value.kind()) {
     case Kind::kBool:
@@ -380,7 +381,7 @@ std::vector<std::string> Builder::ReadDevices(JsonId id, std::string_view what) 
     if (!IsDevice(devices.back())) {
       Fail(child, "Device ", Quoted(devices.back()), " is not a kind (\"gpu\") or a kind and a number (\"gpu:0\").");
     } else if (std::find(devices.begin(), devices.end() - 1, devices.back()) != devices.end() - 1) {
-      Fail(child, "Device ", Quoted(devices.back()), " stands twice; once is allowed.");
+      Fail(child, "Device ", Quoted(devices.back()), " is listed twice; once is allowed.");
     }
   });
   return devices;

@@ -16,7 +16,7 @@ constexpr auto kKindNames = [] {
   return names;
 }();
 
-// RFC 4648 section 4, padded, without white space. False when `text` is something else.
+// Decodes RFC 4648 section 4, padded, without white space. Returns false when `text` is anything else.
 bool DecodeBase64(std::string_view text, std::vector<uint8_t>& bytes) {
   static constexpr auto kDigits = [] {
     std::array<int8_t, 256> digits{};
@@ -50,7 +50,7 @@ bool DecodeBase64(std::string_view text, std::vector<uint8_t>& bytes) {
       bytes.push_back(static_cast<uint8_t>(bits >> count));
     }
   }
-  // Bits that no byte holds must be zero: one text for the same bytes.
+  // Unused bits must be zero, so that bytes have a single text.
   return (bits & ((1u << count) - 1)) == 0;
 }
 
@@ -66,6 +66,7 @@ void Builder::ReadModules(JsonId id) {
   }
   for (JsonId child = tree_.FirstChild(id); child != kNoJson; child = tree_.Next(child)) {
     Module& module = graph_.modules.emplace_back();
+    module.pointer.text = tree_.PointerTo(child);
     module.name = tree_.NameOf(child);
     CheckName(child, "Module", module.name);
     module_of_[tree_[child].name] = static_cast<uint32_t>(graph_.modules.size() - 1);
@@ -93,8 +94,8 @@ void Builder::ReadModule(Module& module, JsonId id) {
            limits::kBuildOptionsBytesMax, ".");
     }
     if (kind.has_value() && kModuleKinds[*kind].takes != "options") {
-      Fail(fields[Key::kOptions], "Options are for modules of kind ", NamesOfKinds("options"), "; this one is ",
-           Quoted(kKindNames[*kind]), ".");
+      Fail(fields[Key::kOptions], "Options are for modules of kind ", NamesOfKinds("options"),
+           "; this module is of kind ", Quoted(kKindNames[*kind]), ".");
     }
   }
 }
@@ -112,9 +113,8 @@ void Builder::ReadSource(Module& module, JsonId id) {
   if (const JsonId file = fields[Key::kFile]; file != kNoJson) {
     module.source = Module::Source::kFile;
     module.file = ReadText(file, "File");
-    if (tree_[file].kind() == Kind::kString &&
-        (module.file.empty() || module.file.find('\0') != std::string::npos)) {
-      Fail(file, "File ", Quoted(module.file), " is no file name.");
+    if (tree_[file].kind() == Kind::kString && (module.file.empty() || module.file.find('\0') != std::string::npos)) {
+      Fail(file, "File ", Quoted(module.file), " is not a file name.");
     }
   } else if (const JsonId hash = fields[Key::kSha256]; hash != kNoJson) {
     module.source = Module::Source::kHash;
@@ -131,8 +131,7 @@ void Builder::ReadSource(Module& module, JsonId id) {
       Fail(bytes, "Inline module has about ", text.size() / 4 * 3, " bytes; the limit is ", limits::kModuleBytesMax,
            ".");
     } else if (text.empty() || !DecodeBase64(text, module.bytes)) {
-      Fail(bytes,
-           "Inline module is not base64 (RFC 4648 section 4, padded, without white space) of at least 1 byte.");
+      Fail(bytes, "Inline module is not base64 (RFC 4648 section 4, padded, without white space) of at least 1 byte.");
     }
   }
 }

@@ -9,10 +9,10 @@ namespace hpvm::graph {
 namespace {
 
 constexpr uint32_t kSymbolsMax = 4096;
-constexpr uint32_t kGraphPortsMax = 65536;  // Weights of a large model are some thousands.
+constexpr uint32_t kGraphPortsMax = 65536;  // A large model has some thousands of weights.
 constexpr std::string_view kAccessNames[] = {"in", "out", "inout"};
 constexpr std::string_view kNoSymbolName =
-    " is no symbol name: a letter or \"_\", then at most 254 letters, digits and \"_\"; \"min\" and \"max\" are "
+    " is not a symbol name: a letter or \"_\", then at most 254 letters, digits and \"_\"; \"min\" and \"max\" are "
     "functions.";
 
 }  // namespace
@@ -90,7 +90,7 @@ void Builder::DeclareIndices(Node& node, JsonId id) {
     }
     const SymbolId symbol = MakeSymbol(name, child);
     if (std::find(node.index_symbols.begin(), node.index_symbols.end(), symbol) != node.index_symbols.end()) {
-      Fail(child, "Index ", Quoted(name), " stands twice; once is allowed.");
+      Fail(child, "Index ", Quoted(name), " is listed twice; once is allowed.");
       return;
     }
     graph_.is_index_symbol[symbol.index] = true;
@@ -100,7 +100,7 @@ void Builder::DeclareIndices(Node& node, JsonId id) {
   if (id != kNoJson && tree_[id].kind() == Kind::kArray && tree_[id].size > 0 &&
       tree_[id].size != node.instances.size()) {
     Fail(id, "Index has ", tree_[id].size, " names for ", node.instances.size(),
-         " extents of \"instances\"; as many are needed.");
+         " extents of \"instances\"; the numbers must be equal.");
   }
 }
 
@@ -158,7 +158,7 @@ std::vector<Expr> Builder::ReadExprs(JsonId id, std::string_view what, uint32_t 
 }
 
 void Builder::ReadTypeAndShape(Port& port, const Fields& fields) {
-  port.type = ElementType{0};  // Unknown, until it has been read.
+  port.type = ElementType{0};  // Unknown until it has been read.
   if (const JsonId id = fields[Key::kType]; id != kNoJson && Expect(id, Kind::kString, "Type")) {
     if (const std::optional<ElementType> type = ElementTypeFromName(tree_.String(id)); type.has_value()) {
       port.type = *type;
@@ -174,7 +174,7 @@ void Builder::ReadTypeAndShape(Port& port, const Fields& fields) {
   const JsonId shape = fields[Key::kShape];
   port.shape = ReadExprs(shape, "Shape", limits::kTensorRankMax, 0);
   if (shape == kNoJson || tree_[shape].kind() != Kind::kArray || tree_[shape].size > limits::kTensorRankMax) {
-    port.type = ElementType{0};  // The rank is not known either.
+    port.type = ElementType{0};  // The rank is unknown, too.
     return;
   }
   if (port.type == ElementType{0}) {
@@ -271,7 +271,7 @@ void Builder::CheckSymbolsSolvable() {
       const std::string ending = near.Ending();
       faults_.Add({Severity::kError, tree_.PointerTo(first_use_[i]), std::nullopt,
                    Cat("Symbol ", Quoted(graph_.symbols[i]),
-                       " has no value: it is no dimension of an input and not listed under \"symbols\"", ending)});
+                       " has no value: it is neither a dimension of an input nor listed under \"symbols\"", ending)});
     }
   }
 }

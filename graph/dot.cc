@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/faults.h"
+#include "graph/diagnostic_sink.h"
 #include "graph/parse.h"
 
 namespace hpvm::graph {
@@ -27,7 +27,7 @@ std::string Extents(std::string_view sign, const std::vector<Expr>& extents) {
   return text.empty() ? "" : Cat(" ", sign, "[", text, "]");
 }
 
-// What an edge touches: a leaf is one box; ports of internal nodes and of the graph are small ones of their own.
+// Returns the box of an edge's end: a leaf is one box; ports of internal nodes and of the graph have small boxes.
 std::string BoxOf(const Graph& graph, NodeId scope, const Endpoint& end) {
   const NodeId owner = end.node.valid() ? end.node : scope;
   if (graph.node(owner).is_leaf) {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "graph/diagnostic_sink.h"
 #include "graph/expr.h"
-#include "graph/faults.h"
 #include "graph/flatten.h"
 
 namespace hpvm::graph {
@@ -19,7 +19,7 @@ struct Integers {
   static Value Of(const Expr::Term& term) { return term.value; }
   static Value Of(int64_t symbol) { return symbol; }
 
-  // Null when all is well, else what went wrong.
+  // Returns null, or what went wrong.
   static const char* Apply(Kind kind, int64_t left, int64_t right, int64_t& result) {
     switch (kind) {
       case Kind::kAdd:
@@ -37,7 +37,7 @@ struct Integers {
       default:
         break;
     }
-    // Floored, so that (n - 1) / 16 + 1 means the same for n = 0; C++ rounds to zero.
+    // Floored, so that (n - 1) / 16 + 1 also holds for n = 0; C++ rounds to zero.
     if (right == 0) {
       return "divides by zero";
     }
@@ -92,7 +92,7 @@ Status Broken(const Expr& expr, std::string_view why) {
   return InvalidArgument(Cat("Expression ", Quoted(expr.text), " ", why, "."));
 }
 
-// The stack machine over either arithmetic.
+// The stack machine for either arithmetic.
 template <typename Arithmetic>
 StatusOr<typename Arithmetic::Value> EvaluateIn(const Expr& expr, const SymbolValues& symbols) {
   std::array<typename Arithmetic::Value, kExprStackMax> stack;
@@ -121,7 +121,7 @@ StatusOr<typename Arithmetic::Value> EvaluateIn(const Expr& expr, const SymbolVa
     ++depth;
   }
   if (depth != 1) {
-    return Broken(expr, "is no single value");
+    return Broken(expr, "does not yield a single value");
   }
   return stack[0];
 }
@@ -148,7 +148,7 @@ class Solver {
     for (const auto& [name, value] : given) {
       const auto found = symbols.find(name);
       if (found == symbols.end()) {
-        return InvalidArgument(Cat("Graph has no symbol ", Quoted(name), " that can be given."));
+        return InvalidArgument(Cat("Graph has no symbol ", Quoted(name), " whose value can be given."));
       }
       values_[found->second] = value;
       origins_[found->second] = "the value given";
@@ -208,7 +208,7 @@ class Solver {
     for (uint32_t i = 0; i < graph_.symbols.size(); ++i) {
       if (origins_[i].empty() && !graph_.is_index_symbol[i]) {
         return InvalidArgument(Cat("Symbol ", Quoted(graph_.symbols[i]),
-                                   " has no value: no bound input has it as a dimension and none is given."));
+                                   " has no value: no bound input has it as a dimension, and no value is given."));
       }
     }
     return absl::OkStatus();
@@ -239,7 +239,7 @@ class Solver {
 
   const Graph& graph_;
   SymbolValues values_;
-  std::vector<std::string> origins_;  // Where the value comes from; empty: not known yet.
+  std::vector<std::string> origins_;  // The origin of each value; empty while the value is unknown.
 };
 
 }  // namespace

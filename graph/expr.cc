@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "graph/faults.h"
+#include "graph/diagnostic_sink.h"
 #include "graph/flatten.h"
 
 namespace hpvm::graph {
@@ -75,8 +75,8 @@ class ExprReader {
  private:
   struct Waiting {
     enum class What : uint8_t { kOperator, kParenthesis, kCall } what;
-    Kind kind = Kind::kAdd;  // kOperator, kCall.
-    uint32_t arguments = 0;  // kCall.
+    Kind kind = Kind::kAdd;  // For kOperator, kCall.
+    uint32_t arguments = 0;  // For kCall.
   };
 
   ExprOutcome Failed(std::string fault) { return {std::nullopt, std::move(fault)}; }
@@ -131,7 +131,7 @@ class ExprReader {
     double value = 0;
     const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
     if (error != std::errc() || !std::isfinite(value)) {
-      return Fail(Cat("has a number at character ", at_, " that is no double"));
+      return Fail(Cat("has a number at character ", at_, " that does not fit a 64-bit float"));
     }
     at_ = static_cast<size_t>(end - text_.data());
     if (at_ < text_.size() && (IsLetter(text_[at_]) || text_[at_] == '.')) {
@@ -189,7 +189,7 @@ class ExprReader {
       return false;
     }
     if (waiting_.empty() || (c == ',' && waiting_.back().what != Waiting::What::kCall)) {
-      return Fail(Cat("has a ", Quoted(text_.substr(at_, 1)), " at character ", at_, " that nothing opened"));
+      return Fail(Cat("has a ", Quoted(text_.substr(at_, 1)), " at character ", at_, " that is out of place"));
     }
     Waiting& open = waiting_.back();
     const bool is_call = open.what == Waiting::What::kCall;
@@ -232,7 +232,7 @@ class ExprReader {
     }
     const bool divides = term.kind == Kind::kDiv || term.kind == Kind::kMod;
     const bool is_number = expr_.terms.size() > 0 && expr_.terms.back().kind <= Kind::kReal;
-    if (divides && is_number && expr_.terms.back().value == 0) {  // Which are also the bits of 0.0.
+    if (divides && is_number && expr_.terms.back().value == 0) {  // 0 is also the bits of 0.0.
       return Fail("divides by zero");
     }
     expr_.terms.push_back(term);
@@ -256,7 +256,7 @@ bool IsName(std::string_view text) { return HasNameShape(text, true); }
 bool IsSymbolName(std::string_view text) { return HasNameShape(text, false) && text != "min" && text != "max"; }
 
 ExprOutcome ParseExpr(std::string_view text, const SymbolFinder& find, ExprNumbers numbers) {
-  if (IsSymbolName(text)) {  // Nearly all of them.
+  if (IsSymbolName(text)) {  // The usual case.
     const SymbolId symbol = find(text);
     if (!symbol.valid()) {
       return {};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions as polynomials with integer coefficients. Divisions, remainders, minima and maxima are opaque
-// factors, equal when their operands are equal polynomials.
+// Compares expressions as polynomials with integer coefficients. Divisions, remainders, minima and maxima are opaque
+// factors, which are equal when their operands are equal polynomials.
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <vector>
 
+#include "graph/diagnostic_sink.h"
 #include "graph/expr.h"
-#include "graph/faults.h"
 
 namespace hpvm::graph {
 namespace {
@@ -15,9 +15,9 @@ namespace {
 using Kind = Expr::Kind;
 
 constexpr size_t kTermsMax = 64;      // Longer expressions are not compared.
-constexpr size_t kMonomialsMax = 32;  // Nor are those that multiply out to more.
+constexpr size_t kMonomialsMax = 32;  // Expressions that expand to more monomials are not compared, either.
 
-// Sorted factors -> coefficient, no zero coefficients. Factors: symbols, and opaque ones from 2^32 up.
+// Sorted factors -> coefficient, without zero coefficients. Factors are symbols, and opaque ones from 2^32 on.
 using Monomial = std::vector<uint64_t>;
 using Polynomial = std::map<Monomial, int64_t>;
 

@@ -12,7 +12,7 @@
 namespace hpvm::graph {
 namespace {
 
-// Symbols a, b, c ... by letter.
+// Letters are symbols: a, b, c ...
 ExprOutcome Read(std::string_view text) {
   return ParseExpr(text, [](std::string_view name) { return SymbolId(static_cast<uint32_t>(name[0] - 'a')); });
 }
@@ -23,7 +23,7 @@ Expr Good(std::string_view text) {
   return outcome.expr.value_or(Expr());
 }
 
-// Precedence, association, floored division; a = 7, b = -3, c = 0.
+// Tests precedence, association and floored division; a = 7, b = -3, c = 0.
 TEST(ExprTest, Evaluates) {
   const std::pair<const char*, int64_t> cases[] = {{"a", 7},
                                                    {"42", 42},
@@ -64,7 +64,7 @@ ExprOutcome ReadReal(std::string_view text) {
       text, [](std::string_view name) { return SymbolId(static_cast<uint32_t>(name[0] - 'a')); }, ExprNumbers::kReals);
 }
 
-// Reals divide as reals, take fractions and exponents, and floor only in `%`; a = 7, b = -3, c = 0.
+// Reals divide as reals, accept fractions and exponents, and floor only in `%`; a = 7, b = -3, c = 0.
 TEST(ExprTest, EvaluatesReals) {
   const std::pair<const char*, double> cases[] = {{"1/a", 1.0 / 7},
                                                   {"a/2", 3.5},
@@ -92,7 +92,7 @@ TEST(ExprTest, EvaluatesReals) {
     ASSERT_TRUE(got.ok()) << text;
     EXPECT_EQ(*got, want) << text;
   }
-  for (const auto& [text, want] : {std::pair("1e999", "has a number at character 0 that is no double"),
+  for (const auto& [text, want] : {std::pair("1e999", "has a number at character 0 that does not fit a 64-bit float"),
                                    std::pair("a/0", "divides by zero"), std::pair("a/0.0", "divides by zero"),
                                    std::pair("1e308*10", "has no value: it is not finite or divides by zero"),
                                    std::pair("1.5f", "has \"f\" at character 3 where an operator is expected"),
@@ -103,7 +103,7 @@ TEST(ExprTest, EvaluatesReals) {
   EXPECT_EQ(Message(EvaluateReal(*ReadReal("1e308*a").expr, {7}).status()), "Expression \"1e308*a\" is not finite.");
 }
 
-// What cannot be read says where.
+// Faults of malformed text name the position.
 TEST(ExprTest, RefusesBadText) {
   const std::pair<std::string, const char*> cases[] = {
       {"", "is empty"},
@@ -114,8 +114,8 @@ TEST(ExprTest, RefusesBadText) {
       {"2n", "has \"n\" at character 1 where an operator is expected"},
       {"*a", "has \"*\" at character 0 where a number, a symbol or \"(\" is expected"},
       {"(a", "has a \"(\" that is not closed"},
-      {"a)", "has a \")\" at character 1 that nothing opened"},
-      {"(a,b)", "has a \",\" at character 2 that nothing opened"},
+      {"a)", "has a \")\" at character 1 that is out of place"},
+      {"(a,b)", "has a \",\" at character 2 that is out of place"},
       {"min", "has \"min\" at character 0 without \"(\" after it"},
       {"min()", "has \")\" at character 4 where a number, a symbol or \"(\" is expected"},
       {"max(a)", "calls \"max\" with one argument; two or more are needed"},
@@ -153,7 +153,7 @@ TEST(ExprTest, EvaluationFails) {
   }
 }
 
-// Equal polynomials are equal however written; a constant between them is a difference; the rest is not known.
+// Equal polynomials compare equal in any form; a constant between two makes them different; the rest is unknown.
 TEST(ExprTest, Compares) {
   using enum Sameness;
   struct Case {
@@ -183,14 +183,14 @@ TEST(ExprTest, Compares) {
   }
 }
 
-// Without budget only equal texts are equal.
+// Without budget, only equal texts compare equal.
 TEST(ExprTest, ComparingStopsWithItsBudget) {
   uint64_t budget = 3;
   EXPECT_EQ(Compare(Good("(a+b)*(a+b)"), Good("a*a + 2*a*b + b*b"), budget), Sameness::kUnknown);
   EXPECT_EQ(Compare(Good("a*b"), Good("a*b"), budget), Sameness::kEqual);
 }
 
-// Random expressions: the answer of Compare never contradicts what values say.
+// Compare never contradicts the values of random expressions.
 TEST(ExprTest, ComparingAgreesWithValues) {
   SeededRng rng(7);
   const std::function<std::string(int)> make = [&](int depth) -> std::string {

@@ -8,14 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 
+#include "graph/diagnostic_sink.h"
 #include "graph/expr.h"
-#include "graph/faults.h"
 
 namespace hpvm::graph {
 namespace {
 
-// Expands scopes depth first, with a stack of its own. A node is open at most once at any time, so what its ports
-// carry stands in arrays by (first port of the node) + port, whatever the replica.
+// Expands scopes depth first, with an explicit stack. A node is open at most once at any time, so the values of its
+// ports are in arrays indexed by (first port of the node) + port, whatever the replica.
 class Flattener {
  public:
   Flattener(const Graph& graph, const SymbolValues& symbols, uint64_t nodes_max)
@@ -44,14 +44,14 @@ class Flattener {
   }
 
  private:
-  // One internal node being expanded.
+  // An internal node that is being expanded.
   struct Frame {
     NodeId node;
-    uint32_t child = 0;  // The next one to visit.
+    uint32_t child = 0;  // The next child to visit.
     std::array<uint64_t, 3> extent{1, 1, 1};
     std::array<uint64_t, 3> at{0, 0, 0};  // The replica's index.
-    uint64_t replica = 0;                 // Counted over everything expanded so far.
-    bool first = true;                    // No replica of this frame has finished.
+    uint64_t replica = 0;                 // Counts over all enclosing replications.
+    bool first = true;                    // True until the first replica of this frame has finished.
   };
 
   void IndexPorts() {
@@ -77,7 +77,7 @@ class Flattener {
           exposed_as_[base_[edge.source.node.index] + edge.source.port] = target;
         }
         checks_one_to_one_[i] = checks_one_to_one_[i] || edge.kind == EdgeKind::kOneToOne;
-        // Between leaves; replicas of internal nodes have an order of their own.
+        // Only between leaves; replicas of internal nodes have an order of their own.
         is_one_to_one_[target] = edge.kind == EdgeKind::kOneToOne && graph_.node(edge.source.node).is_leaf &&
                                  graph_.node(edge.target.node).is_leaf;
       }
@@ -88,7 +88,7 @@ class Flattener {
     }
   }
 
-  // "/nodes/blur/ports/0"; the root's ports by name.
+  // Returns a place such as "/nodes/blur/ports/0"; the root's ports have names.
   std::string PortPlace(NodeId node, uint32_t port) const {
     if (node.valid() && node.index != 0) {
       return Cat(graph_.node(node).pointer, "/ports/", port);
@@ -124,19 +124,19 @@ class Flattener {
     return text + "]";
   }
 
-  // Compares what arrives with what the port says.
+  // Compares the shape of the arriving value with the port's shape.
   Status CheckShape(NodeId node, uint32_t port, FlatValueId value) {
     HPVMD_RETURN_IF_ERROR(EvaluateShape(node, port));
     const std::vector<uint64_t>& arriving = flat_.values[value.index].shape;
     if (arriving != shape_) {
       return InvalidArgument(Cat(PortPlace(node, port), ": Port ", Quoted(graph_.node(node).ports[port].name),
-                                 " has shape ", ShapeText(shape_), "; what its edge brings has ", ShapeText(arriving),
+                                 " has shape ", ShapeText(shape_), "; the data of its edge has ", ShapeText(arriving),
                                  "."));
     }
     return absl::OkStatus();
   }
 
-  // A value of shape_.
+  // Creates a value of shape shape_.
   StatusOr<FlatValueId> MakeValue(NodeId node, uint32_t port) {
     FlatValue value;
     value.type = graph_.node(node).ports[port].type;
@@ -185,14 +185,15 @@ class Flattener {
     return graph_.node(child).is_leaf ? AddLeaf(frame.node, child) : Open(frame.node, child);
   }
 
-  // What an `out` port of a child continues: the buffer that an earlier replica of an enclosing node has written.
+  // Returns the value that an `out` port of a child continues: the buffer that an earlier replica of an enclosing
+  // node wrote.
   FlatValueId Followed(NodeId child, uint32_t port) const {
     const uint32_t exposed = exposed_as_[base_[child.index] + port];
     return exposed == kNone ? FlatValueId() : follows_[exposed];
   }
 
-  // Before any work for a leaf or a replica of an internal node: that bounds time and memory, whatever the extents
-  // are.
+  // Called before any work for a leaf or a replica of an internal node, which bounds time and memory, whatever the
+  // extents are.
   Status Count(const Node& node) {
     items_ += node.ports.size() + node.scalars.size() + (node.is_leaf ? 0 : node.edges.size());
     if (++expanded_ > nodes_max_) {
@@ -239,7 +240,7 @@ class Flattener {
   Status EndReplica() {
     Frame& frame = open_.back();
     const Node& node = graph_.node(frame.node);
-    // All of them before any is changed: one port's value may be another's.
+    // Reads all values before any changes: one port's value may be another's.
     for (uint32_t p = 0; p < node.ports.size(); ++p) {
       const uint32_t slot = base_[frame.node.index] + p;
       if (node.ports[p].access != Access::kIn) {
@@ -279,7 +280,7 @@ class Flattener {
     return absl::OkStatus();
   }
 
-  // Inside `scope`, for the present replica.
+  // Checks the edges inside `scope`, for the current replica.
   Status CheckOneToOne(NodeId scope) {
     if (!checks_one_to_one_[scope.index]) {
       return absl::OkStatus();
@@ -329,7 +330,7 @@ class Flattener {
       HPVMD_ASSIGN_OR_RETURN(flat.extent[d], Extent(leaf, "/instances/", d, leaf.instances[d], 0));
     }
     for (size_t d = 0; d < leaf.extent_ports.size(); ++d) {
-      flat.extent_port[d] = static_cast<int32_t>(leaf.extent_ports[d]);  // kFixedExtent is -1.
+      flat.extent_port[d] = static_cast<int32_t>(leaf.extent_ports[d]);  // kFixedExtent becomes -1.
     }
     for (size_t d = 0; d < leaf.group.size(); ++d) {
       HPVMD_ASSIGN_OR_RETURN(flat.group[d], Extent(leaf, "/group/", d, leaf.group[d], 1));
@@ -372,7 +373,7 @@ class Flattener {
       port.in = Followed(id, p);
       if (port.in.valid() && flat_.values[port.in.index].shape != shape_) {
         return InvalidArgument(Cat(PortPlace(id, p), ": Port ", Quoted(graph_.node(id).ports[p].name), " has shape ",
-                                   ShapeText(shape_), "; an earlier replica gave it ",
+                                   ShapeText(shape_), "; an earlier replica gave it shape ",
                                    ShapeText(flat_.values[port.in.index].shape), "."));
       }
     }
@@ -448,16 +449,16 @@ class Flattener {
   std::vector<Frame> open_;
   std::vector<uint64_t> shape_;
 
-  std::vector<uint32_t> base_;          // By node: its first port in the arrays below.
-  std::vector<Endpoint> outer_source_;  // What feeds the port from outside.
-  std::vector<Endpoint> inner_source_;  // What feeds an internal node's own port from inside.
-  std::vector<FlatValueId> value_;      // out, inout: what siblings read.
-  std::vector<FlatValueId> inside_;     // in, inout of internal nodes: what children read.
-  std::vector<FlatValueId> follows_;    // out of internal nodes: what their writers continue.
-  std::vector<uint32_t> exposed_as_;    // The enclosing node's own port (in these arrays) that the port is bound to.
-  std::vector<uint64_t> replicas_;      // By node: replicas begun.
+  std::vector<uint32_t> base_;          // Indexed by node: its first port in the arrays below.
+  std::vector<Endpoint> outer_source_;  // The endpoint that feeds the port from outside.
+  std::vector<Endpoint> inner_source_;  // The endpoint that feeds an internal node's own port from inside.
+  std::vector<FlatValueId> value_;      // For out, inout: the value that siblings read.
+  std::vector<FlatValueId> inside_;     // For in, inout of internal nodes: the value that children read.
+  std::vector<FlatValueId> follows_;    // For out of internal nodes: the value that their writers continue.
+  std::vector<uint32_t> exposed_as_;    // The enclosing node's own port (in these arrays) to which the port is bound.
+  std::vector<uint64_t> replicas_;      // Indexed by node: number of replicas begun.
   std::vector<bool> checks_one_to_one_;
-  std::vector<bool> is_one_to_one_;  // Ports whose edge is one_to_one.
+  std::vector<bool> is_one_to_one_;  // True for ports whose edge is one_to_one.
   std::unordered_map<std::string_view, uint32_t> input_index_;
 };
 
@@ -472,7 +473,7 @@ std::string PathOf(const Graph& graph, const FlatNode& node) {
   bool numbered = false;
   for (NodeId at = graph.node(node.leaf).parent; at.valid() && at.index != 0; at = graph.node(at).parent) {
     const Node& outer = graph.node(at);
-    // The innermost replication carries the number, which counts over all of them.
+    // The innermost replication carries the number, which counts over all replications.
     const bool here = !numbered && !outer.instances.empty();
     numbered = numbered || here;
     path = outer.name + (here ? Cat("[", node.replica, "]") : "") + "/" + path;

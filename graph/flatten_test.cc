@@ -26,7 +26,7 @@ Graph Parsed(const std::string& document) {
   return outcome.graph.value_or(Graph());
 }
 
-// One line a launch: "path port<value >value ...", then the outputs; what a reader would draw on paper.
+// Prints one line per launch: "path port<value >value ...", then the outputs.
 std::string Text(const Graph& graph, const FlatGraph& flat) {
   std::string text;
   for (const FlatNode& node : flat.nodes) {
@@ -53,7 +53,7 @@ std::string Flat(const std::string& document, int64_t symbol = 4) {
   return flat.ok() ? Text(graph, *flat) : Message(flat.status());
 }
 
-// A value made once is read twice; the input is value 0.
+// A value created once is read twice; the input is value 0.
 TEST(FlattenTest, Diamond) {
   EXPECT_EQ(Flat(Document({"a"}, {"b"},
                           {Leaf("l", {In(), Out()}), Leaf("r", {In(), Out()}), Leaf("j", {In("p"), In("q"), Out()})},
@@ -62,7 +62,7 @@ TEST(FlattenTest, Diamond) {
             "l: x<0 y>1\nr: x<0 y>2\nj: p<1 q<2 y>3\nb = 3\n");
 }
 
-// An inout port uses one value and makes the next; what else reads the old one keeps it.
+// An inout port uses one value and creates the next; other readers of the old value keep it.
 TEST(FlattenTest, InOutChain) {
   EXPECT_EQ(Flat(Document({"a"}, {"b", "c"}, {Leaf("f", {InOut()}), Leaf("g", {InOut()}), Leaf("h", {InOut()})},
                           {JsonEdge("a", "f.v"), JsonEdge("f.v", "g.v"), JsonEdge("f.v", "h.v"), JsonEdge("g.v", "b"),
@@ -70,7 +70,7 @@ TEST(FlattenTest, InOutChain) {
             "f: v<0>1\ng: v<1>2\nh: v<1>3\nb = 2\nc = 3\n");
 }
 
-// Binds through two levels vanish, inputs straight to outputs included.
+// Binds through two levels vanish, including inputs bound directly to outputs.
 TEST(FlattenTest, NestedBinds) {
   const std::string inner =
       Internal("inner", {In(), Out()}, {Leaf("k", {In(), Out()})}, {JsonEdge("x", "k.x"), JsonEdge("k.y", "y")});
@@ -82,7 +82,7 @@ TEST(FlattenTest, NestedBinds) {
             "outer/inner/k: x<0 y>1\nz: x<1 y>2\nb = 2\nc = 0\n");
 }
 
-// Replicas that share an out port write one buffer: each continues what the last one left.
+// Replicas that share an out port write one buffer: each continues the previous replica's content.
 TEST(FlattenTest, ReplicasShareAnOutPort) {
   const std::string tiles = Internal("tiles", {In(), Out()}, {Leaf("t", {In(), Out()})},
                                      {JsonEdge("x", "t.x"), JsonEdge("t.y", "y")}, R"(, "instances": [3])");
@@ -90,7 +90,7 @@ TEST(FlattenTest, ReplicasShareAnOutPort) {
             "tiles[0]/t: x<0 y>1\ntiles[1]/t: x<0 y<1>2\ntiles[2]/t: x<0 y<2>3\nb = 3\n");
 }
 
-// So do replicas of replicas; the number counts over both levels.
+// Nested replicas also share the buffer; the number counts over both levels.
 TEST(FlattenTest, NestedReplicasShareAnOutPort) {
   const std::string inner = Internal("i", {Out()}, {Leaf("k", {Out()}), Leaf("own", {Out()})}, {JsonEdge("k.y", "y")},
                                      R"(, "instances": [2])");
@@ -100,7 +100,7 @@ TEST(FlattenTest, NestedReplicasShareAnOutPort) {
             "o/i[2]/k: y<2>4\no/i[2]/own: y>5\no/i[3]/k: y<4>6\no/i[3]/own: y>7\nb = 6\n");
 }
 
-// Replicas of an inout port update it in turn, x fastest; the index reaches scalars and extents inside.
+// Replicas of an inout port update it in turn, x fastest; the index is available to scalars and extents inside.
 TEST(FlattenTest, ReplicasInTwoDimensions) {
   const std::string sweep =
       Internal("s", {InOut()},
@@ -138,12 +138,12 @@ TEST(FlattenTest, Scalars) {
   EXPECT_EQ(flat->scalars[0].bits, 0xffffffffu);
   EXPECT_EQ(flat->scalars[1].bits, static_cast<uint64_t>(-1));
   EXPECT_EQ(flat->scalars[2].bits, std::bit_cast<uint32_t>(0.1f));
-  EXPECT_EQ(flat->scalars[3].bits, std::bit_cast<uint64_t>(0.5));  // Reals are divided as such.
+  EXPECT_EQ(flat->scalars[3].bits, std::bit_cast<uint64_t>(0.5));  // Reals divide as reals.
   EXPECT_EQ(flat->scalars[3].input, -1);
   EXPECT_EQ(flat->scalars[4].input, 1);
 }
 
-// Values know their size, shape and maker.
+// Values have their size, shape and producer.
 TEST(FlattenTest, Values) {
   const Graph graph = Parsed(
       R"({"hpvm": 1, "inputs": {"a": {"type": "u8", "shape": ["n", 3]}}, "outputs": {"b": {"type": "f64",
@@ -167,7 +167,7 @@ TEST(FlattenTest, Values) {
   EXPECT_THAT(flat->nodes[0].group, ElementsAre(2, 1, 0));
 }
 
-// An extent that a port gives is its limit until the node starts; edges between instances are known as such.
+// An extent from a port has its limit until the node starts; one_to_one edges between leaves are marked.
 TEST(FlattenTest, ExtentsFromPortsAndOneToOneEdges) {
   const std::string count = R"({"name": "c", "access": "in", "type": "u32", "shape": []})";
   const Graph graph =
@@ -192,7 +192,7 @@ TEST(FlattenTest, ExtentsFromPortsAndOneToOneEdges) {
   EXPECT_FALSE(flat->ports[node("h").first_port].is_one_to_one);
 }
 
-// What only values can show: the place, and both sides.
+// Faults that only values reveal name the place and both sides.
 TEST(FlattenTest, RefusesWhatDoesNotFit) {
   struct Case {
     const char* name;
@@ -206,14 +206,12 @@ TEST(FlattenTest, RefusesWhatDoesNotFit) {
   const std::string pair_edges = R"(, "kind": "one_to_one")";
   const Case cases[] = {
       {"shape", one(JsonPort("x", "in", "[\"n*n\"]")), 4,
-       "/nodes/f/ports/0: Port \"x\" has shape [16]; what its edge brings has [4]."},
-      {"negative", Document({}, {}, {Leaf("f", {JsonPort("y", "out", "[\"n-9\"]")})}, {}, R"(, "symbols": ["n"])"),
-       4, "/nodes/f/ports/0: Extent \"n-9\" is -5; it cannot be negative."},
-      {"overflow",
-       Document({}, {}, {Leaf("f", {JsonPort("y", "out", "[\"n*n*n\"]")})}, {}, R"(, "symbols": ["n"])"),
+       "/nodes/f/ports/0: Port \"x\" has shape [16]; the data of its edge has [4]."},
+      {"negative", Document({}, {}, {Leaf("f", {JsonPort("y", "out", "[\"n-9\"]")})}, {}, R"(, "symbols": ["n"])"), 4,
+       "/nodes/f/ports/0: Extent \"n-9\" is -5; it cannot be negative."},
+      {"overflow", Document({}, {}, {Leaf("f", {JsonPort("y", "out", "[\"n*n*n\"]")})}, {}, R"(, "symbols": ["n"])"),
        INT64_MAX / 2, "/nodes/f/ports/0: Expression \"n*n*n\" overflows 64 bits."},
-      {"bytes",
-       Document({}, {}, {Leaf("f", {JsonPort("y", "out", "[\"n\", \"n\"]")})}, {}, R"(, "symbols": ["n"])"),
+      {"bytes", Document({}, {}, {Leaf("f", {JsonPort("y", "out", "[\"n\", \"n\"]")})}, {}, R"(, "symbols": ["n"])"),
        int64_t{1} << 32, "/nodes/f/ports/0: Shape [4294967296, 4294967296] of f32 needs more than 2^63 - 1 bytes."},
       {"instances", one(In(), R"(, "instances": ["n-5"])"), 4,
        "/nodes/f/instances/0: Extent \"n-5\" is -1; at least 0 is needed."},
@@ -228,16 +226,15 @@ TEST(FlattenTest, RefusesWhatDoesNotFit) {
       {"output",
        Document({"a"}, {"b"}, {Leaf("f", {In(), JsonPort("y", "out", "[\"n*n\"]")})},
                 {JsonEdge("a", "f.x"), JsonEdge("f.y", "b")}),
-       4, "/outputs/b: Port \"b\" has shape [4]; what its edge brings has [16]."},
+       4, "/outputs/b: Port \"b\" has shape [4]; the data of its edge has [16]."},
       {"inner",
        Document({"a"}, {}, {Internal("r", {JsonPort("x", "in", "[\"n*n\"]")}, {Leaf("f", {})}, {})},
                 {JsonEdge("a", "r.x")}),
-       4, "/nodes/r/ports/0: Port \"x\" has shape [16]; what its edge brings has [4]."},
+       4, "/nodes/r/ports/0: Port \"x\" has shape [16]; the data of its edge has [4]."},
       {"one to one",
-       Document(
-           {"a"}, {},
-           {Leaf("f", {InOut()}, R"(, "instances": ["n"])"), Leaf("g", {InOut()}, R"(, "instances": ["n*n"])")},
-           {JsonEdge("a", "f.v"), JsonEdge("f.v", "g.v", pair_edges)}),
+       Document({"a"}, {},
+                {Leaf("f", {InOut()}, R"(, "instances": ["n"])"), Leaf("g", {InOut()}, R"(, "instances": ["n*n"])")},
+                {JsonEdge("a", "f.v"), JsonEdge("f.v", "g.v", pair_edges)}),
        4,
        "/edges/1/kind: Kind \"one_to_one\" needs equal instance counts; node \"f\" has 4 in dimension 0, node "
        "\"g\" 16."},
@@ -247,13 +244,13 @@ TEST(FlattenTest, RefusesWhatDoesNotFit) {
        "/nodes/f/scalars/0: Expression \"1/(n-4)\" divides by zero."},
       {"large real", one(In(), R"(, "scalars": [{"name": "s", "type": "f32", "value": "n*1e38"}])"), 4,
        "/nodes/f/scalars/0: Value \"n*1e38\" is 4e+38, too large for type \"f32\"."},
-};
-for (const Case& test : cases) {
-  EXPECT_EQ(Flat(test.document, test.symbol), test.want) << test.name;
-}
+  };
+  for (const Case& test : cases) {
+    EXPECT_EQ(Flat(test.document, test.symbol), test.want) << test.name;
+  }
 }
 
-// A document of a few hundred bytes may name a million million nodes; counting comes before building.
+// A document of a few hundred bytes may describe 10^12 nodes; they are counted before they are built.
 TEST(FlattenTest, BoundsExpansion) {
   std::string node = Leaf("k", {});
   for (int i = 0; i < 6; ++i) {
@@ -264,13 +261,13 @@ TEST(FlattenTest, BoundsExpansion) {
   ASSERT_FALSE(flat.ok());
   EXPECT_EQ(flat.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(flat.status()), HasSubstr("more than 5000 nodes"));
-  // The limit itself: two replicas, each a node of its own, and a leaf in each.
+  // Exactly the limit: two replicas, each a node of its own, and a leaf in each.
   const Graph small = Parsed(Document({}, {}, {Internal("r", {}, {Leaf("k", {})}, {}, R"(, "instances": [2])")}, {}));
   EXPECT_TRUE(Flatten(small, {}, 4).ok());
   EXPECT_FALSE(Flatten(small, {}, 3).ok());
 }
 
-// A million launches from one replicated node: what a plan may hold.
+// One replicated node expands to almost a million launches, the limit for a plan.
 TEST(FlattenTest, ExpandsManyReplicas) {
   const std::string tiles = Internal("t", {InOut()}, {Leaf("k", {InOut()})},
                                      {JsonEdge("v", "k.v"), JsonEdge("k.v", "v")}, R"(, "instances": [900000])");
@@ -289,7 +286,7 @@ struct SolveCase {
   const char* want;  // "m=.. n=.. q=.." or the fault.
 };
 
-// Lone symbols take their value from what is bound; everything else is checked against it.
+// Lone symbols take their value from bound inputs; everything else is checked against it.
 TEST(SolveSymbolsTest, SolvesAndChecks) {
   const Graph graph = Parsed(
       R"({"hpvm": 1, "symbols": ["q"], "inputs": {"a": {"type": "f32", "shape": ["m", "n"]},
@@ -316,13 +313,13 @@ TEST(SolveSymbolsTest, SolvesAndChecks) {
       {"unsolved",
        {{"b", {3, 6, 4}}},
        {{"q", 1}},
-       "Symbol \"m\" has no value: no bound input has it as a dimension and none is given."},
+       "Symbol \"m\" has no value: no bound input has it as a dimension, and no value is given."},
       {"not given",
        {{"a", {2, 3}}},
        {},
-       "Symbol \"q\" has no value: no bound input has it as a dimension and none is given."},
+       "Symbol \"q\" has no value: no bound input has it as a dimension, and no value is given."},
       {"unknown input", {{"c", {2, 3}}}, {{"q", 1}}, "Graph has no input \"c\"."},
-      {"unknown symbol", {}, {{"z", 1}}, "Graph has no symbol \"z\" that can be given."},
+      {"unknown symbol", {}, {{"z", 1}}, "Graph has no symbol \"z\" whose value can be given."},
       {"too large",
        {{"a", {uint64_t{1} << 63, 3}}},
        {{"q", 1}},
@@ -338,7 +335,7 @@ TEST(SolveSymbolsTest, SolvesAndChecks) {
   }
 }
 
-// Indices of replicas are no symbols that anybody solves or gives.
+// Replica indices are neither solved nor given.
 TEST(SolveSymbolsTest, LeavesIndicesAlone) {
   const Graph graph = Parsed(Document(
       {"a"}, {},
@@ -346,7 +343,7 @@ TEST(SolveSymbolsTest, LeavesIndicesAlone) {
       {}));
   EXPECT_TRUE(SolveSymbols(graph, {{"a", {2}}}, {}).ok());
   EXPECT_EQ(Message(SolveSymbols(graph, {{"a", {2}}}, {{"i", 1}}).status()),
-            "Graph has no symbol \"i\" that can be given.");
+            "Graph has no symbol \"i\" whose value can be given.");
 }
 
 }  // namespace

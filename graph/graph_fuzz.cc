@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a graph document: nothing may crash, hang or leak, and what is accepted must print, read back and
-// expand.
+// Reads any bytes as a graph document: nothing may crash, hang or leak, and an accepted document must print, read
+// back and expand.
 #include <cstdint>
 #include <string_view>
 

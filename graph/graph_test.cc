@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parse, Validate, Print and ToDot. schemas/examples holds one document for each kind of fault; here is what needs
-// many or large ones.
+// Tests Parse, Validate, Print and ToDot. schemas/examples holds one document for each kind of fault; these tests
+// need many or large documents.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ std::string Errors(const std::string& document, const Limits& limits = {}) {
   return ToString(outcome.diagnostics);
 }
 
-// A chain of `count` nodes that update one buffer.
+// Returns a chain of `count` nodes that update one buffer.
 std::string Chain(uint32_t count) {
   std::vector<std::string> nodes, edges = {JsonEdge("a", "n0.v")};
   for (uint32_t i = 0; i < count; ++i) {
@@ -46,7 +46,7 @@ std::string Chain(uint32_t count) {
   return Document({"a"}, {"b"}, nodes, edges);
 }
 
-// Everything a document can say lands in the graph.
+// Every member of a document is stored in the graph.
 TEST(ParseTest, ReadsEveryMember) {
   const Graph graph = Parsed(R"({"$schema": "s", "hpvm": 1, "name": "g", "description": "d", "symbols": ["q"],
     "inputs": {"a": {"type": "u8", "shape": ["n", 4]}, "s": {"type": "u32", "shape": []}},
@@ -99,7 +99,7 @@ TEST(ParseTest, ReadsEveryMember) {
   EXPECT_EQ(node.group.size(), 2u);
 }
 
-// A document in reverse order comes out sorted, with nodes and replica indices numbered as its own print would be.
+// A document in reverse order is sorted, and its nodes and replica indices are numbered as in its printed form.
 TEST(ParseTest, SortsChildrenAndPrintsTheSameGraph) {
   const auto replicated = [](const std::string& name, const std::string& index) {
     return Internal(
@@ -120,7 +120,7 @@ TEST(ParseTest, SortsChildrenAndPrintsTheSameGraph) {
   EXPECT_TRUE(Parsed(Print(graph)) == graph);
 }
 
-// The text form: defaults left out, one line a small thing.
+// The text form omits defaults and prints small items on one line.
 TEST(PrintTest, IsCanonical) {
   const Graph graph = Parsed(Document(
       {"a"}, {"b"}, {Leaf("f", {In(), Out()}, R"(, "instances": ["n", 0], "math": "exact", "params": ["x", "y"])")},
@@ -156,7 +156,7 @@ TEST(PrintTest, IsCanonical) {
 )");
 }
 
-// One cluster an internal node, ports of it as small boxes, quotes escaped.
+// Each internal node is a cluster, its ports are small boxes, and quotes are escaped.
 TEST(DotTest, DrawsClustersAndEdges) {
   const Graph graph = Parsed(Document(
       {"a"}, {"b"},
@@ -181,8 +181,8 @@ TEST(DotTest, DrawsClustersAndEdges) {
 )");
 }
 
-// Every cycle is named once, along its edges, from the node that stands first; nodes that only follow a cycle are
-// not part of it.
+// Every cycle is reported once, along its edges, from its first node in the document; nodes that only follow a cycle
+// are not part of it.
 TEST(ValidateTest, NamesEachCycle) {
   const std::string document =
       Document({}, {},
@@ -196,7 +196,7 @@ TEST(ValidateTest, NamesEachCycle) {
             "/edges: Node \"s\" reads its own output.");
 }
 
-// A long cycle is not told in full.
+// Reports of long cycles are shortened.
 TEST(ValidateTest, ShortensLongCycles) {
   std::vector<std::string> nodes, edges;
   for (int i = 0; i < 40; ++i) {
@@ -207,7 +207,7 @@ TEST(ValidateTest, ShortensLongCycles) {
               HasSubstr("\"n15\" -> ... (40 nodes) -> \"n0\"."));
 }
 
-// Work that nobody uses is allowed, and said.
+// Nodes whose results are unused are allowed, with a warning.
 TEST(ValidateTest, WarnsOfUnreachableNodes) {
   const ParseOutcome outcome = Parse(Document(
       {"a"}, {"b"}, {Leaf("f", {In(), Out()}), Leaf("lost", {In(), Out()}), Leaf("before", {In(), Out()})},
@@ -218,7 +218,7 @@ TEST(ValidateTest, WarnsOfUnreachableNodes) {
             "/nodes/before: warning: Nothing that node \"before\" writes reaches an output.");
 }
 
-// Nodes with more ports than are searched one by one resolve by table, with the same answers.
+// Nodes with many ports resolve names by table, with the same results as the linear search.
 TEST(ParseTest, FindsPortsOfWideNodes) {
   std::vector<std::string> ports, inputs, edges;
   for (int i = 0; i < 100; ++i) {
@@ -240,13 +240,13 @@ TEST(ParseTest, FindsPortsOfWideNodes) {
 
 struct LimitCase {
   const char* name;
-  std::function<std::string(uint32_t)> document;  // One whose measure is the number.
+  std::function<std::string(uint32_t)> document;  // Returns a document whose measure is the number.
   std::function<void(Limits&, uint32_t)> set;
   uint32_t limit;
   const char* fault;
 };
 
-// Each limit holds at its value and refuses one more.
+// Each limit accepts its value and refuses one more.
 TEST(LimitsTest, HoldAtTheirValue) {
   const auto nested = [](uint32_t depth) {
     std::string node = Leaf("k", {});
@@ -281,7 +281,7 @@ TEST(LimitsTest, HoldAtTheirValue) {
   }
 }
 
-// The report is capped; the rest is counted.
+// The number of listed diagnostics is limited; the rest is counted.
 TEST(LimitsTest, DiagnosticsAreCapped) {
   std::vector<std::string> edges;
   for (int i = 0; i < 7; ++i) {
@@ -294,7 +294,7 @@ TEST(LimitsTest, DiagnosticsAreCapped) {
   EXPECT_EQ(outcome.diagnostics[3].message, "... and 11 more errors.");
 }
 
-// The same bytes nested a million deep end early, without recursion.
+// A million nested levels end the reading early, without recursion.
 TEST(LimitsTest, DepthBombsEndEarly) {
   EXPECT_THAT(Errors(std::string(1'000'000, '[')), HasSubstr("nested deeper than 74 levels"));
   std::string objects;
@@ -304,7 +304,7 @@ TEST(LimitsTest, DepthBombsEndEarly) {
   EXPECT_THAT(Errors(objects), HasSubstr("nested deeper than 74 levels"));
 }
 
-// Messages may not carry a tenant's control characters or broken text.
+// Messages contain neither a tenant's control characters nor malformed text.
 TEST(ParseTest, MessagesAreCleanText) {
   const std::string errors = Errors("{\"hpvm\": 1, \"a\\u0007\\u001b[31m\": 2, \"b\\\"c\": 3}");
   EXPECT_THAT(errors, HasSubstr(R"(unknown member "a\x07\x1b[31m")"));
@@ -314,8 +314,7 @@ TEST(ParseTest, MessagesAreCleanText) {
   }
 }
 
-// Steps grow with the document, for each shape of document that could tempt a quadratic rule.
-// The reader stops at a zero byte, and would never look at what comes after it.
+// The reader would stop at a zero byte and ignore what follows it.
 TEST(ParseTest, ZeroBytesAreNoEnd) {
   const std::string document = R"({"hpvm": 1})";
   for (const std::string& text : {document + std::string(1, '\0'), document + std::string(1, '\0') + "{}"}) {
@@ -323,6 +322,7 @@ TEST(ParseTest, ZeroBytesAreNoEnd) {
   }
 }
 
+// The number of steps per node does not grow with the document, for shapes that could make a rule quadratic.
 TEST(LinearTimeTest, StepsPerNodeDoNotGrow) {
   const auto wide = [](uint32_t count) {  // One node feeds all others; all into one internal node with many ports.
     std::vector<std::string> nodes = {Leaf("source", {Out()})}, edges, ports, inner;
@@ -365,7 +365,7 @@ TEST(LinearTimeTest, StepsPerNodeDoNotGrow) {
   }
 }
 
-// A table of strings: numbers in order of appearance, found again after growth.
+// Interned strings are numbered in order of appearance, and found again after growth.
 TEST(InternerTest, KeepsNumbersWhenItGrows) {
   Interner interner;
   for (uint32_t i = 0; i < 20'000; ++i) {

@@ -14,7 +14,7 @@ uint64_t ProcessSeed() {
   return seed;
 }
 
-// Multiply and fold, eight bytes at a time (the construction of wyhash).
+// Multiplies and folds eight bytes at a time, as wyhash does.
 uint64_t Mix(uint64_t a, uint64_t b) {
   const auto product = static_cast<unsigned __int128>(a) * b;
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings to small dense numbers, in order of first appearance. The hash is keyed by the process's secret, so that
-// a tenant cannot choose colliding names.
+// Maps strings to small dense numbers, in order of first appearance. The hash is keyed by the process's secret, so
+// that a tenant cannot choose colliding names.
 #ifndef HPVMD_GRAPH_INTERNER_H_
 #define HPVMD_GRAPH_INTERNER_H_
 
@@ -20,7 +20,7 @@ class Interner {
   // Valid until the next Intern.
   std::string_view Text(uint32_t id) const { return {chars_.data() + entries_[id].offset, entries_[id].bytes}; }
   uint32_t size() const { return static_cast<uint32_t>(entries_.size()); }
-  // Slots looked at so far: what tests of linear time count.
+  // Returns the number of slots examined so far, for tests of linear time.
   uint64_t probes() const { return probes_; }
 
  private:
@@ -29,14 +29,15 @@ class Interner {
     uint32_t bytes;
     uint32_t hash;
   };
-  // The slot that holds `text`, or the free one where it belongs.
+  // Returns the slot that holds `text`, or the free slot for it.
   size_t SlotOf(std::string_view text, uint32_t hash) const;
   void Grow();
 
   uint64_t seed_;
   std::string chars_;
   std::vector<Entry> entries_;
-  std::vector<uint32_t> slots_;  // Entry index + 1; 0 is free. A power of two, at most half full.
+  std::vector<uint32_t> slots_;  // Entry index + 1; 0 when free. The size is a power of two, and at most half is
+                                 // used.
   mutable uint64_t probes_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON to Graph: nlohmann's SAX reader under our own limits, then every rule of validate.h. Reports every fault at
-// once.
+// Turns JSON into a Graph: nlohmann's SAX reader under our own limits, followed by every rule of validate.h. Reports
+// all faults at once.
 #ifndef HPVMD_GRAPH_PARSE_H_
 #define HPVMD_GRAPH_PARSE_H_
 
@@ -26,16 +26,17 @@ struct Limits {
 
 struct ParseOutcome {
   std::optional<Graph> graph;  // Empty exactly when `diagnostics` has errors.
-  Diagnostics diagnostics;  // Errors and warnings, at most diagnostics_max of each; then a line that counts the rest.
-  uint64_t work = 0;        // Values read, names looked up, ports and edges visited: what tests of linear time count.
+  Diagnostics diagnostics;     // Errors and warnings, at most diagnostics_max of each, followed by a line that counts
+                               // the rest.
+  uint64_t work = 0;  // Number of values read, names looked up, ports and edges visited, for tests of linear time.
 };
 
-// Any bytes; never throws, never recurses on the document's depth. Time and memory are linear in its size.
+// Accepts any bytes; never throws, never recurses on the document's depth. Time and memory are linear in its size.
 ParseOutcome Parse(std::string_view document, const Limits& limits = {});
 
-// The canonical document: two spaces, keys in the schema's order, defaults left out. Parse(Print(g)) gives g.
+// Prints the canonical document: two spaces, keys in the schema's order, defaults omitted. Parse(Print(g)) gives g.
 std::string Print(const Graph& graph);
-// Graphviz, one cluster an internal node.
+// Prints the graph for Graphviz, with one cluster per internal node.
 std::string ToDot(const Graph& graph);
 
 }  // namespace hpvm::graph

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The canonical document. Small lists and objects stand on one line, so that a person can read it.
+// Prints the canonical document. Small lists and objects are on one line, for readability.
 #include <charconv>
 #include <string>
 
+#include "graph/diagnostic_sink.h"
 #include "graph/expr.h"
-#include "graph/faults.h"
 #include "graph/parse.h"
 
 namespace hpvm::graph {
@@ -49,8 +49,8 @@ std::string Base64(const std::vector<uint8_t>& bytes) {
   return out;
 }
 
-// The shortest text that reads back as the same double; always with a fraction or exponent, so that it stays a
-// number, not an integer.
+// Returns the shortest text that reads back as the same double; it always has a fraction or exponent, so that it does
+// not become an integer.
 std::string Number(double value) {
   char buffer[40];
   const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
@@ -189,7 +189,7 @@ class Printer {
     End('}');
   }
 
-  // All nodes, with a stack of our own: the document may nest as deep as its limits allow.
+  // Prints all nodes with an explicit stack, since the document may nest as deep as its limits allow.
   void Children() {
     std::vector<Frame> open = {{&graph_.nodes[0]}};
     Key("nodes");
@@ -275,8 +275,8 @@ class Printer {
       Member("group", Exprs(node.group));
     }
     Rows("variants", node.variants, [&](const Variant& variant) {
-      return Cat("{\"module\": ", Json(graph_.modules[variant.module.index].name),
-                 ", \"entry\": ", Json(variant.entry), variant.hpvm_web ? ", \"abi\": \"hpvm-web\"" : "",
+      return Cat("{\"module\": ", Json(graph_.modules[variant.module.index].name), ", \"entry\": ", Json(variant.entry),
+                 variant.hpvm_web ? ", \"abi\": \"hpvm-web\"" : "",
                  variant.devices.empty() ? "" : Cat(", \"devices\": ", Strings(variant.devices)),
                  ConstantsText(variant.constants), "}");
     });

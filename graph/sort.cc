@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Kahn's topological sort (1962). The ready nodes are in a priority queue by present position, so that the result is
+// stable; a scope that is already sorted keeps its order. Nodes left over are on cycles or follow one.
 #include <algorithm>
 #include <queue>
 #include <vector>
@@ -12,7 +14,7 @@ namespace {
 constexpr uint32_t kNone = NodeId::kInvalid;
 constexpr uint32_t kCycleNamesMax = 16;
 
-// The edges between children of one scope, by position among them, in compressed rows.
+// The edges between children of one scope, by position among the children, in compressed sparse rows.
 struct Rows {
   std::vector<uint32_t> start;
   std::vector<uint32_t> target;
@@ -43,9 +45,10 @@ Rows MakeRows(const Node& scope, const std::vector<uint32_t>& position, bool rev
   return rows;
 }
 
-// Each node that Kahn's algorithm leaves over follows from a cycle: walk back along edges until a node repeats.
+// Each node that Kahn's algorithm leaves over is on a cycle or follows one: walks back along edges until a node
+// repeats.
 void ReportCycles(const Graph& graph, const Node& scope, const Rows& sources, const std::vector<uint32_t>& waiting,
-                  Faults& faults) {
+                  DiagnosticSink& faults) {
   std::vector<uint32_t> walk_of(scope.children.size(), kNone);
   for (uint32_t start = 0; start < scope.children.size(); ++start) {
     if (waiting[start] == 0 || walk_of[start] != kNone) {
@@ -58,14 +61,14 @@ void ReportCycles(const Graph& graph, const Node& scope, const Rows& sources, co
       walk.push_back(at);
       uint32_t e = sources.start[at];
       while (waiting[sources.target[e]] == 0) {
-        ++e;  // A node left over always has a source left over.
+        ++e;  // A node left over always has a source that is left over.
       }
       at = sources.target[e];
     }
     if (walk_of[at] != start || !faults.AdmitError()) {
       continue;
     }
-    // The walk goes against the edges; tell it along them, from the node first in the document.
+    // The walk goes against the edges; the report follows them, from the node that is first in the document.
     std::vector<uint32_t> cycle(std::find(walk.begin(), walk.end(), at), walk.end());
     std::reverse(cycle.begin(), cycle.end());
     std::rotate(cycle.begin(), std::min_element(cycle.begin(), cycle.end()), cycle.end());
@@ -96,7 +99,7 @@ void RemapExpr(Expr& expr, const std::vector<uint32_t>& symbols) {
   }
 }
 
-// Replica indices may change places; all other symbols are declared or stand in inputs, before every node.
+// Replica indices may change places; all other symbols are declared or occur in inputs, before every node.
 void RenumberSymbols(Graph& graph) {
   std::vector<uint32_t> renamed(graph.symbols.size(), kNone);
   std::vector<uint32_t> order;
@@ -141,7 +144,8 @@ void RenumberSymbols(Graph& graph) {
 
 }  // namespace
 
-uint64_t SortChildren(Graph& graph, NodeId scope_id, Faults& faults, std::vector<uint32_t>& position, bool& moved) {
+uint64_t SortChildren(Graph& graph, NodeId scope_id, DiagnosticSink& faults, std::vector<uint32_t>& position,
+                      bool& moved) {
   Node& scope = graph.node(scope_id);
   const auto count = static_cast<uint32_t>(scope.children.size());
   for (uint32_t i = 0; i < count; ++i) {

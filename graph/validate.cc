@@ -11,13 +11,13 @@ namespace hpvm::graph {
 namespace {
 
 constexpr uint32_t kNone = NodeId::kInvalid;
-// Steps of comparing shapes whose texts differ, for the whole document: about a second.
+// Limit on the steps for comparing shapes with different texts in the whole document: about a second.
 constexpr uint64_t kCompareBudget = 4'000'000;
 constexpr std::string_view kAccessNames[] = {"in", "out", "inout"};
 
 class Validator {
  public:
-  Validator(Graph& graph, Faults& faults) : graph_(graph), faults_(faults) {}
+  Validator(Graph& graph, DiagnosticSink& faults) : graph_(graph), faults_(faults) {}
 
   uint64_t Run() {
     port_base_.resize(graph_.nodes.size() + 1, 0);
@@ -73,7 +73,7 @@ class Validator {
   void CheckNames(uint32_t index) {
     const Node& node = graph_.nodes[index];
     if (index == 0) {
-      return;  // Members of objects, whose duplicates the reader refuses.
+      return;  // The root's ports are members of objects, whose duplicates the reader refuses.
     }
     const size_t count = node.ports.size() + node.scalars.size();
     const auto name_of = [&](size_t i) -> const std::string& {
@@ -91,8 +91,8 @@ class Validator {
       const uint32_t i = order_[k];
       if (!name_of(i).empty() && name_of(i) == name_of(order_[k - 1])) {
         const size_t ports = node.ports.size();
-        Fail([&] { return Cat(node.pointer, i < ports ? "/ports/" : "/scalars/", i < ports ? i : i - ports); },
-             "Name ", Quoted(name_of(i)), " is used twice among the node's ports and scalars; once is allowed.");
+        Fail([&] { return Cat(node.pointer, i < ports ? "/ports/" : "/scalars/", i < ports ? i : i - ports); }, "Name ",
+             Quoted(name_of(i)), " is used twice among the node's ports and scalars; once is allowed.");
       }
     }
   }
@@ -130,7 +130,7 @@ class Validator {
     }
   }
 
-  // A node's own port is seen from inside, a child's from outside.
+  // A node's own port is seen from inside, a child's port from outside.
   bool CheckDirection(uint32_t scope, uint32_t e, const Endpoint& end, bool is_source) {
     const bool own = !end.node.valid();
     const Port& port = PortOf(scope, end);
@@ -140,8 +140,8 @@ class Validator {
     }
     const std::string whose =
         own ? std::string("the enclosing node") : Cat("node ", Quoted(graph_.node(end.node).name));
-    Fail([&] { return EdgePlace(scope, e, is_source ? "/from" : "/to"); }, "Port ", Quoted(port.name), " of ",
-         whose, " has access ", Quoted(kAccessNames[static_cast<int>(port.access)]), "; an edge cannot ",
+    Fail([&] { return EdgePlace(scope, e, is_source ? "/from" : "/to"); }, "Port ", Quoted(port.name), " of ", whose,
+         " has access ", Quoted(kAccessNames[static_cast<int>(port.access)]), "; an edge cannot ",
          is_source ? "start" : "end", " there.");
     suspect_[own ? scope : end.node.index] = true;
     return false;
@@ -150,16 +150,13 @@ class Validator {
   void CheckSingleWriter(uint32_t scope, uint32_t e) {
     const Edge& edge = graph_.nodes[scope].edges[e];
     const uint32_t owner = edge.target.node.valid() ? edge.target.node.index : scope;
-    uint32_t& writer =
-        (edge.target.node.valid() ? outer_writer_ : inner_writer_)[port_base_[owner] + edge.target.port];
+    uint32_t& writer = (edge.target.node.valid() ? outer_writer_ : inner_writer_)[port_base_[owner] + edge.target.port];
     if (writer == kNone) {
       writer = e;
       return;
     }
     const Edge& first = graph_.nodes[scope].edges[writer];
-    const auto name = [&](const Endpoint& end) {
-      return end.port == kNone ? std::string("?") : EndText(end, scope);
-    };
+    const auto name = [&](const Endpoint& end) { return end.port == kNone ? std::string("?") : EndText(end, scope); };
     Fail([&] { return PortPlace(owner, edge.target.port); }, "Port ",
          Quoted(graph_.nodes[owner].ports[edge.target.port].name), " is written by two edges (",
          Quoted(name(first.source)), ", ", Quoted(name(edge.source)), "); one is allowed.");
@@ -216,7 +213,7 @@ class Validator {
       if (!node->extent_ports.empty()) {
         Fail([&] { return EdgePlace(scope, e, "/kind"); },
              "Kind \"one_to_one\" needs instance counts that are known before the graph runs; node ",
-             Quoted(node->name), " takes one from a port.");
+             Quoted(node->name), " takes its count from a port.");
         return;
       }
     }
@@ -263,8 +260,7 @@ class Validator {
     }
   }
 
-  // Walks back from what the scope gives out. A scope that gives nothing out (a graph that only prints) is left
-  // alone.
+  // Walks back from the scope's outputs. A scope without outputs (a graph that only prints) gets no warning.
   void WarnUnreachable(uint32_t scope) {
     const Node& node = graph_.nodes[scope];
     if (std::all_of(node.ports.begin(), node.ports.end(),
@@ -304,13 +300,13 @@ class Validator {
   }
 
   Graph& graph_;
-  Faults& faults_;
+  DiagnosticSink& faults_;
   uint64_t work_ = 0;
   uint64_t compare_budget_ = kCompareBudget;
   std::vector<uint32_t> port_base_;
-  // By port_base_ + port: the edge that writes a child's port, or a node's own port from inside.
+  // Indexed by port_base_ + port: the edge that writes a child's port, or a node's own port from inside.
   std::vector<uint32_t> outer_writer_, inner_writer_;
-  // Nodes at which an edge was refused: that a port lacks one is no news.
+  // Nodes at which an edge was refused: a missing edge of a port is then not reported.
   std::vector<bool> suspect_;
   std::vector<bool> reached_;
   std::vector<uint32_t> order_;
@@ -318,6 +314,6 @@ class Validator {
 
 }  // namespace
 
-uint64_t Validate(Graph& graph, Faults& faults) { return Validator(graph, faults).Run(); }
+uint64_t Validate(Graph& graph, DiagnosticSink& faults) { return Validator(graph, faults).Run(); }
 
 }  // namespace hpvm::graph

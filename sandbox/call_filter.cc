@@ -65,9 +65,9 @@ StatusOr<CallFilter> CallFilter::For(SandboxRole role, int refuse_errno) {
   if (context == nullptr) {
     return Internal("A system call filter cannot be created.");
   }
-  // Other call conventions (i386, x32) reach other tables.
+  // Other calling conventions (i386, x32) reach other tables.
   seccomp_attr_set(context.get(), SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-  seccomp_attr_set(context.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);  // A search by number, not one after the other.
+  seccomp_attr_set(context.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);  // Binary search by number instead of a linear one.
   for (const CallRule& rule : CallRules()) {
     const char verdict = rule.verdicts[static_cast<size_t>(role)];
     HPVMD_RETURN_IF_ERROR(verdict == '.' ? absl::OkStatus() : Add(context, rule, verdict));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A role's filter of system calls, built from the table of call_rules.h. tests/golden/sandbox/*_syscalls.txt say what
-// comes of it, number by number.
+// A role's system call filter, built from the table of call_rules.h. tests/golden/sandbox/*_syscalls.txt list the
+// result, number by number.
 #ifndef HPVMD_SANDBOX_CALL_FILTER_H_
 #define HPVMD_SANDBOX_CALL_FILTER_H_
 
@@ -17,10 +17,11 @@ namespace hpvm::sandbox {
 
 class CallFilter {
  public:
-  // For this process, or a child of it: made ahead where building it would take longer than a child should wait. What
-  // the table does not allow is refused with `refuse_errno`, which libraries take for a missing feature.
+  // Builds a filter for this process or its children, in advance when building would take longer than a child should
+  // wait. Calls that the table does not allow are refused with `refuse_errno`, which libraries interpret as a missing
+  // feature.
   static StatusOr<CallFilter> For(SandboxRole role, int refuse_errno = EPERM);
-  // Applies it to this process for good; it has no_new_privs by then.
+  // Applies the filter permanently to this process, which must have no_new_privs.
   Status Apply() const;
 
   std::span<const sock_filter> program() const { return program_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each role's filter of system calls: by number (golden tables), by arguments as whoever has broken out would choose
-// them, and the whole table of call_rules.h against the programs that the kernel gets.
+// Each role's system call filter: by number (golden tables), by arguments that an attacker would choose, and the whole
+// table of call_rules.h against the programs passed to the kernel.
 #include "sandbox/call_filter.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ using testing::kRefused;
 
 constexpr const char* kRoleNames[] = {"runner", "driver", "builder", "supervisor", "compiler", "compile_child"};
 
-// Built and applied in the process that asks, as executors do.
+// Built and applied in the process that needs it, as executors do.
 testing::Filter Alone(SandboxRole role) {
   return [role]() -> Status {
     HPVMD_ASSIGN_OR_RETURN(const CallFilter filter, CallFilter::For(role, kRefused));
@@ -41,7 +41,7 @@ testing::Filter Alone(SandboxRole role) {
   };
 }
 
-// As each role installs it; a child of the compiler's has the compiler's below its own, which is made ahead.
+// As each role installs it; a child of the compiler has its own filter, made in advance, on top of the compiler's.
 testing::Filter FilterOf(SandboxRole role) {
   if (role != SandboxRole::kCompileChild) {
     return Alone(role);
@@ -53,7 +53,7 @@ testing::Filter FilterOf(SandboxRole role) {
   };
 }
 
-// A new process ends at once.
+// Creates a process that ends at once.
 long Clone(uint64_t flags) {
   const long child = syscall(SYS_clone, flags, nullptr, nullptr, nullptr, nullptr);
   if (child == 0) {
@@ -71,12 +71,12 @@ rlimit limit;
 struct Case {
   const char* name;
   std::function<long()> call;
-  // By role: 'a' allowed, 'r' refused, 'k' killed, 'n' not there (ENOSYS).
+  // Indexed by role: 'a' allowed, 'r' refused, 'k' killed, 'n' unavailable (ENOSYS).
   const char* verdicts;
 };
 
-// Signals go to nobody else, but that a supervisor kills its builders; limits, namespaces and memory of others are out
-// of reach for all.
+// No role can signal other processes, except that a supervisor kills its builders; other processes' limits, namespaces
+// and memory are out of reach for all roles.
 const Case kCases[] = {
     {"fork", [] { return Clone(SIGCHLD); }, "rraaar"},
     {"fork with a descriptor", [] { return Clone(SIGCHLD | CLONE_PIDFD); }, "rraaar"},
@@ -165,12 +165,12 @@ std::string GoldenPath(size_t role) {
   return std::string(HPVMD_SOURCE_DIR) + "/tests/golden/sandbox/" + kRoleNames[role] + "_syscalls.txt";
 }
 
-// Every system call number: a new one appears here before it appears in a tenant's hands.
+// Every system call number: a new one appears here before a tenant can use it.
 TEST(CallFilterTest, SyscallsMatchTheGoldenTables) {
 #ifdef HPVMD_TSAN
   GTEST_SKIP() << "exit, which ends one thread, leaves the sanitizer's own thread: the child never ends.";
 #endif
-  // Calls that arguments decide are not among these.
+  // Not counting calls that are decided by arguments.
   constexpr int kMost[] = {43, 110, 125, 130, 60, 30};
   for (size_t role = 0; role < kSandboxRoles; ++role) {
     SCOPED_TRACE(kRoleNames[role]);
@@ -185,13 +185,13 @@ TEST(CallFilterTest, SyscallsMatchTheGoldenTables) {
     EXPECT_GT(testing::CountAllowed(table), 20);
     EXPECT_LE(testing::CountAllowed(table), kMost[role]);
     EXPECT_EQ(testing::FirstBeyondTable(filter), 0);
-    // Killed, or not there at all.
+    // Killed, or unavailable.
     const int by_int80 = testing::ByInt80(filter);
     EXPECT_TRUE(by_int80 == -SIGSYS || by_int80 == -SIGSEGV) << by_int80;
   }
 }
 
-// The system calls that tenants' kernels have.
+// The system calls available to tenants' kernels.
 TEST(CallFilterTest, RunnersHaveFiftyCallsAtMost) {
   std::set<int> calls;
   for (const CallRule& rule : CallRules()) {
@@ -204,7 +204,7 @@ TEST(CallFilterTest, RunnersHaveFiftyCallsAtMost) {
   EXPECT_LE(calls.size(), 50u);
 }
 
-// As the kernel runs a filter.
+// Evaluates a filter program like the kernel.
 uint32_t Evaluate(std::span<const sock_filter> program, const seccomp_data& data) {
   uint32_t value = 0;
   for (size_t at = 0; at < program.size(); ++at) {
@@ -255,7 +255,7 @@ bool Holds(const CallRule& rule, const Arguments& arguments) {
   });
 }
 
-// The table's own statements.
+// Returns the verdict of the table itself.
 uint32_t Wanted(size_t role, int call, const Arguments& arguments) {
   for (const CallRule& rule : CallRules()) {
     const char verdict = rule.verdicts[role];
@@ -268,7 +268,7 @@ uint32_t Wanted(size_t role, int call, const Arguments& arguments) {
   return SECCOMP_RET_ERRNO | kRefused;
 }
 
-// Arguments with which a rule holds, the same with each bit of each flipped, and any.
+// Returns arguments for which a rule holds, the same with each bit of each flipped, and random ones.
 std::vector<Arguments> Questions(int call) {
   static std::mt19937_64 random(1);
   std::vector<Arguments> bases = {Arguments{}, Arguments{}};
@@ -298,8 +298,8 @@ std::vector<Arguments> Questions(int call) {
   return questions;
 }
 
-// The programs say what the table says, for every number and for arguments on both sides of each rule; what the table
-// does not name is refused, and other conventions end the process.
+// The programs agree with the table, for every number and for arguments on both sides of each rule; calls that the
+// table does not name are refused, and other calling conventions end the process.
 TEST(CallFilterTest, ProgramsSayWhatTheTableSays) {
   for (size_t role = 0; role < kSandboxRoles; ++role) {
     const StatusOr<CallFilter> filter = CallFilter::For(static_cast<SandboxRole>(role), kRefused);
@@ -326,7 +326,7 @@ TEST(CallFilterTest, ProgramsSayWhatTheTableSays) {
   }
 }
 
-// No two rows disagree, so that their order does not matter.
+// No two rows contradict each other, so their order does not matter.
 TEST(CallFilterTest, RowsDoNotContradict) {
   for (const CallRule& a : CallRules()) {
     for (const CallRule& b : CallRules()) {
@@ -338,7 +338,7 @@ TEST(CallFilterTest, RowsDoNotContradict) {
   }
 }
 
-// A new thread works under the filter, as does the abort that reports our own bugs.
+// A new thread works under the filter, as does the abort that reports bugs of this program.
 TEST(CallFilterTest, ThreadsAndAbortWork) {
   const auto run_thread = [] {
     int done = 0;
@@ -354,7 +354,7 @@ TEST(CallFilterTest, ThreadsAndAbortWork) {
   EXPECT_EQ(testing::UnderFilter(FilterOf(SandboxRole::kRunner), []() -> long { abort(); }), -SIGABRT);
 }
 
-// A child of the compiler's that aborts ends, by whatever way.
+// A child of the compiler that aborts ends, in one way or another.
 TEST(CallFilterTest, AbortEndsACompileChild) {
   EXPECT_EQ(testing::UnderFilter(FilterOf(SandboxRole::kCompileChild), []() -> long { abort(); }), -SIGSYS);
 }

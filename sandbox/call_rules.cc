@@ -22,14 +22,14 @@ constexpr ArgumentRule OwnProcess(unsigned argument) { return {argument, ~uint64
 constexpr uint64_t kThreadFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
 constexpr uint64_t kForeignFlags = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
                                    CLONE_NEWNET | CLONE_NEWCGROUP | CLONE_PTRACE | CLONE_UNTRACED;
-// Flags of a compile that the zygote forks: no namespace, no memory or table in common, nothing to trace.
+// Flags of a compile forked by the zygote: no namespaces, no shared memory or tables, no tracing.
 constexpr uint64_t kForkFlags = CLONE_PIDFD | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
-// glibc has these for some languages only.
+// glibc defines these only with some feature macros.
 constexpr uint64_t kGetOfdLock = 36, kSetOfdLock = 37, kSetOfdLockAndWait = 38;
 
 // The columns: runner, driver, builder, supervisor, compiler, compile child.
 constexpr CallRule kRules[] = {
-    // Descriptors that are open already.
+    // Open descriptors.
     {SCMP_SYS(read), "aaaaaa"},
     {SCMP_SYS(write), "aaaaaa"},
     {SCMP_SYS(readv), ".aaa.."},
@@ -56,7 +56,7 @@ constexpr CallRule kRules[] = {
     {SCMP_SYS(close_range), "..aaa."},
     {SCMP_SYS(fstat), ".aaaaa"},
     {SCMP_SYS(fstatfs), ".aaa.."},
-    // New descriptors that lead nowhere else. The driver decides which requests a device node takes.
+    // New descriptors that give no further access. The driver decides which requests a device node accepts.
     {SCMP_SYS(memfd_create), "aaaa.."},
     {SCMP_SYS(eventfd2), ".aaa.."},
     {SCMP_SYS(pipe2), ".aaaa."},
@@ -68,7 +68,7 @@ constexpr CallRule kRules[] = {
     {SCMP_SYS(epoll_wait), ".aaa.."},
     {SCMP_SYS(epoll_pwait), ".aaa.."},
     {SCMP_SYS(ioctl), ".aaa.."},
-    // Files and folders, within what Landlock leaves.
+    // Files and folders, within Landlock's rules.
     {SCMP_SYS(open), ".aaa.."},
     {SCMP_SYS(openat), ".aaaa."},
     {SCMP_SYS(access), ".aaa.."},
@@ -96,7 +96,7 @@ constexpr CallRule kRules[] = {
     {SCMP_SYS(fchmodat), "..aa.."},
     {SCMP_SYS(utimensat), "...aa."},
     {SCMP_SYS(umask), "..aa.."},
-    // Memory. Execution of it is decided by arguments, below.
+    // Memory. Rules with arguments, below, decide on executable memory.
     {SCMP_SYS(brk), "aaaaaa"},
     {SCMP_SYS(munmap), "aaaaaa"},
     {SCMP_SYS(mremap), "aaaaaa"},
@@ -127,13 +127,13 @@ constexpr CallRule kRules[] = {
     {SCMP_SYS(set_tid_address), "..aa.."},
     {SCMP_SYS(exit), "aaaaaa"},
     {SCMP_SYS(exit_group), "aaaaaa"},
-    // Signals that a process gets.
+    // Handling of received signals.
     {SCMP_SYS(rt_sigaction), "aaaaaa"},
     {SCMP_SYS(rt_sigprocmask), "aaaaaa"},
     {SCMP_SYS(rt_sigreturn), "aaaaaa"},
     {SCMP_SYS(sigaltstack), "aaaaaa"},
     {SCMP_SYS(restart_syscall), "aaaaaa"},
-    // Time, chance, and facts about the process and the machine.
+    // Time, random numbers, and information about the process and the machine.
     {SCMP_SYS(clock_gettime), "aaaaaa"},
     {SCMP_SYS(clock_getres), "aaaa.."},
     {SCMP_SYS(clock_nanosleep), "aaaa.."},
@@ -152,7 +152,7 @@ constexpr CallRule kRules[] = {
     {SCMP_SYS(getgid), ".aaa.."},
     {SCMP_SYS(getegid), ".aaa.."},
     {SCMP_SYS(getrusage), ".aaaaa"},
-    // Programs and children: the linker that a driver's compiler starts, builders, and compiles.
+    // Programs and children: the linker started by a driver's compiler, builders, and compiles.
     {SCMP_SYS(execve), "kkaa.."},
     {SCMP_SYS(vfork), "..aa.."},
     {SCMP_SYS(wait4), "..aaa."},
@@ -163,7 +163,7 @@ constexpr CallRule kRules[] = {
     {SCMP_SYS(landlock_create_ruleset), "...a.."},
     {SCMP_SYS(landlock_add_rule), "...a.."},
     {SCMP_SYS(landlock_restrict_self), "...a.."},
-    // A process of ours that calls one of these no longer runs our code.
+    // A process that calls one of these no longer runs this project's code.
     {SCMP_SYS(execveat), "kkkk.."},
     {SCMP_SYS(ptrace), "kkkk.."},
     {SCMP_SYS(process_vm_readv), "kkkk.."},
@@ -216,25 +216,25 @@ constexpr CallRule kRules[] = {
     {SCMP_SYS(syslog), "kkkk.."},
     {SCMP_SYS(vhangup), "kkkk.."},
     {SCMP_SYS(process_madvise), "kkkk.."},
-    // New threads of the process; builders and supervisors may start processes, in no namespace of their own; the
-    // zygote may fork, with a descriptor of the child. The C library takes ENOSYS for clone3, whose flags a filter
-    // cannot see, as "use clone".
+    // New threads of the process; builders and supervisors may start processes without new namespaces; the zygote may
+    // fork with a descriptor of the child. The C library falls back to clone when clone3, whose flags a filter cannot
+    // see, returns ENOSYS.
     {SCMP_SYS(clone), "aa....", {Masked(0, kThreadFlags | kForeignFlags | CLONE_VFORK, kThreadFlags)}},
     {SCMP_SYS(clone), "..aa..", {Masked(0, kForeignFlags, 0)}},
     {SCMP_SYS(clone), "....a.", {Masked(0, ~kForkFlags, SIGCHLD)}},
     {SCMP_SYS(clone3), "nnnnnn"},
-    // Memory is never writable and executable at once. Kernels' images become executable by mprotect alone, libraries
-    // are mapped where drivers are, and compilers execute nothing that they make.
+    // Memory is never writable and executable at once. Kernels' images become executable only by mprotect, libraries
+    // are mapped where there are drivers, and compilers do not execute their output.
     {SCMP_SYS(mmap), "aaaaaa", {Masked(2, PROT_EXEC, 0)}},
     {SCMP_SYS(mmap), ".aaa..", {Masked(2, PROT_EXEC | PROT_WRITE, PROT_EXEC)}},
     {SCMP_SYS(mprotect), "aaaaaa", {Masked(2, PROT_EXEC, 0)}},
     {SCMP_SYS(mprotect), "aaaa..", {Masked(2, PROT_EXEC | PROT_WRITE, PROT_EXEC)}},
-    // Signals go to the process itself. Builders inherit their supervisor's filter and have one of their own for this.
-    // abort() signals its own process, whose number a filter that children inherit cannot know: compilers end there.
+    // Signals go to the process itself. Builders inherit their supervisor's filter and add their own for this. abort()
+    // signals its own process, whose number an inherited filter cannot know: compilers are killed there.
     {SCMP_SYS(tgkill), "aaa...", {OwnProcess(0)}},
     {SCMP_SYS(tgkill), "...akk"},
-    // A supervisor ends its builders and their groups. The zygote ends its children by descriptors, which only the
-    // call that made a child gives: `kill` would take any process of the user's.
+    // A supervisor ends its builders and their groups. The zygote ends its children by descriptors, which only the call
+    // that created a child returns: `kill` would accept any process of the user.
     {SCMP_SYS(kill), "...a..", {Equal(1, SIGKILL)}},
     {SCMP_SYS(pidfd_send_signal), "....a.", {Equal(1, SIGKILL)}},
     // Threads have names. A supervisor's builders, and the zygote's children, still have to lock themselves down.
@@ -242,7 +242,7 @@ constexpr CallRule kRules[] = {
     {SCMP_SYS(prctl), "...a.."},
     {SCMP_SYS(prctl), "....a.", {Equal(0, PR_SET_PDEATHSIG)}},
     {SCMP_SYS(prctl), "....a.", {Equal(0, PR_SET_SECCOMP)}},
-    // Not F_SETOWN, F_SETSIG and F_SETOWN_EX: with them the kernel would send signals to others.
+    // Not F_SETOWN, F_SETSIG and F_SETOWN_EX: with them the kernel would send signals to other processes.
     {SCMP_SYS(fcntl), ".aaaa.", {Equal(1, F_DUPFD)}},
     {SCMP_SYS(fcntl), ".aaaa.", {Equal(1, F_GETFD)}},
     {SCMP_SYS(fcntl), ".aaaa.", {Equal(1, F_SETFD)}},
@@ -257,7 +257,7 @@ constexpr CallRule kRules[] = {
     {SCMP_SYS(fcntl), "aaaaa.", {Equal(1, F_DUPFD_CLOEXEC)}},
     {SCMP_SYS(fcntl), "aaaa..", {Equal(1, F_ADD_SEALS)}},
     {SCMP_SYS(fcntl), "aaaaa.", {Equal(1, F_GET_SEALS)}},
-    // A process's own limits: read, and written by what still has to lock itself down.
+    // A process's own limits: readable, and writable by processes that still have to lock themselves down.
     {SCMP_SYS(prlimit64), "aaa...", {Equal(0, 0), Equal(2, 0)}},
     {SCMP_SYS(prlimit64), "...aa.", {Equal(0, 0)}},
 };

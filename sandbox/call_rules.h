@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one list of system calls: for each call, and for arguments where these decide, what each role's filter does.
+// The only list of system calls: for each call, and for arguments where these decide, the action of each role's filter.
 #ifndef HPVMD_SANDBOX_CALL_RULES_H_
 #define HPVMD_SANDBOX_CALL_RULES_H_
 
@@ -10,31 +10,35 @@
 
 namespace hpvm::sandbox {
 
-// The work of a process, which decides the system calls that it keeps: a column of the table each.
+// Purpose of a process, which determines its available system calls: one column of the table each.
 enum class SandboxRole : uint8_t {
-  kRunner = 0,       // Runs kernels on the processor: no file, no device. The launcher becomes it.
-  kDriver = 1,       // Runners and probes that load drivers: files and device nodes, within what Landlock leaves.
-  kBuilder = 2,      // The same, and starts the linker that a driver's compiler may need. Probes of defects, too.
+  // Runs kernels on the processor: no files, no devices. The launcher becomes it.
+  kRunner = 0,
+  // Runners and probes that load drivers: files and device nodes, within Landlock's rules.
+  kDriver = 1,
+  // Like kDriver, and starts the linker that a driver's compiler may need. Also probes of defects.
+  kBuilder = 2,
   kSupervisor = 3,   // Starts and ends builders, which lock themselves down further.
-  kCompiler = 4,     // The zygote: forks compiles, ends them, keeps their cache.
+  kCompiler = 4,     // The zygote: forks compiles, ends them, manages their cache.
   kCompileChild = 5  // One compile, below the zygote's filter: computes.
 };
 inline constexpr size_t kSandboxRoles = 6;
 
-// Holds where the argument's bits below `mask` are those of `value`.
+// Holds when the argument's bits selected by `mask` equal those of `value`.
 struct ArgumentRule {
   unsigned argument = 0;
   uint64_t mask = 0;  // 0: there is no rule.
   uint64_t value = 0;
-  bool is_own_process = false;  // `value` is the number of the process that builds the filter.
+  // `value` is the id of the process that builds the filter.
+  bool is_own_process = false;
 };
 
 struct CallRule {
-  int call = 0;  // Negative where the machine has no such call.
-  // By role: 'a' allows the call, 'k' ends the process, 'n' says that there is no such call (ENOSYS), '.' leaves it to
-  // other rules. A call that no rule names is refused.
+  int call = 0;  // Negative when the machine has no such call.
+  // Indexed by role: 'a' allows the call, 'k' ends the process, 'n' returns ENOSYS, '.' leaves it to other rules. A
+  // call that no rule names is refused.
   const char* verdicts = nullptr;
-  std::array<ArgumentRule, 2> arguments{};  // All of them hold.
+  std::array<ArgumentRule, 2> arguments{};  // All of them must hold.
 };
 
 std::span<const CallRule> CallRules();

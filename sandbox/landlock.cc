@@ -13,7 +13,7 @@
 namespace hpvm::sandbox {
 namespace {
 
-// Headers older than the kernel lack the later names.
+// Kernel headers older than the kernel lack the later names.
 constexpr uint64_t kAccessFsAbi1 = (uint64_t{1} << 13) - 1;
 constexpr uint64_t kAccessFsExecute = 1, kAccessFsWriteFile = 1 << 1, kAccessFsReadFile = 1 << 2;
 constexpr uint64_t kAccessFsReadDir = 1 << 3, kAccessFsRemoveDir = 1 << 4, kAccessFsRemoveFile = 1 << 5;
@@ -21,7 +21,7 @@ constexpr uint64_t kAccessFsMakeDir = 1 << 7, kAccessFsMakeReg = 1 << 8, kAccess
 constexpr uint64_t kAccessFsRefer = uint64_t{1} << 13;
 constexpr uint64_t kAccessFsTruncate = uint64_t{1} << 14;
 constexpr uint64_t kAccessFsIoctlDev = uint64_t{1} << 15;
-// A rule for a file, not a folder, may hold these.
+// Access rights that are valid in a rule for a file rather than a folder.
 constexpr uint64_t kAccessFsOfFiles =
     kAccessFsExecute | kAccessFsWriteFile | kAccessFsReadFile | kAccessFsTruncate | kAccessFsIoctlDev;
 constexpr uint64_t kAccessNetTcp = 3;
@@ -82,7 +82,7 @@ Status RestrictFiles(std::span<const PathRule> rules, int* landlock_abi) {
   if (!ruleset.valid()) {
     return FromErrno(errno, "Creating a Landlock ruleset");
   }
-  // Everything that the ruleset handles is forbidden but for what a rule allows.
+  // Everything that the ruleset handles is forbidden unless a rule allows it.
   for (const PathRule& rule : rules) {
     HPVMD_RETURN_IF_ERROR(AllowPath(ruleset.get(), rule, attributes.handled_access_fs));
   }

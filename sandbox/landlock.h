@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files by Landlock: which paths a process still reaches, for good. One copy of the kernel's interface, of which older
-// headers lack parts, for everything that locks itself down.
+// Restricts file access by Landlock: the paths that a process may still access, permanently. The only copy of the
+// kernel's interface, of which older headers lack parts, for every process that locks itself down.
 #ifndef HPVMD_SANDBOX_LANDLOCK_H_
 #define HPVMD_SANDBOX_LANDLOCK_H_
 
@@ -12,24 +12,24 @@
 
 namespace hpvm::sandbox {
 
-// A path and the accesses to it and what lies below that stay.
+// Access that remains to a path and everything below it.
 enum class PathAccess : uint8_t {
-  kRead,     // Files and folders; libraries are mapped from here.
-  kExecute,  // And programs started.
-  kDevice,   // Read, written, asked by ioctl.
-  kPrivate   // Files and folders made, written, removed.
+  kRead,     // Reading files and folders; libraries are mapped from here.
+  kExecute,  // Also starting programs.
+  kDevice,   // Reading, writing, ioctl.
+  kPrivate   // Creating, writing and removing files and folders.
 };
 struct PathRule {
   std::string path;
   PathAccess access = PathAccess::kRead;
 };
 
-// True when the kernel can restrict files.
+// Returns true when the kernel can restrict files.
 bool HasLandlock();
 
-// Everything that Landlock handles is forbidden but for what a rule allows: files, TCP, signals and abstract sockets to
-// processes outside, as far as the kernel's version of it goes, which is its ABI. Paths that do not exist are passed
-// over. Needs no_new_privs. kUnimplemented where the kernel has no Landlock.
+// Forbids everything that Landlock handles unless a rule allows it: files, TCP, signals and abstract sockets to
+// processes outside, as far as the kernel's version (its ABI) supports it. Paths that do not exist are skipped. Needs
+// no_new_privs. Returns kUnimplemented when the kernel has no Landlock.
 Status RestrictFiles(std::span<const PathRule> rules, int* landlock_abi);
 
 }  // namespace hpvm::sandbox

@@ -36,7 +36,7 @@ Status LimitChild(const ChildLimits& limits, int parent) {
   };
   HPVMD_RETURN_IF_ERROR(set(RLIMIT_CPU, limits.cpu_seconds, /*hard_more=*/1));
 #ifdef HPVMD_TSAN
-  return absl::OkStatus();  // What the sanitizer keeps beside memory is larger than any limit.
+  return absl::OkStatus();  // The sanitizer's shadow memory exceeds any limit.
 #else
   HPVMD_RETURN_IF_ERROR(set(RLIMIT_DATA, limits.data_bytes, 0));
   return set(RLIMIT_AS, limits.address_bytes, 0);

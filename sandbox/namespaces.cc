@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Namespaces and the root folder in them. Everything here is tried: plain containers refuse it.
+// Namespaces and their root folder. Every step is an attempt, because plain containers refuse them.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -30,8 +30,8 @@ Status WriteFile(const char* path, const std::string& text) {
   return absl::OkStatus();
 }
 
-// Without privileges: in a user namespace, in which the process has those that namespaces and mounts need. Its user and
-// group stay what they are.
+// Without privileges: enters a user namespace, in which the process has the privileges that namespaces and mounts need.
+// Its user and group do not change.
 Status EnterUserNamespace() {
   const std::string uid = std::to_string(getuid()), gid = std::to_string(getgid());
   if (unshare(CLONE_NEWUSER | kShared) != 0) {
@@ -42,10 +42,10 @@ Status EnterUserNamespace() {
   return WriteFile("/proc/self/gid_map", gid + " " + gid + " 1");
 }
 
-// Where the new root is mounted until it takes the old one's place; nothing below is needed then.
+// Folders at which the new root may be mounted until it replaces the old one; nothing below is needed then.
 constexpr const char* kPlaces[] = {"/tmp", "/run", "/var", "/mnt", "/proc"};
 
-// Not over anything that is to show in it.
+// The new root must not cover anything that it has to show.
 bool Hides(std::string_view place, std::span<const PathRule> rules) {
   return std::any_of(rules.begin(), rules.end(), [&](const PathRule& rule) {
     char real[PATH_MAX];
@@ -68,14 +68,14 @@ StatusOr<std::string> MountRoot(std::span<const PathRule> rules) {
   return FromErrno(error, "Mounting a root");
 }
 
-// Folders from the root to `path`'s parent, relative to the folder `root`.
+// Creates the folders from the root to `path`'s parent, relative to the folder `root`.
 void MakeParents(int root, const std::string& path) {
   for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-    mkdirat(root, path.substr(1, slash - 1).c_str(), 0755);  // Perhaps it is there.
+    mkdirat(root, path.substr(1, slash - 1).c_str(), 0755);  // It may exist already.
   }
 }
 
-// The file or folder `real` of the old root (a path without links) under its name in the new one.
+// Binds the file or folder `real` of the old root (a path without links) under its name in the new one.
 void Bind(int root, const std::string& place, const std::string& real) {
   struct stat info {};
   if (real == "/" || stat(real.c_str(), &info) != 0) {
@@ -88,7 +88,7 @@ void Bind(int root, const std::string& place, const std::string& real) {
   } else {
     UniqueFd file(openat(root, relative, O_CREAT | O_RDONLY | O_CLOEXEC, 0644));
   }
-  // What fails is missing there: a driver then does without, or says what it lacks.
+  // Paths that fail are missing in the new root: a driver then works without them, or reports what it lacks.
   mount(real.c_str(), (place + real).c_str(), nullptr, MS_BIND | MS_REC, nullptr);
 }
 
@@ -100,7 +100,7 @@ void BindRule(int root, const std::string& place, const std::string& path) {
   Bind(root, place, real);
   if (path != real && path.size() > 1) {
     MakeParents(root, path);
-    symlinkat(real, root, path.c_str() + 1);  // Fails where the name leads there by way of a folder's link.
+    symlinkat(real, root, path.c_str() + 1);  // Fails when the name already leads there through a link to a folder.
   }
 }
 
@@ -121,7 +121,7 @@ Status ReplaceRoot(std::span<const PathRule> rules) {
   if (unshare(CLONE_NEWNS) != 0) {
     return FromErrno(errno, "unshare");
   }
-  // Nothing that is mounted from here on shows outside, nor the other way round.
+  // Later mounts are not visible outside, nor outside mounts here.
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
     return FromErrno(errno, "Making mounts private");
   }
@@ -139,7 +139,7 @@ Status ReplaceRoot(std::span<const PathRule> rules) {
     umount2(place.c_str(), MNT_DETACH);
     return status;
   }
-  // The old root lies over the new one now.
+  // The old root now covers the new one.
   if (umount2(".", MNT_DETACH) != 0 || chdir("/") != 0) {
     return FromErrno(errno, "Letting go of the old root");
   }

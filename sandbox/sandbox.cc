@@ -23,15 +23,15 @@
 namespace hpvm::sandbox {
 namespace {
 
-// The sockets, a memfd for each of 512 modules, others on their way to a mapping; drivers open their device nodes many
-// times over.
+// For the sockets, a memfd for each of 512 modules, and others that are about to be mapped; drivers open their device
+// nodes many times.
 constexpr rlim_t kOpenFilesMax = 1024;
-// Not 0: a small module is written to a memfd, which counts as a file.
+// Not 0, because a small module is written to a memfd, which counts as a file.
 constexpr rlim_t kFileBytesMax = limits::kModuleBytesMax;
 constexpr rlim_t kStackBytesMax = 8 * limits::kMiB;
 
 Status TakeIdentity(const IsolateOptions& options) {
-  // The permitted capabilities stay, for Confine; the change of user takes them from what is started.
+  // The permitted capabilities are kept for Confine; programs started by the process lose them by the change of user.
   prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
   if (setgroups(options.groups.size(), options.groups.data()) != 0 ||
       setresgid(options.gid, options.gid, options.gid) != 0 || setresuid(options.uid, options.uid, options.uid) != 0) {
@@ -40,7 +40,7 @@ Status TakeIdentity(const IsolateOptions& options) {
   return absl::OkStatus();
 }
 
-// Sets of capabilities are as wide as two words.
+// Sets of capabilities are two words wide.
 bool SetCapabilities(bool keeps_permitted, bool is_effective) {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct data[2] = {};
@@ -54,8 +54,8 @@ bool SetCapabilities(bool keeps_permitted, bool is_effective) {
   return syscall(SYS_capset, &header, data) == 0;
 }
 
-// With it empty no program that is started later has any capability, not even one of the superuser's. False where that
-// is not allowed.
+// When it is empty, programs started later have no capabilities, even with the superuser's rights. Returns false when
+// that is not allowed.
 bool EmptyBoundingSet() {
   bool is_empty = true;
   for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
@@ -65,10 +65,10 @@ bool EmptyBoundingSet() {
   return is_empty;
 }
 
-// What this process may still do stays with it and goes to no program that it starts.
+// The process keeps its remaining capabilities, but programs that it starts do not get them.
 void KeepCapabilitiesFromPrograms(bool is_bounded) {
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-  // The superuser's programs would get them back from the bounding set: then they go here.
+  // The superuser's programs would regain them from the bounding set: drop them here in that case.
   SetCapabilities(/*keeps_permitted=*/is_bounded || getuid() != 0, /*is_effective=*/false);
 }
 
@@ -82,8 +82,8 @@ void Append(std::string_view text, std::string* detail) {
   *detail += (detail->empty() ? "" : ", ") + std::string(text);
 }
 
-// Where a machine, or the group that the daemon shares with its executors, has no memory left, an executor and its
-// compiler end before the daemon does: they cost one tenant a run. May fail only where there is no /proc.
+// When a machine, or the group that the daemon shares with its executors, is out of memory, an executor and its
+// compiler are killed before the daemon: they cost one tenant a run. It can fail only when there is no /proc.
 void OfferToTheOutOfMemoryKiller() {
   const UniqueFd file(open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   if (file.valid() && write(file.get(), "500", 3) != 3) {
@@ -91,7 +91,7 @@ void OfferToTheOutOfMemoryKiller() {
   }
 }
 
-// A processor core's two threads do not run it beside anybody else's code. Where there are such, and the kernel has it.
+// Prevents a processor core's two threads from running it beside other code, if the machine and the kernel support it.
 void TakeCoreCookie(SandboxReport* report) {
   constexpr int kSchedCore = 62, kCreate = 1, kThreadGroup = 1;
   if (prctl(kSchedCore, kCreate, 0, kThreadGroup, 0) == 0) {
@@ -99,8 +99,8 @@ void TakeCoreCookie(SandboxReport* report) {
   }
 }
 
-// For a program that the launcher has started: it ends with the launcher's process. The socket's end tells it as well,
-// but not while it is stopped.
+// For a program started by the launcher: it ends with the launcher's process. The socket's end also ends it, but not
+// while it is stopped.
 Status FollowParent() {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 ||
       prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
@@ -109,7 +109,7 @@ Status FollowParent() {
   return absl::OkStatus();
 }
 
-// The empty root, which needs the last capability, and then none is left.
+// Replaces the root, which needs the last capability, and then drops all capabilities.
 Status RenouncePrivileges(SandboxReport* report, const ConfineOptions& options) {
   if (report->has_namespaces && options.level_max >= SandboxLevel::kNamespaces) {
     SetCapabilities(/*keeps_permitted=*/true, /*is_effective=*/true);
@@ -134,14 +134,15 @@ Status RenouncePrivileges(SandboxReport* report, const ConfineOptions& options) 
 
 Status Isolate(const IsolateOptions& options, SandboxReport* report) {
   const pid_t parent = getppid();
-  setsid();  // Fails only for a session leader, which is as good.
+  setsid();  // Fails only for a session leader, which is sufficient.
   OfferToTheOutOfMemoryKiller();
   HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_CORE, 0));
   HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_STACK, kStackBytesMax));
   if (chdir("/") != 0) {
     return FromErrno(errno, "Changing to \"/\"");
   }
-  // From the level on that shuts files: it keeps a process from others', and an identity of its own is a second wall.
+  // From the level on that restricts files, which separates a process from others' files; a separate identity is a
+  // second barrier.
   const bool takes_identity = options.level_max >= SandboxLevel::kFiles && (options.uid != 0 || options.gid != 0);
   report->has_cgroup = options.has_cgroup && options.level_max >= SandboxLevel::kIdentity;
   report->has_own_user = takes_identity && options.uid != 0;
@@ -159,10 +160,12 @@ Status Isolate(const IsolateOptions& options, SandboxReport* report) {
     }
   }
   TakeCoreCookie(report);
-  const bool is_bounded = EmptyBoundingSet();  // Before the change of identity, which takes the right to.
+  // Before the change of identity, which removes the right to do so.
+  const bool is_bounded = EmptyBoundingSet();
   if (takes_identity) {
     HPVMD_RETURN_IF_ERROR(TakeIdentity(options));
-    umask(0);  // The folder says who reaches its cache: its tenant's later processes have other users.
+    // The folder's mode decides who may access its cache, because the tenant's later processes have other users.
+    umask(0);
     if (options.tasks_max != 0) {
       HPVMD_RETURN_IF_ERROR(SetLimit(RLIMIT_NPROC, options.tasks_max));
     }
@@ -204,7 +207,7 @@ Status Confine(SandboxReport* report, const ConfineOptions& options) {
   const bool tries_files = options.level_max >= SandboxLevel::kFiles;
   const Status files = tries_files ? RestrictFiles(options.paths, &abi) : Unimplemented("not tried");
   const bool needs_files = has_drivers || options.level_min >= SandboxLevel::kFiles ||
-                           (is_compiler && !absl::IsUnimplemented(files));  // It is there, and has failed.
+                           (is_compiler && !absl::IsUnimplemented(files));  // Landlock exists and has failed.
   if (tries_files && needs_files && !files.ok()) {
     return FailedPrecondition(std::string(has_drivers ? "Drivers are not loaded" : "Nothing is compiled") +
                               " here, as nothing would keep them from the host's files: " + Message(files));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the lock-down of processes forbids, tried one by one in processes that end afterwards.
+// Attempts everything that the lock-down forbids, one thing at a time, in processes that end afterwards.
 #include "sandbox/sandbox.h"
 
 #include <fcntl.h>
@@ -35,7 +35,7 @@ Status ConfineCompiler(std::vector<PathRule> paths) {
   return Confine(&report, {.role = SandboxRole::kCompiler, .paths = std::move(paths)});
 }
 
-// Landlock alone, without the filter: no path can be opened, run or made.
+// Landlock alone, without the filter: no path can be opened, run or created.
 TEST(SandboxTest, LandlockForbidsPaths) {
   const int supported = InChild([] {
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -72,8 +72,8 @@ TEST(SandboxTest, LandlockForbidsPaths) {
   }
 }
 
-// Landlock, which a filter takes away here, is optional only where the level says so: roles that may open files of the
-// host's do not go on without it, and a compiler does only where nobody counts on it.
+// Landlock, which a filter disables here, is optional only when the level says so: roles that may open the host's files
+// fail without it, and a compiler runs without it only if no caller relies on it.
 TEST(SandboxTest, LandlockIsOptionalOnlyWhereTheLevelSaysSo) {
   const struct {
     ConfineOptions options;
@@ -105,7 +105,7 @@ TEST(SandboxTest, LandlockIsOptionalOnlyWhereTheLevelSaysSo) {
 
 bool Refused(long result) { return result < 0 && (errno == EPERM || errno == EACCES); }
 
-// The number of the first forbidden act that is not refused; 0 if all are.
+// Returns the number of the first forbidden act that is not refused; 0 if all are.
 int FirstPermitted() {
   if (!Refused(open("/etc/passwd", O_RDONLY))) {
     return 1;
@@ -136,7 +136,7 @@ int FirstPermitted() {
   return 0;
 }
 
-// Once locked down the zygote reaches its cache and nothing else.
+// Once locked down, the zygote can access its cache and nothing else.
 TEST(SandboxTest, ZygoteReachesItsCacheOnly) {
   fs::path folder = fs::temp_directory_path() / ("zygote_sandbox_test." + std::to_string(getpid()));
   fs::create_directories(folder);
@@ -155,7 +155,7 @@ TEST(SandboxTest, ZygoteReachesItsCacheOnly) {
         sched_yield();
       }
     }
-    // By its descriptor alone: whose number this is nobody can tell the filter.
+    // Only by its descriptor, because the filter cannot know whose number this is.
     if (child.pid < 0 || kill(child.pid, SIGKILL) == 0 || errno != EPERM) {
       return 102;
     }
@@ -188,7 +188,7 @@ TEST(SandboxTest, ChildOnlyComputes) {
   EXPECT_EQ(status, 0);
 }
 
-// Limits hold: memory beyond the cap is refused, and processor time ends the process.
+// Limits hold: memory beyond the limit is refused, and processor time ends the process.
 TEST(SandboxTest, ChildIsLimited) {
   int status = InChild([] {
     if (!LimitChild({.address_bytes = 256u << 20, .cpu_seconds = 1, .writes_files = false}, getppid()).ok()) {

@@ -21,9 +21,9 @@ std::string_view Name(Whole why) {
     case Whole::kPartsMeet:
       return "its parts would write bytes of each other";
     case Whole::kNotMeasured:
-      return "how long it takes on the other devices was not measured yet";
+      return "its time on the other devices was not measured yet";
     case Whole::kNoGain:
-      return "split it would end hardly earlier, as planned";
+      return "the plan expects that splitting it would hardly make it end earlier";
   }
   return "";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What placement hands to memory planning: launches, or parts of launches, with a device each, in an order.
+// Input of memory planning from placement: launches, or parts of launches, each with a device, in an order.
 #ifndef HPVMD_SCHEDULER_TASK_H_
 #define HPVMD_SCHEDULER_TASK_H_
 
@@ -33,44 +33,44 @@ struct Box {
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-// Why a long launch that several devices could run was not split over them.
+// Reasons why a long launch that several devices could run was not split over them.
 enum class Whole : uint8_t { kNotAsked, kSizeUnknown, kBytesUnknown, kPartsMeet, kNotMeasured, kNoGain };
-// For people: "its parts would write bytes of each other". Empty for kNotAsked.
+// Returns a text for people, such as "its parts would write bytes of each other"; empty for kNotAsked.
 std::string_view Name(Whole why);
 
 // A launch, or a part of one.
 struct Task {
   graph::FlatNodeId node;
   uint32_t choice = 0;     // Index in the candidates of the node's leaf.
-  DeviceIndex device = 0;  // That candidate's.
-  Box box;                 // Of a whole launch: everything.
-  bool is_part = false;    // Other tasks run the rest of the node's instances; they stand side by side in the order.
-  // As planned, from the run's start.
+  DeviceIndex device = 0;  // The candidate's device.
+  Box box;                 // For a whole launch, all instances.
+  bool is_part = false;    // Other tasks run the rest of the node's instances; they are adjacent in the order.
+  // Planned times, from the run's start.
   Duration start{0}, end{0};
-  bool is_estimate = false;  // The time it takes was never measured.
-  bool is_guess = false;     // Nothing at all of its kernel was measured there (Cost::is_guess).
+  bool is_estimate = false;  // Its time was never measured.
+  bool is_guess = false;     // Nothing of its kernel was measured on the device (Cost::is_guess).
   Whole whole = Whole::kNotAsked;
 };
 
-// What a task does to the buffer of one port. Hulls: outside of them it touches nothing.
+// Accesses of a task to the buffer of one port. The ranges are hulls: the task touches nothing outside them.
 struct PortAccess {
   ByteRange read, written;
   bool overwrites = false;  // All of `written` is stored to, and none of it is read before.
 };
 
-// Which bytes tasks touch. Answers must not change while a plan is made.
+// Tells which bytes tasks access. Answers must not change while a plan is made.
 class AccessModel {
  public:
   virtual ~AccessModel() = default;
-  // Of port `port` (an index in FlatGraph::ports) when the node's box runs by that candidate. What is not understood is
-  // the whole buffer, for every direction of the port's access.
+  // Returns the access to port `port` (an index in FlatGraph::ports) when the candidate runs the node's box. If the
+  // access is not understood, the answer is the whole buffer, for every direction of the port's access.
   virtual PortAccess Of(graph::FlatNodeId node, uint32_t choice, const Box& box, uint32_t port) const = 0;
-  // Whether parts of the launch may run by these candidates: on dimension `dimension` in multiples of `*grain`
-  // instances. That the parts' written ranges are apart is for the caller to check (SplitIsSafe).
+  // Returns true when these candidates may run parts of the launch, cut along `dimension` in multiples of `*grain`
+  // instances. The caller has to check that the parts' written ranges are disjoint (SplitIsSafe).
   virtual bool MayCut(graph::FlatNodeId node, uint32_t choice, uint32_t* dimension, uint64_t* grain) const = 0;
 };
 
-// Every access is the whole buffer and nothing may be cut. `out` ports whose FlatPort::in is invalid are not read.
+// Every access is the whole buffer, and nothing may be cut. `out` ports whose FlatPort::in is invalid are not read.
 class WholeBuffers final : public AccessModel {
  public:
   explicit WholeBuffers(const graph::FlatGraph& flat) : flat_(flat) {}
@@ -83,7 +83,7 @@ class WholeBuffers final : public AccessModel {
   const graph::FlatGraph& flat_;  // Borrowed.
 };
 
-// Whether what each part writes is apart from what every other part reads or writes, for every port of the node.
+// Returns true when, for every port of the node, each part's writes are disjoint from all accesses of every other part.
 bool SplitIsSafe(const graph::FlatGraph& flat, const AccessModel& accesses, const std::vector<Task>& parts);
 
 }  // namespace hpvm::scheduler

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "server/config/address.h"
+#include "server/executors/executor_confinement.h"
 #include "server/executors/executor_spawner.h"
 #include "server/front/tls.h"
 #include "server/rpc/scrape_access.h"
@@ -23,13 +24,13 @@ void Report(Diagnostics* faults, const char* place, std::string message) {
   faults->push_back({Severity::kError, place, std::nullopt, std::move(message)});
 }
 
-// The kind of thing that a path should be.
+// Expected kind of a path.
 enum class Kind { kFile, kFolder };
 
 std::string NameOf(Kind kind) { return kind == Kind::kFile ? "file" : "folder"; }
 
-// An error, in a sentence, when this process cannot use the path with those rights (R_OK ...). kNotFound: the path is
-// missing.
+// Returns an error, as a sentence, when this process cannot use the path with those rights (R_OK ...); kNotFound when
+// the path is missing.
 Status CheckAccess(const std::string& path, Kind kind, int rights) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
@@ -56,7 +57,7 @@ std::string ParentOf(const std::string& path) {
   return slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// A folder that is not there yet: the first one above it that is must let it be made.
+// For a folder that does not exist yet: checks that the first existing parent allows creating it.
 void CheckPlaceOf(const std::string& folder, Diagnostics* faults) {
   std::string above = ParentOf(folder);
   Status status = CheckAccess(above, Kind::kFolder, W_OK | X_OK);
@@ -66,7 +67,7 @@ void CheckPlaceOf(const std::string& folder, Diagnostics* faults) {
   }
   if (!status.ok()) {
     Report(faults, "server.state_dir",
-           "The folder \"" + folder + "\" is missing and cannot be made. " + Message(status));
+           "The folder \"" + folder + "\" is missing and cannot be created. " + Message(status));
   }
 }
 
@@ -127,7 +128,7 @@ void CheckSockets(const Config& config, Diagnostics* faults) {
       continue;
     }
     if (lstat(address.target.c_str(), &info) == 0 && !S_ISSOCK(info.st_mode)) {
-      Report(faults, "server.listen", "The listen path \"" + address.target + "\" exists and is no socket.");
+      Report(faults, "server.listen", "The listen path \"" + address.target + "\" exists and is not a socket.");
     }
     const Status folder = CheckAccess(ParentOf(address.target), Kind::kFolder, W_OK | X_OK);
     if (!folder.ok() && !absl::IsNotFound(folder)) {
@@ -147,6 +148,9 @@ Diagnostics CheckFiles(const Config& config) {
     if (const Status secret = ReadScrapeSecret(config.metrics_token_file).status(); !secret.ok()) {
       Report(&faults, "metrics.token_file", Message(secret));
     }
+  }
+  if (const Status cpus = PartitionCpus(config).status(); !cpus.ok()) {
+    Report(&faults, "cpu.reserved_cores", Message(cpus));
   }
   CheckState(config, &faults);
   CheckPrograms(config, &faults);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks what a configuration needs of the machine: files that can be read, folders that can be written, programs.
+// Checks the configuration's requirements on the machine: readable files, writable folders, programs.
 #ifndef HPVMD_SERVER_CHECK_FILES_H_
 #define HPVMD_SERVER_CHECK_FILES_H_
 
@@ -8,10 +8,10 @@
 
 namespace hpvm::server {
 
-// Everything that keeps a daemon of this process's user from starting with `config`, under the keys' names: TLS files,
-// the state folder and what lies in it, the executor's programs, the places of Unix sockets. Makes and binds nothing,
-// so a daemon may be running; whether addresses are free is not asked. A folder of a Unix socket that is missing is no
-// fault: systemd makes it at the start.
+// Returns every obstacle that keeps a daemon of this process's user from starting with `config`, under the keys'
+// names: TLS files, the state folder and its contents, the executor's programs, the paths of Unix sockets. Creates
+// and binds nothing, so a daemon may be running; free addresses are not checked. A missing folder of a Unix socket is
+// accepted, because systemd creates it at the start.
 Diagnostics CheckFiles(const Config& config);
 
 }  // namespace hpvm::server

@@ -46,7 +46,7 @@ class CheckFilesTest : public ::testing::Test {
   Config config_;
 };
 
-// Nothing is made by looking: neither the state folder nor a socket.
+// The checks create nothing: neither the state folder nor a socket.
 TEST_F(CheckFilesTest, MakesNothing) {
   EXPECT_EQ(Check(), "");
   EXPECT_FALSE(fs::exists(config_.server_state_dir));
@@ -88,7 +88,7 @@ TEST_F(CheckFilesTest, NamesEachFault) {
       {"ExecutorNotExecutable", [&] { chmod(config_.executor_path.c_str(), 0644); },
        "executor.path: ", "cannot be executed"},
       {"NoCompiler", [&] { fs::remove(folder_ + "/hpvm-compiler"); }, "executor.path: ", "hpvm-compiler"},
-      {"SocketIsFile", [&] { Write("s", "", 0600); }, "server.listen: ", "is no socket"},
+      {"SocketIsFile", [&] { Write("s", "", 0600); }, "server.listen: ", "is not a socket"},
   };
   for (const Case& c : cases) {
     const Config whole = config_;
@@ -105,7 +105,7 @@ TEST_F(CheckFilesTest, NamesEachFault) {
   }
 }
 
-// One reading tells all of it.
+// One pass reports all faults.
 TEST_F(CheckFilesTest, NamesAllFaultsAtOnce) {
   chmod(config_.tls_key.c_str(), 0644);
   fs::remove(config_.tls_certificate);

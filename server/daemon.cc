@@ -9,7 +9,9 @@
 #include "base/io/secret_file.h"
 #include "server/config/config_reload.h"
 #include "server/config/device_families.h"
+#include "server/executors/executor_confinement.h"
 #include "server/front/client_ring.h"
+#include "server/front/tls.h"
 #include "server/process/log.h"
 #include "server/process/process_facts.h"
 #include "server/rpc/scrape_access.h"
@@ -17,9 +19,11 @@
 namespace hpvm::server {
 namespace {
 
-// At most this long asleep, so that no arithmetic with kNever is needed.
+constexpr char kSpentFile[] = "/spent.json";
+
+// Longest sleep, so that no arithmetic with kNever is needed.
 constexpr Duration kLongest = std::chrono::minutes(1);
-// After work in progress was broken off: what it takes to kill executors and write their jobs down.
+// Time to kill executors and write their jobs down after work in progress was interrupted.
 constexpr Duration kBreakOffMax = std::chrono::milliseconds(1'000);
 constexpr Duration kCallGrace = std::chrono::milliseconds(200);
 
@@ -35,15 +39,16 @@ std::string Join(const std::vector<std::string>& parts) {
   return joined;
 }
 
-// Calls Core::OnTime when it is due; after each round, at least every `longest`, comes `after_round`: the core is
-// alive.
+// Starts a thread that calls Core::OnTime when it is due. `after_round` is called after each round, at least every
+// `longest`: the core is alive.
 std::unique_ptr<RoundThread> StartTimer(Core& core, Duration longest, const std::function<void()>& after_round) {
   const auto round = [&core, longest = std::min(longest, kLongest), after_round] {
     const Time due = core.OnTime();
     after_round();
     return std::min(due - core.clock().Now(), longest);
   };
-  auto timer = std::make_unique<RoundThread>(round, kLongest);  // No round before the core knows whom to wake.
+  // No round may start before the core knows which thread to wake.
+  auto timer = std::make_unique<RoundThread>(round, kLongest);
   core.SetWake([timer = timer.get()] { timer->Wake(); });
   timer->Wake();
   return timer;
@@ -62,7 +67,7 @@ StatusOr<std::unique_ptr<JobStore>> Daemon::OpenJobs(const DaemonOptions& option
     return OpenMemoryJobStore(folder_->path(), &events_, room_.get());
   }
   const auto on_broken = [then = options.on_broken](const Status& why) {
-    LogError("The job store is broken; nothing is acknowledged any more", {{"error", Message(why)}});
+    LogError("The job store is broken; no job is acknowledged any more", {{"error", Message(why)}});
     if (then) {
       then(why);
     }
@@ -93,7 +98,7 @@ Status Daemon::OpenAudit(const Config& config) {
   return absl::OkStatus();
 }
 
-// The keeper of what is spent writes them, on its thread.
+// The thread of SpentKeeper writes the accounts.
 void Daemon::OpenAccounts(const SpentByTenant& spent) {
   AccountsOptions options;
   options.path = folder_->path() + kAccountsFile;
@@ -104,9 +109,58 @@ void Daemon::OpenAccounts(const SpentByTenant& spent) {
   events_.Subscribe(*accounts_);
 }
 
-// What the daemon itself did.
+// Records an action of the daemon itself.
 void Daemon::Note(std::string_view event, std::string_view detail) {
   events_.On(events::Recorded{.who = "hpvmd", .method = event, .verdict = "ok", .detail = detail});
+}
+
+// Faulty files change nothing; the watch of the service's certificate logs them.
+static HttpEndpoint::Certificates MetricsCertificates(const Config& config) {
+  if (config.tls_certificate.empty()) {
+    return nullptr;
+  }
+  return [config]() -> std::optional<HttpCertificate> {
+    Diagnostics faults;
+    TlsFiles files = ReadTlsFiles(config, &faults);
+    return HasErrors(faults) ? std::nullopt
+                             : std::optional(HttpCertificate{std::move(files.chain), std::move(files.key)});
+  };
+}
+
+// Fills the options from open objects and from the files in the state folder.
+Status Daemon::FillCoreOptions(const Config& config, CoreOptions* core) {
+  core->config = config;
+  core->clock = &RealClock();
+  core->rng = &SystemRng();
+  core->spawner = spawner_.get();
+  core->jobs = jobs_.get();
+  core->observer = &events_;
+  core->policies = &identity_->directory();
+  core->awaits_devices = true;
+  HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder_->path() + "/artifact.key"));
+  core->page_key = HmacOf(secret, BytesOf("pages of lists"));
+  core->cpu_threads =
+      static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
+                                                             : std::max(1u, std::thread::hardware_concurrency()));
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<CpuPartition> cpus, PartitionCpus(config));
+  core->cpu_threads = std::min(core->cpu_threads, cpus->threads_max());
+  core->cpu_note = cpus->text();
+  core->host_bytes_max = MemoryAllowed() / 10 * 6;  // The rest is for executors, drivers and the machine.
+  if (const StatusOr<DiskSpace> space = RealDisk().Space(folder_->path()); space.ok()) {
+    core->disk_bytes_max = space->size_bytes / 10 * 6;  // The rest is for compiled kernels, the audit and other files.
+  }
+  StatusOr<SpentByTenant> spent = ReadSpent(folder_->path() + kSpentFile);
+  if (!spent.ok()) {
+    LogWarning("The tenants' spent quotas cannot be read and count from 0", {{"error", Message(spent.status())}});
+    spent = SpentByTenant();
+  }
+  core->spent = *std::move(spent);
+  HPVMD_ASSIGN_OR_RETURN(core->intake, ReadIntake(folder_->path() + "/intake.json"));
+  if (core->intake.closed) {
+    LogWarning("The server starts nothing until an administrator readmits it (hpvmctl readmit)",
+               {{"reason", core->intake.reason}, {"by", core->intake.changed_by}});
+  }
+  return absl::OkStatus();
 }
 
 Status Daemon::Open(DaemonOptions& options) {
@@ -120,10 +174,11 @@ Status Daemon::Open(DaemonOptions& options) {
       .disk = &RealDisk(), .folder = folder_->path(), .reserve_bytes_max = config.server_reserve_bytes});
   HPVMD_RETURN_IF_ERROR(room_->Start());
   if (folder_->tightened() > 0) {
-    LogWarning("Others could read parts of the state folder; their modes were tightened",
+    LogWarning("Other users could read parts of the state folder; the modes of these parts were restricted",
                {{"count", std::to_string(folder_->tightened())}, {"state", folder_->path()}});
   }
-  HPVMD_ASSIGN_OR_RETURN(observation_, Observation::Start(config, RealClock(), SystemRng()));
+  HPVMD_ASSIGN_OR_RETURN(observation_,
+                         Observation::Start(config, RealClock(), SystemRng(), MetricsCertificates(config)));
   HPVMD_ASSIGN_OR_RETURN(const StateFolder::Leftovers leftovers, folder_->EndLeftovers());
   if (leftovers.processes + leftovers.files > 0) {
     LogWarning("An earlier daemon left processes or files, which are gone now",
@@ -136,43 +191,16 @@ Status Daemon::Open(DaemonOptions& options) {
   HPVMD_ASSIGN_OR_RETURN(spawner_, CreateLinkSpawner(config, *folder_));
   HPVMD_ASSIGN_OR_RETURN(jobs_, OpenJobs(options));
   CoreOptions core;
-  core.config = config;
-  core.clock = &RealClock();
-  core.rng = &SystemRng();
-  core.spawner = spawner_.get();
-  core.jobs = jobs_.get();
-  core.observer = &events_;
-  core.policies = &identity_->directory();
-  core.awaits_devices = true;
-  HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder_->path() + "/artifact.key"));
-  core.page_key = HmacOf(secret, BytesOf("pages of lists"));
-  core.cpu_threads =
-      static_cast<uint32_t>(config.executor_cpu_threads != 0 ? config.executor_cpu_threads
-                                                             : std::max(1u, std::thread::hardware_concurrency()));
-  core.host_bytes_max = MemoryAllowed() / 10 * 6;  // The rest is for executors, drivers and the machine.
-  if (const StatusOr<DiskSpace> space = RealDisk().Space(folder_->path()); space.ok()) {
-    core.disk_bytes_max = space->size_bytes / 10 * 6;  // The rest is for compiled kernels, the audit and others.
-  }
-  const std::string spent_file = folder_->path() + "/spent.json";
-  StatusOr<SpentByTenant> spent = ReadSpent(spent_file);
-  if (!spent.ok()) {
-    LogWarning("What tenants had spent is forgotten", {{"error", Message(spent.status())}});
-    spent = SpentByTenant();
-  }
-  core.spent = *spent;
-  HPVMD_ASSIGN_OR_RETURN(core.intake, ReadIntake(folder_->path() + "/intake.json"));
-  if (core.intake.closed) {
-    LogWarning("Starts nothing until an administrator says so",
-               {{"reason", core.intake.reason}, {"by", core.intake.changed_by}});
-  }
-  OpenAccounts(*spent);
+  HPVMD_RETURN_IF_ERROR(FillCoreOptions(config, &core));
+  SpentByTenant spent = core.spent;
+  OpenAccounts(spent);
   core_ = std::make_unique<Core>(std::move(core));
-  spent_ = std::make_unique<SpentKeeper>(spent_file, *std::move(spent), [this] {
+  spent_ = std::make_unique<SpentKeeper>(folder_->path() + kSpentFile, std::move(spent), [this] {
     SpentByTenant now = core_->tenants().Spent();
     accounts_->Keep(now);
     return now;
   });
-  core_->OnRoom(!room_->is_full());  // Before jobs are taken up, which would start.
+  core_->OnRoom(!room_->is_full());  // Before jobs are restored, because they would start.
   HPVMD_RETURN_IF_ERROR(While(core_->Restore(), "reading the jobs of \"" + folder_->path() + "\""));
   timer_ =
       StartTimer(*core_, options.alive_every, [heart = &observation_->heart(), on_alive = std::move(options.on_alive)] {
@@ -184,6 +212,7 @@ Status Daemon::Open(DaemonOptions& options) {
   HPVMD_RETURN_IF_ERROR(Serve(config, addresses));
   Watch();
   probe_ = std::make_unique<ProbeThread>(*core_, *spawner_);
+  WatchHealth(config);
   WatchRoom();
   jobs_->SetOnDamage([this](const JobDamage& damage) { core_->OnDamage(damage); });
   LogInfo("Started", {{"ms", Milliseconds(RealClock().Now() - start)},
@@ -199,7 +228,7 @@ Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& add
       unix_paths.push_back(address.target);
     }
   }
-  // Before the service, so that a client whose call finds the daemon finds its tickets, too.
+  // Opened before the service, so that a client that reaches the service also finds the ticket socket.
   HPVMD_RETURN_IF_ERROR(identity_->OpenTicketSockets(config, unix_paths));
   Access access{&identity_->directory(), &identity_->authenticator(), audit_, folder_->path() + kAccountsFile,
                 &in_force_};
@@ -213,12 +242,12 @@ Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& add
   HPVMD_ASSIGN_OR_RETURN(server_,
                          GrpcServer::Start(*core_, addresses, access, LocalCallers{inbox_.get(), spawner_->events()}));
   if (identity_->directory().is_open()) {
-    LogWarning("No credentials are configured: whoever reaches these addresses is believed",
+    LogWarning("No credentials are configured: every caller that reaches these addresses is accepted",
                {{"tenant", config.tenants_default}, {"addresses", Join(server_->addresses())}});
   } else if (config.tenants_from_metadata || config.server_reflection) {
     LogWarning("Credentials are configured, so tenants.from_metadata and server.reflection have no effect");
   }
-  Note("daemon start", "Listens on " + Join(server_->addresses()) + ".");
+  Note("daemon start", "The daemon listens on " + Join(server_->addresses()) + ".");
   return absl::OkStatus();
 }
 
@@ -239,12 +268,12 @@ void ProbeThread::Discover() {
     core_.devices().SetFound(family, spawner_.Probe(family));
   }
   LookForDefects();
-  core_.devices().LookAtSandbox();  // Before anything runs: a machine that cannot keep executor.sandbox_min is never
-                                    // shown as ready.
+  core_.devices().LookAtSandbox();  // Before anything runs: a machine that does not meet executor.sandbox_min must
+                                    // never report ready.
   core_.devices().DevicesKnown();
 }
 
-// What a driver computes wrongly does not change while it stays the same, so each is asked once.
+// Defects of an unchanged driver do not change, so each driver is probed once.
 void ProbeThread::LookForDefects() {
   for (const auto& [id, identity] : core_.devices().DriverDevices()) {
     auto known = defects_.find(identity);
@@ -260,12 +289,12 @@ void ProbeThread::LookForDefects() {
   }
 }
 
-// Tries a device out alone; it must be there, and work.
+// Probes one device alone; it must be present and work.
 void ProbeThread::TryOut(const std::string& id) {
   const StatusOr<internal::Ready> found = spawner_.Probe(id);
   Status outcome = found.status();
   if (found.ok() && found->devices().empty()) {
-    outcome = Unavailable(found->broken().empty() ? "It is no longer there." : found->broken(0).detail());
+    outcome = Unavailable(found->broken().empty() ? "The device is no longer there." : found->broken(0).detail());
   }
   core_.devices().OnProbed(id, outcome);
 }
@@ -295,7 +324,16 @@ void Daemon::Watch() {
   observation_->Watch(std::move(parts));
 }
 
-// What waits for the disk learns of it, and devices that failed meanwhile get another chance.
+void Daemon::WatchHealth(const Config& config) {
+  if (config.devices_health) {
+    health_ = std::make_unique<HealthWatch>(
+        HealthWatchOptions{.library = config.devices_nvml_library,
+                           .interval = std::chrono::milliseconds(config.devices_health_interval_ms)},
+        [this](const HealthWatch::Readings& readings) { core_->devices().OnHealth(readings); });
+  }
+}
+
+// Tells components that wait for disk room, and retries devices that failed meanwhile.
 void Daemon::WatchRoom() {
   jobs_->SetOnRoom([this, had_room = true](bool has_room) mutable {
     core_->OnRoom(has_room);
@@ -303,7 +341,7 @@ void Daemon::WatchRoom() {
       return;
     }
     if (!has_room) {
-      LogWarning("The disk is full: no job is taken or started until there is room",
+      LogWarning("The disk is full: no job is accepted or started until there is room",
                  {{"reason", jobs_->Health().reason}});
       return;
     }
@@ -321,7 +359,7 @@ Status Daemon::Reload(const StatusOr<Config>& next) {
   const StatusOr<ConfigReload> reload = next.ok() ? MergeReload(*current, *next) : next.status();
   core_->observer().On(events::Reloaded{reload.ok()});
   if (!reload.ok()) {
-    LogError("The new configuration was not taken; the old one stays whole", {{"error", Message(reload.status())}});
+    LogError("The new configuration was rejected; the old one stays in force", {{"error", Message(reload.status())}});
     return reload.status();
   }
   std::vector<std::string> changes;
@@ -329,7 +367,7 @@ Status Daemon::Reload(const StatusOr<Config>& next) {
     changes.push_back(DescribeChange(*current, reload->config, key));
   }
   if (const Status made = identity_->Reload(reload->config); !made.ok()) {
-    LogError("The default tenant could not be made", {{"error", Message(made)}});
+    LogError("The default tenant could not be created", {{"error", Message(made)}});
   }
   core_->SetConfig(reload->config);
   in_force_.Set(reload->config, origin_, RealClock().WallNs(), reload->kept);
@@ -357,7 +395,7 @@ void Daemon::Stop(const std::function<bool()>& hurry) {
   server_->AnnounceEnd();
   AwaitOperations(std::chrono::milliseconds(core_->config()->server_drain_ms), hurry);
   if (const size_t left = core_->operations(); left > 0) {
-    LogWarning("Work in progress is broken off; its jobs stay in the queue", {{"operations", std::to_string(left)}});
+    LogWarning("Work in progress is stopped; its jobs stay in the queue", {{"operations", std::to_string(left)}});
     core_->StopRunning();
     AwaitOperations(kBreakOffMax, nullptr);
   }
@@ -375,11 +413,12 @@ Daemon::~Daemon() {
     jobs_->SetOnRoom(nullptr);
     jobs_->SetOnDamage(nullptr);
   }
+  health_.reset();
   probe_.reset();
   if (core_ != nullptr) {
     core_->Stop();
   }
-  // Calls in progress read the store; the store's last answers enter the core.
+  // Calls in progress read the store; the store's last answers reach the core.
   server_.reset();
   jobs_.reset();
   spent_.reset();

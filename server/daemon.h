@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The running daemon: state folder, job store, core, executors, timer thread and gRPC server, from start to graceful
-// stop.
+// Daemon is the running service: state folder, job store, core, executors, timer thread and gRPC server, from the
+// start to a graceful stop.
 //
-// The order of the start is what makes a restart safe: the folder's lock, then the end of whatever an earlier daemon
-// left running, then the jobs, of which those that were running may only now be run again, then clients.
+// The order of the start makes a restart safe: first the folder's lock, then the end of all processes that an earlier
+// daemon left, then the jobs, of which those that were running may only now run again, then clients.
 #ifndef HPVMD_SERVER_DAEMON_H_
 #define HPVMD_SERVER_DAEMON_H_
 
@@ -19,6 +19,7 @@
 #include "server/audit/audit_observer.h"
 #include "server/config/config_print.h"
 #include "server/core/core.h"
+#include "server/executors/health_watch.h"
 #include "server/front/descriptor_inbox.h"
 #include "server/identity/identity.h"
 #include "server/jobs/blobs/disk_room.h"
@@ -30,7 +31,7 @@
 
 namespace hpvm::server {
 
-// Looks for devices, at start and when told to, and tries out those that were lost. Probes are processes; this thread
+// ProbeThread discovers devices, at the start and on request, and probes lost ones. Probes are processes; this thread
 // waits for them.
 class ProbeThread {
  public:
@@ -38,7 +39,7 @@ class ProbeThread {
   void Rediscover();
 
  private:
-  // Answers when next.
+  // Returns the time of the next round.
   Duration Round();
   void Discover();
   void LookForDefects();
@@ -47,24 +48,26 @@ class ProbeThread {
   Core& core_;
   ExecutorSpawner& spawner_;
   std::atomic<bool> discover_{true};
-  std::map<std::string, std::vector<v1::DriverDefect>> defects_;  // By DeviceTable::DriverDevices' identity.
+  // Keyed by the identity that DeviceTable::DriverDevices returns.
+  std::map<std::string, std::vector<v1::DriverDefect>> defects_;
   RoundThread thread_;
 };
 
 struct DaemonOptions {
   Config config;
-  ConfigOrigin origin;  // Of it, and of every later one.
-  // The job store takes no more writes: once, on a thread of its own; must not block. The daemon has to be stopped.
+  ConfigOrigin origin;  // Origin of this configuration and of every later one.
+  // Called once when the job store accepts no more writes, on a separate thread; must not block. The daemon has to be
+  // stopped.
   std::function<void(const Status&)> on_broken = nullptr;
-  // How often `on_alive` is called at least, as long as the core does its work; kNever: as it comes.
+  // Longest interval between calls of `on_alive` as long as the core works; with kNever there is no limit.
   Duration alive_every = kNever;
   std::function<void()> on_alive = nullptr;
 };
 
 class Daemon {
  public:
-  // Serves when it returns; health and metrics do already while the jobs are read. kResourceExhausted: the disk of the
-  // state folder has no room for a start.
+  // Returns a daemon that serves; health and metrics are served earlier, while the jobs are read. kResourceExhausted
+  // when the disk of the state folder has no room for a start.
   static StatusOr<std::unique_ptr<Daemon>> Start(DaemonOptions options);
   static StatusOr<std::unique_ptr<Daemon>> Start(const Config& config) {
     return Start(DaemonOptions{.config = config});
@@ -78,20 +81,21 @@ class Daemon {
   Directory& directory() { return identity_->directory(); }
   AuditLog& audit() { return *audit_; }
 
-  // Looks for devices again: what came is used, what was given up gets another chance.
+  // Discovers devices again: uses new ones, and retries those that were given up.
   void Rediscover() { probe_->Rediscover(); }
 
-  // All of `next` takes effect, but for keys that need a restart, or nothing does; either is logged. A status: why the
-  // new configuration was not taken, or could not be read.
+  // Applies all of `next`, except for keys that need a restart, or nothing; logs the outcome. Returns an error when
+  // the new configuration was refused or could not be read.
   Status Reload(const StatusOr<Config>& next);
 
-  // Refuses new work, lets what runs end for up to server.drain_ms or until `hurry` says true, then breaks off what is
-  // left: jobs go back to the queue on disk.
+  // Refuses new work, lets running work finish for up to server.drain_ms or until `hurry` returns true, then
+  // interrupts the rest: jobs return to the queue on disk.
   void Stop(const std::function<bool()>& hurry);
 
  private:
   Daemon() = default;
   Status Open(DaemonOptions& options);
+  Status FillCoreOptions(const Config& config, CoreOptions* core);
   StatusOr<std::unique_ptr<JobStore>> OpenJobs(const DaemonOptions& options);
   Status OpenAudit(const Config& config);
   Status Serve(const Config& config, const std::vector<ListenAddress>& addresses);
@@ -101,13 +105,14 @@ class Daemon {
 
   void Watch();
   void WatchRoom();
+  void WatchHealth(const Config& config);
 
   ConfigOrigin origin_;
   ConfigInForce in_force_;
-  std::unique_ptr<Observation> observation_;  // Outlives the others, who tell it things.
+  std::unique_ptr<Observation> observation_;  // Outlives the other members, which report to it.
   std::unique_ptr<StateFolder> folder_;
   std::unique_ptr<DiskRoom> room_;
-  std::unique_ptr<AuditLog> kept_audit_;  // None without audit.enabled.
+  std::unique_ptr<AuditLog> kept_audit_;  // Null without audit.enabled.
   AuditLog* audit_ = &NoAuditLog();
   std::unique_ptr<AuditObserver> audit_observer_;
   std::unique_ptr<Accounts> accounts_;
@@ -116,11 +121,12 @@ class Daemon {
   std::unique_ptr<ExecutorSpawner> spawner_;
   std::unique_ptr<JobStore> jobs_;
   std::unique_ptr<Core> core_;
-  std::unique_ptr<SpentKeeper> spent_;      // Asks the core.
+  std::unique_ptr<SpentKeeper> spent_;      // Queries the core.
   std::unique_ptr<RoundThread> timer_;      // Calls Core::OnTime.
-  std::unique_ptr<DescriptorInbox> inbox_;  // None without a Unix socket.
+  std::unique_ptr<DescriptorInbox> inbox_;  // Null without a Unix socket.
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<ProbeThread> probe_;
+  std::unique_ptr<HealthWatch> health_;  // Null with devices.health = false.
 };
 
 }  // namespace hpvm::server

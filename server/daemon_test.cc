@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's own life: start, reload, end. Calls and jobs are in service_test.cc and core tests.
+// Tests of the daemon's lifecycle: start, reload, stop. Calls and jobs are tested in service_test.cc and the core's
+// tests.
 #include "server/daemon.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +32,7 @@ class DaemonTest : public ::testing::Test {
     config_.server_listen = "unix:" + folder_ + "/s";
     config_.server_state_dir = folder_ + "/state";
     config_.tenants_from_metadata = true;
-    config_.executor_path = "/bin/false";  // Something that can be executed; nothing here needs an executor.
+    config_.executor_path = "/bin/false";  // Any executable file; nothing here needs an executor.
     config_.devices_backends = "cpu";
     config_.log_level = "error";
     config_.server_drain_ms = 100;
@@ -54,7 +55,7 @@ class DaemonTest : public ::testing::Test {
   Config config_;
 };
 
-// Two daemons never share a folder; the next one may have it when the first is gone.
+// Two daemons never share a folder; the next may have it when the first has ended.
 TEST_F(DaemonTest, OneDaemonAFolder) {
   auto first = Daemon::Start(config_);
   ASSERT_TRUE(first.ok()) << first.status();
@@ -67,7 +68,7 @@ TEST_F(DaemonTest, OneDaemonAFolder) {
   auto again = Daemon::Start(second);
   ASSERT_TRUE(again.ok()) << again.status();
   End(*again);
-  EXPECT_FALSE(std::filesystem::exists(folder_ + "/s2"));  // The socket ends with its daemon.
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/s2"));  // The socket file is removed with its daemon.
 }
 
 bool CanConnect(const std::string& path) {
@@ -78,7 +79,7 @@ bool CanConnect(const std::string& path) {
   return connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
 }
 
-// A client that connects as soon as it can gets its ticket as well: nothing is served before tickets are.
+// A client that connects as early as possible also gets its ticket: ticket sockets are open before the service.
 TEST_F(DaemonTest, TicketsAreThereWhenTheServiceIs) {
   config_.auth_peers = true;
   const std::string path = folder_ + "/s";
@@ -100,7 +101,7 @@ TEST_F(DaemonTest, TicketsAreThereWhenTheServiceIs) {
   End(*daemon);
 }
 
-// A start that fails half way leaves nothing that the next one trips over.
+// A start that fails half way leaves nothing that disturbs the next one.
 TEST_F(DaemonTest, FailedStartCanBeRepeated) {
   Config wrong = config_;
   wrong.server_listen = "unix:" + folder_ + "/missing/s";
@@ -117,7 +118,7 @@ TEST_F(DaemonTest, FailedStartCanBeRepeated) {
   End(*daemon);
 }
 
-// What may change changes at once, also for tenants that are known already; what needs a restart stays.
+// Changeable keys change at once, also for known tenants; keys that need a restart stay.
 TEST_F(DaemonTest, ReloadTakesEffect) {
   auto daemon = *Daemon::Start(config_);
   EXPECT_EQ(InfoOf(*daemon).limits().queued_jobs_max(), config_.jobs_queued_per_tenant_max);
@@ -142,7 +143,7 @@ TEST_F(DaemonTest, ReloadTakesEffect) {
   EXPECT_EQ(daemon->core().config()->server_drain_ms, 77u);
   EXPECT_EQ(daemon->core().config()->executor_cpu_threads, config_.executor_cpu_threads);
   EXPECT_EQ(daemon->core().config()->server_state_dir, config_.server_state_dir);
-  // A tenant's buffers: at the new limit, not at the one of the tenant's first day.
+  // The tenant's buffers have the new limit, not the one at the tenant's first use.
   const StatusOr<TenantRef> ann = daemon->core().tenants().FindTenant("ann");
   v1::CreateBufferRequest request;
   request.set_type(v1::ELEMENT_TYPE_I32);
@@ -155,7 +156,7 @@ TEST_F(DaemonTest, ReloadTakesEffect) {
   End(daemon);
 }
 
-// Anything wrong, in the file or between its values: nothing changes.
+// Any fault, in the file or between its values, leaves everything unchanged.
 TEST_F(DaemonTest, BrokenReloadChangesNothing) {
   auto daemon = *Daemon::Start(config_);
   const std::shared_ptr<const Config> before = daemon->core().config();
@@ -170,7 +171,7 @@ TEST_F(DaemonTest, BrokenReloadChangesNothing) {
   End(daemon);
 }
 
-// A daemon with nothing to do ends at once, whatever it may take for work in progress.
+// An idle daemon ends at once, whatever time it may give to work in progress.
 TEST_F(DaemonTest, IdleDaemonEndsAtOnce) {
   config_.server_drain_ms = 60'000;
   auto daemon = *Daemon::Start(config_);
@@ -180,8 +181,8 @@ TEST_F(DaemonTest, IdleDaemonEndsAtOnce) {
   EXPECT_LT(RealClock().Now() - start, std::chrono::seconds(5));
 }
 
-// Ten thousand queued jobs: clients are served within a second on an idle machine; here the bound is loose, the figure
-// is printed.
+// With ten thousand queued jobs, clients are served within a second on an idle machine; here the bound is loose, and
+// the time is printed.
 TEST_F(DaemonTest, StartsWithTenThousandJobs) {
   constexpr int kJobs = 10'000;
   std::filesystem::create_directories(config_.server_state_dir);
@@ -198,7 +199,7 @@ TEST_F(DaemonTest, StartsWithTenThousandJobs) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(RealClock().Now() - start).count();
   std::printf("serving after %lld ms with %d jobs\n", static_cast<long long>(ms), kJobs);
   EXPECT_LT(ms, 5'000);
-  // The first to start find that there is nothing behind their made-up requests, and end.
+  // The first jobs to start fail, because their requests are made up.
   const CoreSnapshot snapshot = (*daemon)->core().Snapshot(false);
   const uint64_t live = snapshot.jobs_accepted + snapshot.jobs_queued + snapshot.jobs_running;
   EXPECT_LE(live, static_cast<uint64_t>(kJobs));

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include <CLI/CLI.hpp>
@@ -21,27 +22,33 @@
 #include "server/accounts/account_store.h"
 #include "server/audit/audit_log.h"
 #include "server/check_files.h"
+#include "server/check_online.h"
 #include "server/config/config_print.h"
 #include "server/daemon.h"
+#include "server/executors/nvml.h"
 #include "server/identity/identity.h"
 #include "server/jobs/job_admin.h"
 #include "server/process/heap_trim.h"
 #include "server/process/log.h"
 #include "server/process/service_notifier.h"
 #include "server/process/spent_file.h"
+#include "server/rename_tenant.h"
 
 namespace hpvm::server {
 namespace {
 
 constexpr int kExitOk = 0, kExitFailed = 1, kExitUsage = 2, kExitNoRoom = 3;
-// What a daemon whose store is broken may take to end in order.
+// Time for a daemon whose store is broken to end in order.
 constexpr auto kBrokenMax = std::chrono::seconds(5);
-// Sent by this process to itself.
+// Signal that this process sends itself.
 constexpr int kBrokenSignal = SIGUSR1;
 
 struct Arguments {
   std::string config, listen, state, devices, backup, token_tenant, token_role = "user", token_output;
-  bool dev = false, check = false, print = false, check_jobs = false, revoke_all = false;
+  std::string health_library;
+  uint64_t interval_ms = 1'000, readings = 0;
+  std::vector<std::string> rename;  // Old and new name.
+  bool dev = false, check = false, online = false, print = false, check_jobs = false, revoke_all = false;
 };
 
 int Fail(int code, const std::string& text) {
@@ -49,7 +56,7 @@ int Fail(int code, const std::string& text) {
   return code;
 }
 
-// The file, then --dev, then --listen, --state and --devices.
+// Applies the file, then --dev, then --listen, --state and --devices.
 StatusOr<Config> MakeConfig(const Arguments& arguments) {
   Config config;
   if (!arguments.config.empty()) {
@@ -75,7 +82,7 @@ StatusOr<Config> MakeConfig(const Arguments& arguments) {
   return config;
 }
 
-// Where MakeConfig's values come from.
+// Returns the sources of MakeConfig's values.
 ConfigOrigin OriginOf(const Arguments& arguments) {
   const std::pair<const char*, bool> by_command[] = {
       {"server.listen", !arguments.listen.empty() || (arguments.dev && arguments.config.empty())},
@@ -93,7 +100,7 @@ ConfigOrigin OriginOf(const Arguments& arguments) {
   return origin;
 }
 
-// Blocks the signals in every thread; the main thread fetches them.
+// Blocks the signals in every thread; the main thread receives them synchronously.
 sigset_t BlockSignals() {
   signal(SIGPIPE, SIG_IGN);
   sigset_t set;
@@ -105,7 +112,7 @@ sigset_t BlockSignals() {
   return set;
 }
 
-// The signals of a daemon that serves.
+// Signals of a serving daemon.
 class Signals {
  public:
   Signals() : set_(BlockSignals()) {}
@@ -115,7 +122,7 @@ class Signals {
     }
     return number;
   }
-  // Whether another one says that it is urgent.
+  // Returns true when another signal asks to hurry.
   bool IsUrgent() {
     const timespec none{};
     const int number = sigtimedwait(&set_, nullptr, &none);
@@ -126,8 +133,8 @@ class Signals {
   sigset_t set_;
 };
 
-// On a thread of the store. The end is in order if it can be: nothing was acknowledged that is not on disk, so any end
-// will do.
+// Runs on a thread of the store. Tries to end in order, but any end is safe, because nothing was acknowledged that is
+// not on disk.
 void EndBroken(std::atomic<bool>& is_broken) {
   is_broken.store(true);
   kill(getpid(), kBrokenSignal);
@@ -141,7 +148,7 @@ void EndBroken(std::atomic<bool>& is_broken) {
 void Reload(Daemon& daemon, const Arguments& arguments, ServiceNotifier& notifier) {
   notifier.Reloading();
   if (!arguments.config.empty() && !daemon.Reload(MakeConfig(arguments)).ok()) {
-    notifier.Ready("Serves with the old configuration: the new one was not taken, see the log");
+    notifier.Ready("Serves with the old configuration: the new one was rejected, see the log");
     return;
   }
   LogInfo("Looking for devices again");
@@ -149,12 +156,12 @@ void Reload(Daemon& daemon, const Arguments& arguments, ServiceNotifier& notifie
   notifier.Ready("Serves");
 }
 
-// What the library finds wrong with clients' messages, under the log's limits instead of past them.
+// Logs protobuf's messages about clients' requests under the log's limits.
 void LogProtobuf(google::protobuf::LogLevel, const char*, int, const std::string& message) {
   LogDebug("A message could not be read", {{"error", message}});
 }
 
-// With what the daemon opens, all faults at once.
+// Checks everything that the daemon opens and prints all faults at once.
 int CheckMachine(const Config& config) {
   const Status files = ToStatus(CheckFiles(config));
   return files.ok() ? kExitOk : Fail(kExitUsage, Message(files));
@@ -162,7 +169,7 @@ int CheckMachine(const Config& config) {
 
 int Run(const Config& config, const Arguments& arguments) {
   if (const int code = CheckMachine(config); code != kExitOk) {
-    return code;  // Another start would not mend it.
+    return code;  // A restart would not help.
   }
   Signals signals;
   StartLog(config.log_level, config.log_format);
@@ -179,11 +186,11 @@ int Run(const Config& config, const Arguments& arguments) {
   }
   StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(std::move(options));
   if (!daemon.ok()) {
-    if (config.log_format == "json") {  // What reads the log reads this, too.
+    if (config.log_format == "json") {  // Programs that read the log read this as well.
       LogError("The daemon did not start", {{"error", Message(daemon.status())}});
     }
     FlushLog(std::chrono::seconds(1));
-    // What has no room now has none a second later: the service manager need not try again.
+    // A full disk is still full a second later: the service manager need not retry.
     return Fail(absl::IsResourceExhausted(daemon.status()) ? kExitNoRoom : kExitFailed, Message(daemon.status()));
   }
   const std::unique_ptr<RoundThread> heap_trim = StartHeapTrim();
@@ -195,14 +202,14 @@ int Run(const Config& config, const Arguments& arguments) {
     Reload(**daemon, arguments, notifier);
   }
   LogInfo(is_broken ? "Stopping, because the job store is broken" : "Stopping; a second signal stops at once");
-  notifier.Stopping("Lets work in progress end");
+  notifier.Stopping("Waits for work in progress to end");
   (*daemon)->Stop([&] { return is_broken || signals.IsUrgent(); });
   daemon->reset();
   LogInfo("Stopped");
   return is_broken ? kExitFailed : kExitOk;
 }
 
-// The state folder ends with the daemon.
+// Returns true when the state folder is deleted with the daemon.
 bool IsStateTemporary(const Arguments& arguments) {
   return arguments.dev && arguments.config.empty() && arguments.state.empty();
 }
@@ -223,13 +230,20 @@ int Serve(Config config, Arguments arguments) {
 
 int Check(Config config, const Arguments& arguments) {
   if (IsStateTemporary(arguments)) {
-    config.server_state_dir = "/tmp/hpvmd-dev";  // As good as the one that would be made there.
+    config.server_state_dir = "/tmp/hpvmd-dev";  // Only a placeholder for the temporary folder of a start.
   }
   if (const int code = CheckMachine(config); code != kExitOk) {
     return code;
   }
-  std::printf("The configuration is valid, and what it names can be used.\n");
-  return kExitOk;
+  std::printf("The configuration is valid, and the files, folders and programs that it names can be used.\n");
+  if (!arguments.online) {
+    return kExitOk;
+  }
+  const OnlineCheck online = CheckOnline(config);
+  for (const std::string& line : online.lines) {
+    std::printf("%s\n", line.c_str());
+  }
+  return online.is_ready ? kExitOk : kExitFailed;
 }
 
 Status BackUp(const Config& config, const std::string& target) {
@@ -241,18 +255,18 @@ Status BackUp(const Config& config, const std::string& target) {
   if (spent.ok()) {
     HPVMD_RETURN_IF_ERROR(WriteSpent(target + "/spent.json", *spent));
   } else {
-    std::printf("What tenants have spent is not in it: %s\n", Message(spent.status()).c_str());
+    std::printf("The backup does not hold the tenants' spent quotas: %s\n", Message(spent.status()).c_str());
   }
   for (const std::string& note : backup.notes) {
     std::printf("%s\n", note.c_str());
   }
-  std::printf("\"%s\" holds %llu jobs and %llu files of theirs (%llu bytes).\n", target.c_str(),
+  std::printf("\"%s\" holds %llu jobs and %llu files of these jobs (%llu bytes).\n", target.c_str(),
               static_cast<unsigned long long>(backup.jobs), static_cast<unsigned long long>(backup.blobs),
               static_cast<unsigned long long>(backup.blob_bytes));
   std::printf(
-      "With tenants and tokens, what tenants used, and %llu files of the audit. Not in it: the configuration, TLS "
-      "files, and compiled "
-      "kernels, which are made anew. Tokens that are revoked from now on are valid in it.\n",
+      "The backup also holds tenants, tokens, accounts and %llu files of the audit. It does not hold the "
+      "configuration, TLS files, or compiled kernels, which are compiled again. Tokens that are revoked from now on "
+      "stay valid in the backup.\n",
       static_cast<unsigned long long>(audit));
   return absl::OkStatus();
 }
@@ -261,6 +275,13 @@ Status RevokeAllTokens(const Config& config) {
   HPVMD_ASSIGN_OR_RETURN(const uint64_t revoked, RevokeAllTokensOffline(config));
   std::printf("%llu tokens of \"%s\" were revoked.\n", static_cast<unsigned long long>(revoked),
               config.server_state_dir.c_str());
+  return absl::OkStatus();
+}
+
+Status RenameTenant(const Config& config, const std::string& tenant, const std::string& name) {
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t jobs, RenameTenantOffline(config, tenant, name));
+  std::printf("The tenant \"%s\" has the name \"%s\" from now on, with its %llu jobs.\n", tenant.c_str(), name.c_str(),
+              static_cast<unsigned long long>(jobs));
   return absl::OkStatus();
 }
 
@@ -274,7 +295,7 @@ Status CheckStoredJobs(const Config& config, int* code) {
   return absl::OkStatus();
 }
 
-// Only the secret on standard output, so that a script can keep it.
+// Prints only the secret on standard output, so that a script can store it.
 Status CreateToken(const Config& config, const Arguments& arguments) {
   const bool has_output = !arguments.token_output.empty();
   SecretFile file(arguments.token_output, /*may_replace=*/false);
@@ -282,12 +303,13 @@ Status CreateToken(const Config& config, const Arguments& arguments) {
   HPVMD_ASSIGN_OR_RETURN(const Directory::NewToken made,
                          CreateTokenOffline(config, arguments.token_tenant, arguments.token_role));
   if (const Status kept = has_output ? file.Finish(made.secret) : absl::OkStatus(); !kept.ok()) {
-    return MakeStatus(kept.code(),
-                      "Token " + made.token.id() + " was made, but nobody has its secret: revoke it. " + Message(kept));
+    return MakeStatus(kept.code(), "Token " + made.token.id() +
+                                       " was created, but its secret could not be written: revoke the token. " +
+                                       Message(kept));
   }
-  std::fprintf(stderr, "Token %s of tenant %s, role %s, good for 90 days. %s\n", made.token.id().c_str(),
+  std::fprintf(stderr, "Token %s of tenant %s, role %s, valid for 90 days. %s\n", made.token.id().c_str(),
                made.token.tenant().c_str(), arguments.token_role.c_str(),
-               has_output ? "Its secret is in the file." : "The secret is shown this once:");
+               has_output ? "Its secret is in the file." : "The secret is shown only once:");
   if (!has_output) {
     std::printf("%s\n", made.secret.c_str());
   }
@@ -297,19 +319,19 @@ Status CreateToken(const Config& config, const Arguments& arguments) {
 void AddOptions(CLI::App& app, Arguments& arguments) {
   app.footer(
       "Examples:\n  hpvmd --dev\n  hpvmd --dev --listen unix:/tmp/hpvmd.sock --state /tmp/hpvmd\n"
-      "  hpvmd --config /etc/hpvm/hpvmd.toml\n  hpvmd --config hpvmd.toml --check-config\n"
+      "  hpvmd --config /etc/hpvm/hpvmd.toml\n  hpvmd --config hpvmd.toml --check-config --online\n"
       "  hpvmd --config hpvmd.toml --print-config\n"
       "  hpvmd --config /etc/hpvm/hpvmd.toml --backup /var/backups/hpvmd-monday\n"
       "  hpvmd --config /etc/hpvm/hpvmd.toml --create-token local --role admin --output admin.token\n"
-      "Signals: SIGHUP reads the configuration again and looks for devices; SIGTERM and SIGINT stop, a second one at "
-      "once.\n"
+      "Signals: SIGHUP reads the configuration again and looks for devices; SIGTERM and SIGINT stop the daemon, a "
+      "second signal at once.\n"
       "Exit codes: 0 stopped as asked, 1 failed, 2 wrong usage or configuration, 3 no room on the disk for a start.");
   app.add_option("--config", arguments.config, "Configuration file (TOML)")->type_name("FILE");
   app.add_flag("--dev", arguments.dev,
                "For development: 127.0.0.1:50061, a state folder that ends with the daemon, reflection, tenants by the "
                "metadata hpvm-tenant");
   app.add_option("--listen", arguments.listen,
-                 "Addresses instead of the configuration's: unix:/path or host:port, by commas")
+                 "Addresses instead of the configuration's: unix:/path or host:port, separated by commas")
       ->type_name("ADDRESS");
   app.add_option("--state", arguments.state, "Folder for jobs and caches, instead of the configuration's")
       ->type_name("DIR");
@@ -319,8 +341,13 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   app.add_flag("--check-config", arguments.check,
                "Check the configuration, and the files, folders and programs that it names, and exit; a daemon may be "
                "running");
-  app.add_flag("--print-config", arguments.print,
-               "Print every key of the configuration with its value, as a file that gives the same, and exit");
+  app.add_flag("--online", arguments.online,
+               "With --check-config: also compare with the running daemon, or without one try the addresses that it "
+               "would need")
+      ->needs("--check-config");
+  app.add_flag(
+      "--print-config", arguments.print,
+      "Print every key of the configuration with its value, as a configuration file with the same meaning, and exit");
   app.add_option("--backup", arguments.backup,
                  "Copy the jobs, tenants, tokens, accounts and audit of the state folder into a new folder and exit; a "
                  "daemon may be "
@@ -329,28 +356,43 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   app.add_flag("--check-jobs", arguments.check_jobs,
                "Read every job of the state folder, say what is damaged and exit; a daemon may be running on it");
   app.add_option("--create-token", arguments.token_tenant,
-                 "Make a token of this tenant in the state folder of a daemon that does not run, print its secret and "
-                 "exit: for the first administrator")
+                 "Create a token of this tenant in the state folder of a stopped daemon, print its secret and exit: "
+                 "for the first administrator")
       ->type_name("TENANT");
   app.add_flag("--revoke-all-tokens", arguments.revoke_all,
-               "Revoke every token in the state folder of a daemon that does not run, and exit: after a backup was "
-               "restored in which tokens are valid that were revoked since");
-  app.add_option("--role", arguments.token_role, "Of --create-token: user, operator or admin")
+               "Revoke every token in the state folder of a stopped daemon, and exit: for a restored backup, in which "
+               "tokens are valid that were revoked since");
+  app.add_option("--rename-tenant", arguments.rename,
+                 "Give a tenant another name in the state folder of a stopped daemon, and exit: FROM TO")
+      ->type_name("FROM TO")
+      ->expected(2);
+  app.add_option("--role", arguments.token_role, "With --create-token: user, operator or admin")
       ->type_name("ROLE")
       ->check(CLI::IsMember({"user", "operator", "admin"}));
   app.add_option(
          "--output", arguments.token_output,
-         "Of --create-token: a new file for the secret, readable by its owner alone, instead of standard output")
+         "With --create-token: a new file for the secret, readable by its owner alone, instead of standard output")
       ->type_name("FILE")
       ->needs("--create-token");
+  app.add_option("--device-health", arguments.health_library,
+                 "Print the health of the GPUs as NVIDIA's management library reports it, as a line of JSON each "
+                 "second, until nobody reads the output; the daemon runs this for itself")
+      ->type_name("LIBRARY")
+      ->expected(0, 1)
+      ->default_str("libnvidia-ml.so.1");
+  app.add_option("--interval-ms", arguments.interval_ms, "With --device-health: milliseconds between two lines")
+      ->check(CLI::Range(100, 60'000))
+      ->needs("--device-health");
+  app.add_option("--readings", arguments.readings, "With --device-health: the number of lines; 0: no end")
+      ->needs("--device-health");
   app.set_version_flag("--version", "hpvmd " HPVMD_VERSION);
 }
 
 int Main(int argc, char** argv) {
-  // Freed chunks are merged one by one. Else tens of thousands of them (the rows of an array) are merged by some later
-  // allocation, for ten milliseconds, under whatever lock is held then.
+  // Merges freed chunks at once. Otherwise a later allocation merges tens of thousands of them (the rows of an array)
+  // in ten milliseconds, under whatever lock is held then.
   mallopt(M_MXFAST, 0);
-  // Debian builds Abseil with its lock-order checker on, which every lock inside gRPC then pays for.
+  // Debian builds Abseil with its lock-order checker enabled, which slows every lock inside gRPC.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   if (const Status failpoints = SetFailpointsFromEnvironment(); !failpoints.ok()) {
     return Fail(kExitUsage, Message(failpoints));
@@ -360,8 +402,11 @@ int Main(int argc, char** argv) {
   AddOptions(app, arguments);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {  // The library's way; it ends here.
+  } catch (const CLI::ParseError& error) {  // CLI11 reports errors by exceptions, which end here.
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  if (!arguments.health_library.empty()) {
+    return WatchNvml(arguments.health_library, arguments.interval_ms, arguments.readings);
   }
   const StatusOr<Config> config = MakeConfig(arguments);
   if (!config.ok()) {
@@ -372,7 +417,8 @@ int Main(int argc, char** argv) {
   }
   if (arguments.print) {
     std::fputs(PrintConfig(*config, OriginOf(arguments)).c_str(), stdout);
-    return std::fflush(stdout) == 0 ? kExitOk : Fail(kExitFailed, "Standard output took not all of it.");
+    return std::fflush(stdout) == 0 ? kExitOk
+                                    : Fail(kExitFailed, "The configuration could not be written to standard output.");
   }
   int code = kExitOk;
   Status done;
@@ -380,6 +426,8 @@ int Main(int argc, char** argv) {
     done = CreateToken(*config, arguments);
   } else if (arguments.revoke_all) {
     done = RevokeAllTokens(*config);
+  } else if (!arguments.rename.empty()) {
+    done = RenameTenant(*config, arguments.rename[0], arguments.rename[1]);
   } else if (!arguments.backup.empty()) {
     done = BackUp(*config, arguments.backup);
   } else if (arguments.check_jobs) {

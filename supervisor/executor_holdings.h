@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one executor holds of the daemon's: modules, and memory that it maps. Each is sent once, on first use; beyond
-// the protocol's limits the ones used longest ago are let go of. Not locked: the link's mutex guards it.
+// ExecutorHoldings records what one executor holds of the daemon's: modules, and memory that it maps. Each is sent
+// once, on first use; beyond the protocol's limits the least recently used are released. Not locked: the link's mutex
+// guards it.
 #ifndef HPVMD_SUPERVISOR_EXECUTOR_HOLDINGS_H_
 #define HPVMD_SUPERVISOR_EXECUTOR_HOLDINGS_H_
 
@@ -14,11 +15,11 @@
 
 namespace hpvm::supervisor {
 
-// Keys in the order of their last use, with a bound; what falls out must be let go of at the other side.
+// RecentKeys holds a bounded set of keys in the order of last use; evicted keys must be released at the other side.
 template <typename Key>
 class RecentKeys {
  public:
-  // True when the key was there.
+  // Returns true when the key was present.
   bool Touch(const Key& key, uint64_t weight = 1) {
     const auto found = places_.find(key);
     if (found != places_.end()) {
@@ -57,7 +58,7 @@ class ExecutorHoldings {
 
   Status PutModules(const PrepareInput& input, const Send& send);
   Status ShareMemories(const RunInput& input, const Send& send);
-  // False: it does not hold that memory.
+  // Returns false when it does not hold that memory.
   bool Forget(uint64_t memory_id) { return memories_.Erase(memory_id); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub of executors: one thread for what they all say, and beside it a thread that starts processes, which takes
-// milliseconds and would hold up everybody's answers.
+// ExecutorHub serves all executors: one thread for their messages, and a separate thread that starts processes, which
+// takes milliseconds and would delay everyone's answers.
 #ifndef HPVMD_SUPERVISOR_EXECUTOR_HUB_H_
 #define HPVMD_SUPERVISOR_EXECUTOR_HUB_H_
 
@@ -17,10 +17,10 @@ class ExecutorHub {
  public:
   static StatusOr<std::unique_ptr<ExecutorHub>> Create();
 
-  // Others may have sources there, too.
+  // Other components may have sources there, too.
   EventHub& events() { return *events_; }
-  // Runs `work` on the thread that starts processes, which lives as long as this, and waits. Any thread but that one;
-  // the hub's only where nobody else uses the hub.
+  // Runs `work` on the thread that starts processes, which lives as long as this object, and waits. Call on any thread
+  // but that one, and on the hub's thread only if nothing else uses the hub.
   void SpawnAndWait(const std::function<void()>& work);
 
  private:

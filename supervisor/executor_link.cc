@@ -28,26 +28,26 @@ namespace {
 
 using internal::Envelope;
 
-// What may wait for an executor that does not read: a few of the largest frames.
+// Limit of data queued for an executor that does not read: a few of the largest frames.
 constexpr size_t kQueuedBytesMax = 64 * limits::kMiB;
 constexpr size_t kStderrBytesKept = 4096;
-// What a ring and a socket's buffers can hold, read in turns, and some.
+// More turns than needed to drain a ring and a socket's buffers.
 constexpr int kLastTurnsMax = 256;
-// What one turn of the hub's thread takes in; then others have theirs.
+// Limit of one turn on the hub's thread; then other sources have their turns.
 constexpr int kTurnFramesMax = 16;
 constexpr size_t kTurnBytesMax = 128 * 1024;
-// What a turn sends waits no longer for the turn's end.
+// Data sent in a turn waits at most this long for the turn's end.
 constexpr Duration kUnseenMax = std::chrono::microseconds(50);
-// A prepare compiles; its own deadline is the compiler's to keep, so only a long overrun costs the process.
+// A prepare compiles; the compiler enforces its deadline, so only a long overrun costs the process.
 constexpr Duration kPrepareGrace = std::chrono::seconds(5);
-// From this sandbox level on the process has a process namespace.
+// From this sandbox level on the process has a PID namespace.
 constexpr uint32_t kOwnPidsLevel = 4;
 
-// Of what answers nothing. An honest executor tells its usage every 100 ms at most.
+// Rate limit of unsolicited messages. An honest executor reports its usage every 100 ms at most.
 constexpr int kUsagesPerSecond = 50, kUsagesAtOnce = 100;
-// A bell that finds nothing: the frame that it was rung for may have been taken before. So many cost the daemon's
-// thread less than a per cent of its time; a bell that is rung without end makes a hundred times as
-// many turns.
+// Rate limit of bells that find nothing, because the frame for which they were rung may have been taken before. This
+// many cost the daemon's thread less than a per cent of its time; a bell that is rung without end makes a hundred times
+// as many turns.
 constexpr int kUselessBellsPerSecond = 1'000, kUselessBellsAtOnce = 1'000;
 
 class UselessRate {
@@ -68,7 +68,7 @@ class UselessRate {
   Time last_{0};
 };
 
-// As if the connection had ended before that message.
+// Simulates the end of the connection before that message.
 Status ReachReceived(Envelope::MessageCase message) {
   switch (message) {
     case Envelope::kReady:
@@ -92,7 +92,7 @@ Status BrokeProtocol(const Status& why) {
   return Internal("The executor process broke the protocol and was killed: " + Message(why));
 }
 
-// `hello` as it is sent.
+// Returns `hello` in the form in which it is sent.
 internal::Hello HelloOf(const ExecutorOptions& options) {
   internal::Hello hello = options.hello;
   hello.set_version(kExecutorProtocolVersion);
@@ -101,7 +101,7 @@ internal::Hello HelloOf(const ExecutorOptions& options) {
   return hello;
 }
 
-// Locking: mutex_ guards everything that is not marked as the hub's thread's. Callbacks run without it.
+// Locking: mutex_ guards every member that is not marked as belonging to the hub's thread. Callbacks run without it.
 class Link final : public ExecutorLink, public EventSource {
  public:
   Link(ExecutorHub& hub, const ExecutorOptions& options, bool is_spare,
@@ -147,9 +147,9 @@ class Link final : public ExecutorLink, public EventSource {
   RingPairMemory& Rings() { return *reinterpret_cast<RingPairMemory*>(rings_memory_.data()); }
   Status StartOnHub(Status status);
   void GreetOnHub();
-  // Sends a request and remembers it. mutex_ held.
+  // Sends a request and records it. The caller holds mutex_.
   StatusOr<RequestId> SendRequest(EncodedRequest& request, const Pending& pending);
-  // 0 for a request that was not sent; its callback runs on the hub's thread like any other.
+  // Returns 0 for a request that was not sent; its callback runs on the hub's thread like any other.
   RequestId Finish(const StatusOr<RequestId>& sent, Pending pending);
   std::optional<Duration> UsedCpuTime() const;
   Status SendLocked(const Envelope& envelope, std::span<const uint8_t> body = {}, std::span<const int> fds = {},
@@ -159,11 +159,10 @@ class Link final : public ExecutorLink, public EventSource {
   void KillLocked(Status why);
 
   void FlushWriter();
-  // What was sent during this turn of the hub's thread.
+  // Wakes the executor for data sent during this turn of the hub's thread.
   void WakeExecutor();
 
-  // Hub's thread.
-  // Takes in some frames; whether there were any, or part of one.
+  // On the hub's thread. Receives some frames; returns true when there were any, or part of one.
   StatusOr<bool> TakeFrames();
   void EndChannel(const Status& why);
   Status HandleFrame(Frame frame);
@@ -176,30 +175,31 @@ class Link final : public ExecutorLink, public EventSource {
   ExecutorHub& executors_;
   EventHub& hub_;
   const bool is_spare_;
-  bool is_started_ = false;  // The hub tells of its end.
-  ExecutorOptions options_;  // Changed by Greet only, on the hub's thread.
+  bool is_started_ = false;  // The hub reports its end.
+  ExecutorOptions options_;  // Changed only by Greet, on the hub's thread.
   std::function<void(const ExecutorReady&)> on_ready_;
   std::function<void(const Status&)> on_end_;
 
-  SpawnedProcess process_;  // Set by Start; the descriptor lives as long as this.
-  UniqueFd socket_;         // As above, and all of the rings.
+  SpawnedProcess process_;  // Set by Start; the descriptor lives as long as this object.
+  UniqueFd socket_;         // Likewise, and the mapping of the rings.
   UniqueFd rings_memfd_;    // Until it is sent.
   Mapping rings_memory_;
   UniqueFd bell_;  // Rung by the executor; never read.
 
-  // Hub's thread only.
+  // The following members belong to the hub's thread.
   uint64_t source_ = 0;
   std::optional<RingChannelReader> reader_;
   bool channel_ended_ = false;
-  bool socket_ended_ = false;   // What the rings still hold is taken in.
-  bool has_rung_ = false;       // The bell, since the last turn.
-  bool is_turn_ = false;        // Frames are being taken in; of interest to the hub's thread.
-  Time unseen_since_ = kNever;  // The executor was not woken for what a turn sent then.
+  bool socket_ended_ = false;  // The remaining contents of the rings are still received.
+  bool has_rung_ = false;      // The bell was rung since the last turn.
+  bool is_turn_ = false;       // Frames are being received; used only on the hub's thread.
+  // Time since which the executor has not been woken for data that a turn sent.
+  Time unseen_since_ = kNever;
   UselessRate useless_bells_{kUselessBellsPerSecond, kUselessBellsAtOnce};
   UniqueFd stderr_;
   std::string stderr_tail_;
   UselessRate usages_{kUsagesPerSecond, kUsagesAtOnce};
-  std::vector<std::string> devices_;  // Ready's.
+  std::vector<std::string> devices_;  // From Ready.
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -209,7 +209,8 @@ class Link final : public ExecutorLink, public EventSource {
   Time armed_for_ = kNever;
   Time started_{0};
   std::optional<ExecutorReady> ready_;
-  Status kill_reason_;  // Why we killed it; OK when we did not.
+  // Why this link killed the process; OK when it did not.
+  Status kill_reason_;
   bool shutting_down_ = false;
   bool ended_ = false;  // Nothing is sent any more; pending_ is empty.
   Status end_status_;
@@ -218,8 +219,8 @@ class Link final : public ExecutorLink, public EventSource {
 
 Status Link::StartProcess() {
   Status started, status;
-  // On a thread that outlives every link: the executor dies with the thread that started it. The hub learns of the
-  // process when it has been recorded, and so cannot reap it before.
+  // On a thread that outlives every link, because the executor dies with the thread that started it. The hub learns of
+  // the process only after it has been recorded, and so cannot reap it before.
   executors_.SpawnAndWait([&] {
     started = SpawnProcess();
     status = started.ok() ? HPVMD_FAILPOINT("link.spawn.after") : started;
@@ -233,7 +234,7 @@ Status Link::StartProcess() {
   return started;
 }
 
-// On the thread that starts processes.
+// Runs on the thread that starts processes.
 Status Link::SpawnProcess() {
   HPVMD_RETURN_IF_ERROR(CreateRings());
   HPVMD_ASSIGN_OR_RETURN(auto ends, CreateSocketPair());
@@ -249,6 +250,7 @@ Status Link::SpawnProcess() {
     spawn.arguments.push_back("--standalone");
   }
   spawn.socket = ends.second.get();
+  spawn.cpus = options_.cpus;
   spawn.stderr_fd = options_.stderr_fd >= 0 ? options_.stderr_fd : stderr_write.get();
   const uint32_t level_plus_1 = options_.hello.sandbox_level_max_plus_1();
   spawn.has_own_pids = !options_.hello.without_lock_down() && (level_plus_1 == 0 || level_plus_1 > kOwnPidsLevel);
@@ -267,8 +269,8 @@ Status Link::CreateRings() {
   return bell_.valid() ? absl::OkStatus() : FromErrno(errno, "Creating an executor's bell");
 }
 
-// Once the process is there, a failure (also an earlier one, `status`) ends it, and is told when it is reaped like any
-// other.
+// Once the process exists, a failure (including an earlier one, `status`) ends it, and is reported when it is reaped
+// like any other end.
 Status Link::StartOnHub(Status status) {
   source_ = hub_.Add(this);
   if (const Status watched = hub_.Watch(source_, kExit, process_.pidfd.get(), EPOLLIN); !watched.ok()) {
@@ -317,11 +319,11 @@ void Link::GreetOnHub() {
       }
     }
     status = SendRequest(hello, {}).status();
-    options_.spill_fd = -1;  // Sent, and the caller's.
+    options_.spill_fd = -1;  // It has been sent, and belongs to the caller.
     rings_memfd_.reset();
     writer_->UseRing(Rings().to_client, kNoBell);
   }
-  // One that has ended already says itself how, in a moment; if it only does not listen, the timer ends it.
+  // A process that has ended already reports its own end in a moment; if it only does not listen, the timer ends it.
   if (!status.ok() && status.code() != absl::StatusCode::kUnavailable) {
     KillLocked(status);
     return;
@@ -358,7 +360,7 @@ Link::~Link() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return finished_; });
   }
-  // The hub leaves this object, and runs the callbacks of requests that were not sent, which are posted one by one.
+  // Waits until the hub has released this object and run the callbacks of unsent requests, which are posted one by one.
   hub_.RunAndWait([] {});
 }
 
@@ -399,14 +401,14 @@ Status Link::SendLocked(const Envelope& envelope, std::span<const uint8_t> body,
     return InvalidArgument("The request's description (" + std::to_string(head.size()) + " bytes) exceeds the limit (" +
                            std::to_string(kHeadBytesMax) + ").");
   }
-  // An answer often makes place for the next run: the executor is woken once for those of a turn.
+  // An answer often makes room for the next run: the executor is woken once for all sends of a turn.
   const bool in_turn = hub_.IsHubThread() && is_turn_;
   if (in_turn && unseen_since_ == kNever) {
     unseen_since_ = RealClock().Now();
   }
   const Status status = writer_->Send(head, body, fds, more || in_turn);
   if (status.code() == absl::StatusCode::kUnavailable) {
-    return Unavailable("The executor process is gone.");  // Its end is told with more detail to what is pending.
+    return Unavailable("The executor process is gone.");  // Its end is reported with more detail to pending requests.
   }
   if (status.code() == absl::StatusCode::kInvalidArgument) {
     KillLocked(BrokeProtocol(status));
@@ -421,7 +423,7 @@ void Link::WakeExecutor() {
   FlushWriter();
 }
 
-// There may be room now for what is kept. mutex_ held.
+// There may be room now for queued data. The caller holds mutex_.
 void Link::FlushWriter() {
   const Status status = writer_->pending() ? writer_->Flush() : absl::OkStatus();
   if (status.code() == absl::StatusCode::kInvalidArgument) {
@@ -459,7 +461,7 @@ RequestId Link::Prepare(const PrepareInput& input, std::function<void(StatusOr<i
     const Status put = holdings_.PutModules(input, Sender());
     StatusOr<RequestId> sent = put.ok() ? SendRequest(request, pending) : StatusOr<RequestId>(put);
     if (absl::IsUnavailable(sent.status()) && !ended_ && !shutting_down_ && kill_reason_.ok()) {
-      // The process has just gone, and perhaps said why (that its sandbox is too weak): End answers with that.
+      // The process has just ended, and perhaps said why (that its sandbox is too weak): End answers with that reason.
       if (sent = pending_.NextId(); sent.ok()) {
         pending_.Add(*sent, request.envelope.message_case(), pending);
       }
@@ -479,14 +481,15 @@ RequestId Link::Run(const RunInput& input, std::function<void(StatusOr<RunReply>
         }
         internal::RunDone& said = *answer->said.mutable_run_done();
         if (static_cast<uint32_t>(said.nodes_size()) > records_max) {
-          const Status status = InvalidArgument("RunDone: there are more node records than asked for.");
+          const Status status = InvalidArgument("RunDone: there are more node records than the request asked for.");
           done(BrokeProtocol(status));
           return status;
         }
         done(RunReply{.done = std::move(said), .body = std::move(answer->body)});
         return absl::OkStatus();
       },
-      .on_started = input.on_started};
+      .on_started = input.on_started,
+      .on_log = input.on_log};
   if (input.within > Duration(0)) {
     pending.stop_at = RealClock().Now() + input.within;
     pending.kill_at = pending.stop_at + options_.stop_grace;
@@ -500,7 +503,7 @@ RequestId Link::Run(const RunInput& input, std::function<void(StatusOr<RunReply>
     return SendRequest(request, pending);
   };
   const StatusOr<RequestId> sent = send();
-  HPVMD_FAILPOINT("link.run.sent").IgnoreError();  // It runs: only a delay or an end makes sense here.
+  HPVMD_FAILPOINT("link.run.sent").IgnoreError();  // The run is in progress: only a delay or an end makes sense here.
   return Finish(sent, std::move(pending));
 }
 
@@ -529,7 +532,7 @@ void Link::Release(uint64_t handle) {
     return;
   }
   std::lock_guard lock(mutex_);
-  SendLocked(envelope).IgnoreError();  // A dead executor holds nothing to let go of.
+  SendLocked(envelope).IgnoreError();  // A dead executor holds nothing to be released.
 }
 
 void Link::Forget(uint64_t memory_id) {
@@ -551,13 +554,14 @@ void Link::Cancel(RequestId id) {
   }
   Envelope envelope;
   envelope.mutable_cancel()->set_target_id(id);
-  if (HPVMD_FAILPOINT("link.cancel.send").ok()) {  // Else lost: then the grace ends and the process with it.
+  // Otherwise it is lost: then the grace ends, and the process with it.
+  if (HPVMD_FAILPOINT("link.cancel.send").ok()) {
     SendLocked(envelope).IgnoreError();
   }
   ArmOverdue(pending_.NoteCancelled(id, options_.stop_grace, RealClock().Now(), UsedCpuTime()));
 }
 
-// One timer a link covers all its requests: most end long before it fires, and it then looks for the next.
+// One timer per link covers all its requests: most end long before it fires, and it then looks for the next deadline.
 void Link::ArmOverdue(Time when) {
   if (when < armed_for_) {
     armed_for_ = when;
@@ -597,7 +601,7 @@ void Link::KillLocked(Status why) {
   }
 }
 
-// One that has ended by itself, though nobody has reaped it yet, is told as it ended.
+// A process that has ended by itself, even if not yet reaped, is reported with its own end.
 void Link::Kill(std::string_view why) {
   if (alive()) {
     std::lock_guard lock(mutex_);
@@ -629,7 +633,7 @@ void Link::OnEvent(uint8_t kind, uint32_t epoll_events) {
       hub_.KeepAwake(source_);
       std::lock_guard lock(mutex_);
       if (writer_->pending()) {
-        has_rung_ = false;  // For the room.
+        has_rung_ = false;  // For the freed room.
         FlushWriter();
       }
       break;
@@ -664,7 +668,7 @@ bool Link::OnTurn() {
   }
   const bool was_useless = std::exchange(has_rung_, false) && !*took;
   if (was_useless && !useless_bells_.Take(RealClock().Now())) {
-    EndChannel(InvalidArgument("It rings the bell for nothing more often than " +
+    EndChannel(InvalidArgument("It signalled its eventfd without a message more often than " +
                                std::to_string(kUselessBellsPerSecond) + " times a second."));
   } else if (!*took && socket_ended_) {
     EndChannel(Unavailable("The executor process closed the connection."));
@@ -698,7 +702,7 @@ StatusOr<bool> Link::TakeFrames() {
   return taken > 0;
 }
 
-// Its end, or a broken rule: nothing more is believed, and the process must go.
+// The channel's end, or a violation: nothing more is accepted, and the process must end.
 void Link::EndChannel(const Status& why) {
   channel_ended_ = true;
   hub_.Unwatch(socket_.get());
@@ -707,13 +711,13 @@ void Link::EndChannel(const Status& why) {
   if (why.code() == absl::StatusCode::kInvalidArgument) {
     KillLocked(BrokeProtocol(why));
   } else if (!shutting_down_) {
-    SendKill(process_);  // Usually it has ended already; the exit tells how.
+    SendKill(process_);  // Usually it has ended already; the exit status tells how.
   }
 }
 
 Status Link::HandleReady(const internal::Ready& said) {
   if (said.devices_size() == 0) {
-    return InvalidArgument("Ready: an executor without devices.");
+    return InvalidArgument("Ready: the executor lists no devices.");
   }
   const ExecutorReady ready{.said = said, .pid = process_.pid, .took = RealClock().Now() - started_};
   devices_.clear();
@@ -733,7 +737,7 @@ Status Link::HandleReady(const internal::Ready& said) {
 
 Status Link::HandleUsage(const internal::Usage& usage) {
   if (!usages_.Take(RealClock().Now())) {
-    return InvalidArgument("Usage: it is told more often than " + std::to_string(kUsagesPerSecond) +
+    return InvalidArgument("Usage: the message comes more often than " + std::to_string(kUsagesPerSecond) +
                            " times a second.");
   }
   if (options_.on_usage) {
@@ -759,11 +763,15 @@ Status Link::HandleFrame(Frame frame) {
   StatusOr<Pending> pending;
   {
     std::lock_guard lock(mutex_);
-    pending = pending_.Take(said);
+    pending = pending_.Take(said, RealClock().Now());
   }
   HPVMD_RETURN_IF_ERROR(pending.status());
-  if (is_event) {
+  if (is_event && pending->on_log) {
+    pending->on_log(std::move(*said.mutable_event()->mutable_log()));
+  } else if (is_event && pending->on_started) {
     pending->on_started();
+  }
+  if (is_event) {
     return absl::OkStatus();
   }
   return is_ready ? HandleReady(said.ready()) : pending->done(Answer{std::move(said), std::move(frame.body)});
@@ -823,14 +831,14 @@ Status Link::EndStatus(const std::string& how) {
   }
   const size_t last = stderr_tail_.find_last_not_of("\n ");
   if (last != std::string::npos) {
-    message += " Its last words: " + CleanText(stderr_tail_.substr(0, last + 1), kStderrBytesKept);
+    message += " The end of its stderr: " + CleanText(stderr_tail_.substr(0, last + 1), kStderrBytesKept);
   }
   return Unavailable(message);
 }
 
-// The process is gone: takes in what it still said, fails what is pending, then tells.
+// The process is gone: receives its remaining messages, fails pending requests, then reports the end.
 void Link::End(const std::string& how) {
-  // Up to the channel's end, which a peer that gave its end away could hold off for ever.
+  // Up to the channel's end, which a peer that passed its socket on to others could delay for ever.
   socket_ended_ = true;
   for (int turns = 0; turns < kLastTurnsMax && !channel_ended_; ++turns) {
     OnTurn();

@@ -2,9 +2,9 @@
 // A hostile executor against the daemon's end of its rings and its socket: requests, frames, raw bytes, positions,
 // bells and ends in any order, through the real hub and link, without a process.
 //
-// Whatever comes, every request is answered exactly once, the end is told exactly once and last, what is handed on lies
-// inside what was received, and a broken rule ends the process. Input: the first byte says whether the process waited
-// as a spare; then operations, see Play.
+// For any input, every request is answered exactly once, the end is reported exactly once and last, all data passed on
+// lies inside the received bytes, and a violation ends the process. Input: the first byte says whether the process
+// waited as a spare; then operations, see Play.
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@
 
 namespace hpvm::supervisor {
 namespace {
-// The process of a session: it stands in the place of a real one.
+// The process of a session, in place of a real one.
 struct FakeProcess {
   UniqueFd socket;
   int end = -1;  // The process descriptor: readable when it has ended.
@@ -42,8 +42,8 @@ FakeProcess* fake = nullptr;
 }  // namespace
 }  // namespace hpvm::supervisor
 
-// In the place of child_process.cc. The names are qualified so that a definition which replaces nothing does not
-// compile: the linker would take the real one without a word.
+// Replaces child_process.cc. The names are qualified so that a definition that replaces nothing does not compile: the
+// linker would silently take the real one.
 const std::vector<std::string>& hpvm::DriverVariables() {
   static const auto* const none = new std::vector<std::string>();
   return *none;
@@ -96,7 +96,7 @@ class Session {
   void Play(Input input);
 
  private:
-  // What became of a request.
+  // The outcome of a request.
   struct Request {
     RequestId id = 0;
     std::atomic<int> answers{0};
@@ -107,7 +107,7 @@ class Session {
   std::function<void(StatusOr<Reply>)> Done(Request& request) {
     return [this, &request](StatusOr<Reply> reply) {
       HPVMD_CHECK(request.answers.fetch_add(1) == 0);
-      // What is asked after the end is refused after it; no answer comes then.
+      // Requests after the end are refused after it; no answer comes then.
       if (reply.ok()) {
         HPVMD_CHECK(ends_ == 0);
         Look(*reply);
@@ -176,7 +176,7 @@ class Session {
 
   ExecutorHub& hub_;
   FakeProcess process_;
-  std::deque<Request> requests_;  // Addresses stay.
+  std::deque<Request> requests_;  // A deque, so that addresses stay valid.
   std::atomic<int> ends_{0}, readies_{0};
   std::unique_ptr<ExecutorLink> link_;
   UniqueFd memory_;
@@ -215,8 +215,8 @@ RequestId Session::Pick(uint8_t which) const {
   return which == 0 || requests_.empty() ? 1 : requests_[which % requests_.size()].id;
 }
 
-// A head of the input's bytes, the body zeros; perhaps as an answer to a request that there is. Through the ring, or by
-// the socket, with a mark or without.
+// Sends a frame with the input's bytes as its head and zeros as its body, perhaps as an answer to an existing request,
+// through the ring, or by the socket, with a mark or without.
 void Session::PlayFrame(Input& input) {
   const uint8_t flags = input.Byte(), which = input.Byte();
   const std::string body(input.Byte() * size_t{16}, '\0');
@@ -244,7 +244,7 @@ void Session::PlayFrame(Input& input) {
   SendBytes(frame);
 }
 
-// As a producer puts them, whatever they are.
+// Puts arbitrary bytes like a producer.
 void Session::PutBytes(std::string_view bytes) {
   RingMemory& ring = rings_->to_server;
   const uint32_t at = ring.written.load();
@@ -296,7 +296,7 @@ void Session::PlayRing(Input& input) {
   Ring();
 }
 
-// Until the hub has looked.
+// Rings the bell and waits until the hub has looked.
 void Session::Ring() {
   const uint64_t one = 1;
   HPVMD_CHECK(write(bell_.get(), &one, sizeof(one)) == sizeof(one));
@@ -305,7 +305,7 @@ void Session::Ring() {
   }
 }
 
-// As far as the link takes them.
+// Sends as much as the link takes.
 void Session::SendBytes(std::string_view bytes) {
   for (int refused = 0; !bytes.empty() && refused < 100 && !process_.ended && process_.socket.valid();) {
     const ssize_t sent = send(process_.socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -361,7 +361,7 @@ void Session::Ask(uint8_t what, Input& input) {
     changed.mutable_grant_changed()->set_entry(argument & 7);
     changed.mutable_grant_changed()->set_epoch(argument);
     link_->Ask(std::move(changed), Done<internal::Envelope>(request));
-    request.id = next;  // The call does not tell it; most often it is this.
+    request.id = next;  // The call does not return it; most often it is this one.
   } else {
     const RequestId next = Pick(static_cast<uint8_t>(requests_.size() - 2)) + 1;
     internal::Envelope question;
@@ -425,7 +425,7 @@ void Session::Play(Input input) {
     }
   }
   link_.reset();
-  // The link is gone: whatever was asked has been answered, and nothing comes any more.
+  // The link is gone: every request has been answered, and no callback follows.
   HPVMD_CHECK(ends_ == 1);
   for (const Request& request : requests_) {
     HPVMD_CHECK(request.answers == 1);

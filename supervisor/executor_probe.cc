@@ -18,7 +18,7 @@ StatusOr<internal::Ready> ReadReady(int socket, Time deadline) {
     return GetStatus(envelope.fatal().status());
   }
   if (!envelope.has_ready()) {
-    return InvalidArgument("The probe answers with another message than its devices.");
+    return InvalidArgument("The probe answered with a message other than Ready, which lists its devices.");
   }
   return std::move(*envelope.mutable_ready());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One executor process as the daemon talks with it: requests, and the checked messages that answer them. The link of a
-// real process is executor_link.h; tests have others.
+// ExecutorProcess is the daemon's interface to one executor process: requests, and the checked messages that answer
+// them. executor_link.h implements it for real processes; tests have other implementations.
 #ifndef HPVMD_SUPERVISOR_EXECUTOR_PROCESS_H_
 #define HPVMD_SUPERVISOR_EXECUTOR_PROCESS_H_
 
@@ -24,12 +24,11 @@ namespace hpvm::supervisor {
 
 struct ExecutorReady {
   internal::Ready said;
-  int pid = 0;       // For people: in the daemon's own namespace.
-  Duration took{0};  // From the start of the process.
+  int pid = 0;       // For people; in the daemon's own namespace.
+  Duration took{0};  // Time since the start of the process.
 };
 
-// Bytes that exist already: in memory (copied during the call), or in a memfd of sealed size (borrowed during the
-// call).
+// Existing bytes: in memory (copied during the call), or in a sealed-size memfd (borrowed during the call).
 struct BytesSource {
   std::span<const uint8_t> bytes;
   int fd = -1;
@@ -39,26 +38,28 @@ struct BytesSource {
 };
 
 struct ModuleInput {
-  std::string name;  // In the document.
+  std::string name;  // The name in the document.
   Sha256 hash;
   BytesSource bytes;  // Sent only if this executor does not hold the module.
 };
 
 struct PrepareInput {
-  uint64_t handle = 0;  // The caller's choice; not 0 and not in use on this link.
+  // The caller's choice; not 0 and not in use on this link.
+  uint64_t handle = 0;
   BytesSource document;
   std::vector<ModuleInput> modules;
   Duration within{0};  // 0: no deadline.
-  bool check = false;  // For checked runs.
+  bool check = false;  // Prepares for checked runs.
 };
 
-// Part of a memfd of sealed size. The link shares each memfd with the executor once, on first use, and remembers it by
+// Part of a sealed-size memfd. The link shares each memfd with the executor once, on first use, and identifies it by
 // `memory_id`.
 struct MemorySlice {
-  uint64_t memory_id = 0;     // Not 0; never another memfd's on this link, also after Forget.
+  // Not 0; never reused for another memfd on this link, even after Forget.
+  uint64_t memory_id = 0;
   int fd = -1;                // Borrowed during the call.
-  uint64_t memory_bytes = 0;  // The whole memfd.
-  bool writable = true;       // How the executor may map it; the same in every use.
+  uint64_t memory_bytes = 0;  // Size of the whole memfd.
+  bool writable = true;       // The executor may map it writable; the same in every use.
   uint64_t offset = 0;        // A multiple of 16.
   uint64_t bytes = 0;
 };
@@ -67,7 +68,8 @@ struct InputTensor {
   std::string name;
   ElementType type = ElementType::kF32;
   std::vector<uint64_t> shape;
-  std::span<const uint8_t> bytes;     // Inline, borrowed during the call; all of a run's together at most 8 MiB.
+  // Inline, borrowed during the call; at most 8 MiB for all inputs of a run together.
+  std::span<const uint8_t> bytes;
   std::optional<MemorySlice> memory;  // Instead of `bytes`.
 };
 
@@ -77,7 +79,7 @@ struct OutputTarget {
   MemorySlice memory;  // kMemory: at least the output's size.
 };
 
-// One repetition, 1,000 node records, inline outputs of up to 256 KiB.
+// Returns options for one repetition, 1,000 node records, and inline outputs of up to 256 KiB.
 inline internal::RunOptions DefaultRunOptions() {
   internal::RunOptions options;
   options.set_repeat(1);
@@ -89,20 +91,24 @@ inline internal::RunOptions DefaultRunOptions() {
 struct RunInput {
   uint64_t handle = 0;
   std::vector<InputTensor> inputs;
-  std::vector<OutputTarget> outputs;  // Outputs that are not named come back inline.
+  std::vector<OutputTarget> outputs;  // Outputs that are not named are returned inline.
   std::map<std::string, int64_t> symbols;
   internal::RunOptions options = DefaultRunOptions();
-  Duration within{0};                // 0: no deadline.
-  std::function<void()> on_started;  // When the run leaves the executor's queue; may be empty.
+  Duration within{0};  // 0: no deadline.
+  // Called when the run leaves the executor's queue; may be empty.
+  std::function<void()> on_started;
+  // Called with the checked lines that kernels have printed since the last call, on the thread that delivers answers:
+  // no more in total than a run's log has, and at most about 20 times a second. May be empty.
+  std::function<void(v1::RunLog)> on_log;
 };
 
 struct RunReply {
   internal::RunDone done;
   std::vector<uint8_t> body;  // Owns inline data.
 
-  // OK, or the engine's failure: kAborted (a trap), kCancelled, kDeadlineExceeded, kInvalidArgument ...
+  // Returns OK, or the engine's failure: kAborted (a trap), kCancelled, kDeadlineExceeded, kInvalidArgument ...
   Status status() const;
-  // Inline data, inside `body`. Empty for outputs in memory (read them with pread) and dropped ones.
+  // Returns inline data, inside `body`. Empty for outputs in memory (read them with pread) and dropped ones.
   std::span<const uint8_t> DataOf(const internal::OutputTensor& output) const {
     return std::span(body).subspan(output.body().offset(), output.body().bytes());
   }
@@ -110,37 +116,37 @@ struct RunReply {
 
 using RequestId = uint64_t;
 
-// Calls never block. Each callback comes once, later, on another thread (the hub's): with the answer, or with
-// kUnavailable when the process ended, or with kInternal when it broke the protocol. It must be short and must not wait
-// for that thread; it may call any method of any executor except a destructor.
+// Calls never block. Each callback is called once, later, on another thread (the hub's): with the answer, with
+// kUnavailable when the process ended, or with kInternal when it violated the protocol. It must be short and must not
+// wait for that thread; it may call any method of any executor except a destructor.
 class ExecutorProcess {
  public:
-  // Kills the process if it lives, waits until it is reaped and until no callback runs or will run. Not on a callback's
-  // thread. Pending requests fail first with kUnavailable.
+  // Kills the process if it lives, waits until it is reaped and until no callback runs or will run. Must not be called
+  // on a callback's thread. Pending requests fail first with kUnavailable.
   virtual ~ExecutorProcess() = default;
 
-  // Both return the id for Cancel; 0 when the request was not sent, and then `done` is called with why:
-  // kInvalidArgument for inputs outside the limits of protocol.h, kResourceExhausted when too many requests wait.
-  // Here and below a status instead of a message only when the executor was lost or the request not sent.
+  // Both return the id for Cancel, or 0 when the request was not sent; then `done` is called with the reason:
+  // kInvalidArgument for inputs outside the limits of protocol.h, kResourceExhausted when too many requests wait. Here
+  // and below `done` gets an error only when the executor was lost or the request was not sent.
   virtual RequestId Prepare(const PrepareInput& input, std::function<void(StatusOr<internal::Prepared>)> done) = 0;
   virtual RequestId Run(const RunInput& input, std::function<void(StatusOr<RunReply>)> done) = 0;
   virtual void Release(uint64_t handle) = 0;
-  // Sets the stop word of a run or prepare; its answer comes soon, with kCancelled unless it was done already.
+  // Sets the stop word of a run or prepare; its answer comes soon, with kCancelled unless it was already done.
   virtual void Cancel(RequestId id) = 0;
-  // Any other request of executor.proto that has an answer and needs no data: a change of the grant page (the answer
-  // comes when the executor has seen it), memory or costs that are asked for. It is answered at once by a process that
-  // is well. `done` gets the answer's envelope, which holds the message that executor.proto names; it may be empty.
+  // Sends any other request of executor.proto that has an answer and needs no data: a change of the grant page
+  // (answered when the executor has seen it), or a request for memory or costs. A healthy process answers at once.
+  // `done` receives the answer's envelope, which holds the message that executor.proto names; it may be empty.
   using AskDone = std::function<void(StatusOr<internal::Envelope>)>;
   virtual void Ask(internal::Envelope request, AskDone done) = 0;
-  // Lets go of a memory: unmapped there when no run uses it. Call before or after closing the memfd.
+  // Releases a memory: it is unmapped there when no run uses it. Call before or after closing the memfd.
   virtual void Forget(uint64_t memory_id) = 0;
-  // Processor time of the process so far; empty when it is gone, or devices do its work.
+  // Returns the process's processor time so far; nullopt when it is gone, or devices do its work.
   virtual std::optional<Duration> CpuTime() const = 0;
-  // The process had waited for a tenant: it may have ended while nobody looked. Constant.
+  // The process had waited as a spare for a tenant: its end may not have been noticed. Constant.
   virtual bool was_spare() const { return false; }
   // Asks the process to end; it is killed if it takes too long. Returns at once.
   virtual void Shutdown() = 0;
-  // SIGKILL. Returns at once; pending requests fail with kUnavailable and `why`.
+  // Sends SIGKILL. Returns at once; pending requests fail with kUnavailable and `why`.
   virtual void Kill(std::string_view why) = 0;
 };
 

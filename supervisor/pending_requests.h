@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The requests of one executor that wait for an answer, and how long each may take. Pure, and not locked: the link's
-// mutex guards it.
+// PendingRequests holds the requests of one executor that await an answer, and the time limit of each. Pure, and not
+// locked: the link's mutex guards it.
 #ifndef HPVMD_SUPERVISOR_PENDING_REQUESTS_H_
 #define HPVMD_SUPERVISOR_PENDING_REQUESTS_H_
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "supervisor/executor_process.h"
-#include "supervisor/stop_patience.h"
+#include "supervisor/kill_grace.h"
 
 namespace hpvm::supervisor {
 
@@ -20,13 +20,17 @@ struct Answer {
 };
 
 struct Pending {
-  // Gets the checked answer, of the kind that the request has, or why there is none. Its status says how the answer
-  // breaks the protocol. Empty: nobody waits.
+  // Receives the checked answer of the kind that the request has, or the reason why there is none. Returns an error
+  // that says how the answer violates the protocol. Empty when no caller waits.
   std::function<Status(StatusOr<Answer>)> done = nullptr;
   Time kill_at = kNever;
-  Time stop_at = kNever;                       // Runs: from when on it should stop.
-  std::function<void()> on_started = nullptr;  // Runs.
-  StopPatience patience = {};                  // After stop_at.
+  Time stop_at = kNever;                       // Runs: when it should stop.
+  std::function<void()> on_started = nullptr;  // For runs.
+  // For runs, with the totals so far.
+  std::function<void(v1::RunLog)> on_log = nullptr;
+  uint64_t log_lines = 0, log_bytes = 0;
+  Time log_at{0};
+  KillGrace patience = {};  // Used after stop_at.
   internal::Envelope::MessageCase answer = internal::Envelope::MESSAGE_NOT_SET;
 
   void Fail(const Status& why) const {
@@ -38,24 +42,29 @@ struct Pending {
 
 class PendingRequests {
  public:
-  // What asks for no work is answered at once by a process that is well; a grant is noticed between two chunks.
+  // A healthy process answers requests without work at once; a grant is noticed between two chunks.
   static constexpr Duration kAnswerWithin = std::chrono::seconds(60);
 
   size_t size() const { return requests_.size(); }
   bool contains(RequestId id) const { return requests_.contains(id); }
-  // The next request's; kResourceExhausted when too many wait.
+  // Returns the next request's id; kResourceExhausted when too many wait.
   StatusOr<RequestId> NextId();
-  // Like NoteCancelled, answers when to look for what is overdue.
+  // Like NoteCancelled, returns when to check for overdue requests.
   Time Add(RequestId id, internal::Envelope::MessageCase request, Pending pending);
   // A run that was asked to stop has its grace from now on.
   Time NoteCancelled(RequestId id, Duration grace, Time now, std::optional<Duration> cpu);
-  // The request that `said` answers, which then waits no longer; of an event only `on_started`.
-  StatusOr<Pending> Take(const internal::Envelope& said);
-  // When to look next; kUnavailable when the process must end, for it takes too long.
+  // Removes and returns the request that `said` answers; for an event, returns only its receiver, or none when it comes
+  // too soon after another.
+  StatusOr<Pending> Take(const internal::Envelope& said, Time now);
+  // Returns when to check next; kUnavailable when the process must end, because it takes too long.
   StatusOr<Time> FindOverdue(Duration grace, Time now, std::optional<Duration> cpu);
   void FailAll(const Status& why) const;
 
  private:
+  // Executors leave 100 ms between two events.
+  static constexpr Duration kLogPauseMin = std::chrono::milliseconds(50);
+  static StatusOr<Pending> TakeLog(Pending& pending, const v1::RunLog& log, Time now);
+
   RequestId next_id_ = 1;
   std::unordered_map<RequestId, Pending> requests_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads of frames from a hostile peer, both ways: the first byte says which. Whatever is accepted must survive being
-// used, and be accepted again when it is written anew.
+// Heads of frames from a hostile peer, in both directions: the first byte selects the direction. Every accepted message
+// must be safe to use, and be accepted again after it is serialised anew.
 #include <stddef.h>
 
 #include <string>
@@ -24,7 +24,7 @@ void UseRun(const internal::RunDone& done, size_t body_bytes) {
       sum += body[output.body().offset() + i];
     }
   }
-  HPVMD_CHECK(sum == 0);  // The body is zero; reading it is what is tested.
+  HPVMD_CHECK(sum == 0);  // The body is zero; the purpose is to read it.
   for (const v1::NodePlacement& node : done.nodes()) {
     HPVMD_CHECK(node.device() == Devices()[0] || node.device() == Devices()[1] || node.device() == kCheckerName);
   }
@@ -52,7 +52,7 @@ void UseUsage(const internal::Usage& usage) {
   HPVMD_CHECK(sum <= kDevicesMax * kDeviceBytesMax);
 }
 
-// The message that the daemon is handed, or why there is none.
+// Returns the message that the daemon receives, or why there is none.
 StatusOr<internal::Envelope> Decode(bool is_from_executor, std::string_view head, size_t body_bytes, size_t fds) {
   HPVMD_ASSIGN_OR_RETURN(Unchecked<internal::Envelope> said, ParseHead(head));
   return is_from_executor ? CheckFromExecutor(std::move(said), body_bytes, fds, Devices())

@@ -11,7 +11,7 @@
 namespace hpvm::supervisor {
 namespace {
 
-// Bytes sent in a frame's body rather than in a memfd of their own.
+// Limit of bytes sent in a frame's body rather than in a separate memfd.
 constexpr uint64_t kInlineSourceBytesMax = 1 * limits::kMiB;
 
 uint64_t AlignUp(uint64_t value) { return (value + kRangeAlignment - 1) / kRangeAlignment * kRangeAlignment; }
@@ -20,7 +20,7 @@ Status CheckSlice(const std::string& port, const MemorySlice& slice) {
   uint64_t end = 0;
   if (slice.memory_id == 0 || slice.offset % kRangeAlignment != 0 ||
       __builtin_add_overflow(slice.offset, slice.bytes, &end) || end > slice.memory_bytes) {
-    return InvalidArgument("Port \"" + port + "\": The memory's range does not lie inside it.");
+    return InvalidArgument("Port \"" + port + "\": The range does not lie inside its memory.");
   }
   return absl::OkStatus();
 }
@@ -51,7 +51,7 @@ Status EncodeInput(const InputTensor& input, uint64_t* body_bytes, internal::Bin
   return absl::OkStatus();
 }
 
-// Lays the inline inputs out as their ranges say.
+// Copies the inline inputs to the positions given by their ranges.
 void FillBody(const RunInput& input, uint64_t body_bytes, EncodedRequest* request) {
   if (body_bytes == 0) {
     return;
@@ -64,7 +64,7 @@ void FillBody(const RunInput& input, uint64_t body_bytes, EncodedRequest* reques
       continue;
     }
     if (bytes.size() == body_bytes) {
-      request->body = bytes;  // The only one: sent from where it is.
+      request->body = bytes;  // The only piece is sent without a copy.
       return;
     }
     request->storage.resize(body_bytes);
@@ -137,6 +137,7 @@ Status EncodeRun(const RunInput& input, EncodedRequest* request) {
   run->set_events(input.on_started != nullptr);
   internal::RunOptions& options = *run->mutable_options();
   options = input.options;
+  options.set_live_log(input.on_log != nullptr);
   options.set_node_records_max(std::min(options.node_records_max(), kNodeRecordsMax));
   options.set_inline_bytes_max(std::min(options.inline_bytes_max(), kInlineBytesMax));
   FillBody(input, body_bytes, request);

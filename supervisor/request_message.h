@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests as they are sent to an executor: what they describe, and the bytes and descriptors that go along.
+// Encodes requests to an executor: the message, and the bytes and descriptors that accompany it.
 #ifndef HPVMD_SUPERVISOR_REQUEST_MESSAGE_H_
 #define HPVMD_SUPERVISOR_REQUEST_MESSAGE_H_
 
@@ -12,8 +12,8 @@
 
 namespace hpvm::supervisor {
 
-// A frame, ready to send. `body` views `storage`, or the caller's bytes when there is a single piece; `fds` are `copy`,
-// or the caller's.
+// A frame, ready to send. `body` views `storage`, or the caller's bytes when there is a single piece; `fds` holds
+// `copy`, or the caller's descriptors.
 struct EncodedRequest {
   internal::Envelope envelope;
   std::span<const uint8_t> body{};
@@ -22,10 +22,11 @@ struct EncodedRequest {
   UniqueFd copy{};
 };
 
-// Adds bytes that exist already: few in the body, and then `range` gives their place in it to fill; more in a memfd.
+// Adds existing bytes: small ones to the body, in which case `range` returns the range to fill in; larger ones in a
+// memfd.
 Status AddSource(const BytesSource& source, EncodedRequest* request, const std::function<internal::Range*()>& range);
-// These two answer kInvalidArgument for what the protocol does not carry. The modules and memories that a request names
-// are sent before it.
+// Both return kInvalidArgument for input that the protocol does not support. The modules and memories that a request
+// names are sent before it.
 Status EncodePrepare(const PrepareInput& input, EncodedRequest* request);
 Status EncodeRun(const RunInput& input, EncodedRequest* request);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether this run of a test program audits proofs (compiler/api/audit.h): with HPVMD_TEST_AUDIT=1 in its environment,
-// or in a build that always does. Test programs alone ask.
+// Tells whether this run of a test program audits proofs (compiler/api/audit.h): with HPVMD_TEST_AUDIT=1 in its
+// environment, or in a build that always does. For test programs only.
 #ifndef HPVMD_TESTS_AUDIT_H_
 #define HPVMD_TESTS_AUDIT_H_
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds release, and runs every test through ctest; then, from one more build, a short subset under
+# Installs missing packages, builds release, and runs every test through ctest; then, from one more build, a short subset under
 # AddressSanitizer and UndefinedBehaviorSanitizer, and the fuzzers for a few seconds each from their seed corpora.
 #   tests/run.sh [--fast] [--long] [--reliability] [--repeat] [--compiler]
 #     --fast          release tests only
 #     --long          also the whole suite under the dev preset, ThreadSanitizer, the clang and gcc builds, and longer fuzzing
-#     --reliability   also the long forms of what tests jobs, about three hours on two cores: 100,000 simulated worlds, every fault of the
+#     --reliability   also the long tests of jobs, about three hours on two cores: 100,000 simulated worlds, every fault of the
 #                     store's script, each seeded bug caught, 1,000 kills, 100 drains, 1,000 reloads, half an hour of chaos; logs go to
 #                     tests/sim/logs and tests/chaos/logs
 #     --repeat        also every fast test 50 times, and 50 times beside a load of eight processes: several hours on two cores; the log
 #                     goes to tests/repeat/logs
-#     --compiler      also the long forms of what tests the compiler: each seeded bug caught, in a build of its own
+#     --compiler      also the long tests of the compiler: each seeded bug caught, in a separate build
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,20 +36,20 @@ build() { # preset [targets...]
 }
 
 mkdir -p build
-step "Installing what is missing"
+step "Installing the packages that are missing"
 ./deploy/setup.sh --tests
 step "Building release"
 build release
 step "Testing release"
-# Side by side, two more than there are processors because many tests wait. Those that start daemons of their own use all
-# processors by themselves: one for each of them. What judges by time runs alone.
+# Tests run in parallel, two more than there are processors because many tests wait. Tests that start daemons use all processors themselves,
+# so that one runs per processor. Tests that judge by time run alone.
 daemons='^(e2e|bench)' alone='^(chaos|lab)'
 good=1
 ctest --preset release -E "$daemons|$alone" --parallel $(($(nproc) + 2)) --no-tests=error | tee build/release.ctest.log || good=0
 ctest --preset release -R "$daemons" --parallel "$(nproc)" --no-tests=error | tee -a build/release.ctest.log || good=0
 ctest --preset release -R "$alone" --no-tests=error | tee -a build/release.ctest.log || good=0
 if [ "$good" -eq 0 ]; then
-  step "What failed, once more"  # Here, where a log that was cut still has it.
+  step "The output of the tests that failed, once more"  # Printed here, so that a truncated log contains it.
   awk '/ Test +#[0-9]+: .*(Passed|\*\*\*)/ { failed = /\*\*\*/; lines = 0 } failed && lines++ < 150' build/release.ctest.log
   exit 1
 fi
@@ -57,7 +57,7 @@ passed=$(grep -c '   Passed ' build/release.ctest.log)
 if [ "$fast" -eq 0 ]; then
   step "A subset under AddressSanitizer and UndefinedBehaviorSanitizer"
   subset=(base_test graph_test ir_bounds_test ir_golden_test ir_memory_test ir_verify_test ir_text_test find_bounds_test wasm_front_test
-    wasm_golden_test cpu_pool_test null_device_test fair_share_test residency_test engine_test server_core_test)
+    wasm_golden_test cpu_pool_test null_device_test fair_share_test residency_test engine_test server_core_test cluster_test)
   build fuzz "${subset[@]}" fuzzers
   ctest --preset fuzz -R "^($(IFS='|'; echo "${subset[*]}"))\$" --parallel "$(nproc)" --no-tests=error
   passed=$((passed + ${#subset[@]}))
@@ -99,6 +99,8 @@ if [ "$repeat" -eq 1 ]; then
   /usr/bin/python3 tests/repeat/repeat.py build/release --log "tests/repeat/logs/$(date +%Y-%m-%d).log"
 fi
 if [ "$compiler" -eq 1 ]; then
+  step "Every graph of the GPU corpus on both interfaces"
+  /usr/bin/python3 tests/gpu/graphs/run.py build/release/bin --short
   step "Seeded bugs of the compiler"
   /usr/bin/python3 tests/mutants/mutants.py --build build/compiler_mutants --jobs "$(nproc)" --log tests/mutants/logs/mutants.log
 fi

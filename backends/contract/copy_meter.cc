@@ -6,7 +6,7 @@
 namespace hpvm {
 namespace {
 
-// A copy counts as alone, or as one of several, when so many of its pieces do: one in so many may differ.
+// A copy counts as alone, or as concurrent, when all but one in kOdd of its pieces do.
 constexpr uint64_t kOdd = 10;
 
 int64_t NowNs() { return RealClock().Now().count(); }

@@ -62,7 +62,7 @@ TEST(CopyMeterTest, CopiesAtTheSameTimeAreCountedTogether) {
       Move(second, 1);
     }
   }
-  // The second ends first. From its first piece on until then the first one moved seven pieces, too.
+  // The second copy ends first. From its first piece until then the first copy also moved seven pieces.
   EXPECT_EQ(two.sums().together.bytes, 14 * kPiece);
   EXPECT_EQ(two.sums().up.bytes, 0u);
   EXPECT_EQ(one.sums().up.bytes, 0u);

@@ -16,7 +16,7 @@ PointState Poll(const TimelinePoint& point, Status* failure) {
   if (reached.ok()) {
     return *reached >= point.value ? PointState::kReached : PointState::kPending;
   }
-  // The timeline has failed, perhaps after it reached this point; only Wait tells the two apart.
+  // The timeline has failed, perhaps after it reached this point; only Wait can tell.
   Status status = point.timeline->Wait(point.value, Time::zero());
   if (status.ok()) {
     return PointState::kReached;

@@ -13,7 +13,7 @@
 #include "backends/contract/driver_builder.h"
 #include "backends/contract/grant.h"
 #include "backends/contract/grant_gate.h"
-#include "compiler/api/learnt.h"
+#include "compiler/api/tuning_record.h"
 
 namespace hpvm {
 
@@ -22,32 +22,37 @@ class ForcedVariant;
 }
 
 struct DeviceOptions {
-  uint32_t cpu_threads = 0;               // Including the submitting one; 0 = as many as this process may run on.
-  const GrantEntry* cpu_grant = nullptr;  // Obeyed at chunk boundaries when given; borrowed for the device's life.
-  GrantGate* gate = nullptr;              // Counts who is on a device with a grant; likewise.
-  LearntStore* learnt = nullptr;          // Keeps what devices measure of kernels; borrowed for the device's life.
-  uint32_t cpu_variant = kAutoVariant;    // For tests: CpuDeviceOptions::variant.
-  // Builds programs for devices with a driver in a process of its own; borrowed for the device's life. Null: devices
-  // build in this process, and keep nothing.
+  // Including the submitting thread; 0 means as many as this process may run on.
+  uint32_t cpu_threads = 0;
+  // Obeyed at chunk boundaries when given; borrowed for the device's life.
+  const GrantEntry* cpu_grant = nullptr;
+  // Counts the users of a device with a grant; borrowed for the device's life.
+  GrantGate* gate = nullptr;
+  // Stores what devices measure of kernels; borrowed for the device's life.
+  TuningStore* tuning = nullptr;
+  uint32_t cpu_variant = kAutoVariant;  // For tests: CpuDeviceOptions::variant.
+  // Builds programs for devices with a driver in a separate process; borrowed for the device's life. Null: devices
+  // build in this process, and cache nothing.
   DriverBuilder* builder = nullptr;
   gpu::ForcedVariant* gpu_forced = nullptr;  // For tests; borrowed for the device's life.
-  bool fpga = false;                         // Present this OpenCL device as an FPGA-class one, whatever its type.
+  // Presents this OpenCL device as an FPGA-class device, whatever its type.
+  bool fpga = false;
 };
 
 struct DeviceFamily {
-  // Its devices' names begin with it: "opencl:1" is one of "opencl".
+  // Prefix of its devices' names: "opencl:1" belongs to "opencl".
   std::string_view name;
-  // Opens one by its name. kNotFound for one that does not exist, with how many there are.
+  // Opens a device by its name. Returns kNotFound, with the number of devices, when it does not exist.
   StatusOr<std::unique_ptr<Device>> (*open)(std::string_view device, Hub& hub, const DeviceOptions& options) = nullptr;
 
   // --- For families whose devices come with a vendor's libraries ---
-  // The names of those here; loads the libraries. Null: the family is its only device, and loads nothing.
+  // Lists the names of present devices; loads the libraries. Null: the family has a single device and loads nothing.
   StatusOr<std::vector<std::string>> (*list)() = nullptr;
-  // Builds a program in this process, which may not survive it.
+  // Builds a program in this process, which may crash.
   StatusOr<DriverBinary> (*build)(const DriverBuild& build) = nullptr;
-  // The driver's name and version, the device's name: a change of it makes kept binaries useless.
+  // Returns the driver's name and version and the device's name: a change of it invalidates cached binaries.
   StatusOr<std::string> (*identity)(const std::string& device) = nullptr;
-  // Its modules are OpenCL C or SPIR-V kernels: the compiler process is asked to read them.
+  // Its modules are OpenCL C or SPIR-V kernels, which the compiler process reads.
   bool reads_opencl = false;
 
   bool has_driver() const { return list != nullptr; }

@@ -49,7 +49,7 @@ HostPin* HostBlock::PinFor(const Pinner& pinner, uint64_t bytes,
   return way.pin.get();
 }
 
-// Somebody may still copy by it: it stays until Close.
+// The pin may still be in use by a copy, so it stays until Close.
 void HostBlock::Refuse(uint64_t device) {
   std::lock_guard lock(mutex_);
   ways_[device].is_refused = true;

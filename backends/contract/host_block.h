@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that stays where it is, and the ways to it that devices keep: what is pinned for a device it copies from
-// and to by itself, at the full speed of its bus, without staging memory.
+// HostBlock is host memory at a fixed address, and the devices' ways to access it: a device copies from and to memory
+// that is pinned for it by itself, at the full speed of its bus, without staging memory.
 //
 // Pinning costs about as much as is saved by copying the same bytes eight times without staging memory (H200, Vulkan:
-// 90 us a MiB to pin and let go, 12 us saved with each copy), four times through OpenCL. So a block is pinned for a
-// device once its copies with that device have moved so much: what was never pinned would then have cost no more than
-// half (ski rental).
+// 90 us per MiB to pin and unpin, 12 us saved by each copy), four times through OpenCL. A block is therefore pinned for
+// a device once its copies with that device have moved that much: the total cost is then at most twice the optimum (ski
+// rental).
 #ifndef HPVMD_BACKENDS_CONTRACT_HOST_BLOCK_H_
 #define HPVMD_BACKENDS_CONTRACT_HOST_BLOCK_H_
 
@@ -20,19 +20,19 @@
 
 namespace hpvm {
 
-// One device's own way to the memory of a block. May outlive the device, not the driver.
+// One device's own access to the memory of a block. May outlive the device, but not the driver.
 class HostPin {
  public:
   virtual ~HostPin() = default;
 };
 
-// Any thread.
+// Thread-safe.
 class HostBlock {
  public:
-  static constexpr uint64_t kBytesMin = limits::kMiB;  // Smaller ones are never pinned.
-  // The device that copies, and the number of copies of all of the block after which a pin has paid for itself.
+  static constexpr uint64_t kBytesMin = limits::kMiB;  // Smaller blocks are never pinned.
+  // The device that copies, and the number of copies of the whole block after which a pin has paid for itself.
   struct Pinner {
-    uint64_t device = 0;  // NewDevice
+    uint64_t device = 0;  // From NewDevice.
     uint64_t pays_after = 8;
   };
 
@@ -47,19 +47,19 @@ class HostBlock {
   uint64_t bytes() const { return bytes_; }
   bool is_writable() const { return is_writable_; }
 
-  // For a copy of `bytes` of it by the device: its pin, or null. `make` may be called now, and takes its time; null
-  // from it means that the device cannot pin this memory, and is final.
+  // Returns the device's pin for a copy of `bytes` of the block, or null. May call `make`, which takes time; if it
+  // returns null, the device cannot pin this memory, permanently.
   HostPin* PinFor(const Pinner& pinner, uint64_t bytes, const std::function<std::unique_ptr<HostPin>()>& make);
 
-  // The device's pin has turned out to be no help: it is not handed out any more.
+  // The device's pin turned out not to help; it is not returned any more.
   void Refuse(uint64_t device);
 
-  // Before the memory goes, when no copy is under way. From then on nothing is pinned.
+  // Call before the memory is freed, when no copy is in progress. Nothing is pinned afterwards.
   void Close();
 
   // Bytes pinned by all blocks of the process, for all devices: at most a quarter of the machine's memory.
   static uint64_t PinnedBytes() { return pinned_bytes_.load(std::memory_order_relaxed); }
-  // A number for a device, never given twice.
+  // Returns a unique number for a device.
   static uint64_t NewDevice() { return devices_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
@@ -77,7 +77,7 @@ class HostBlock {
   const bool is_writable_;
   std::mutex mutex_;
   bool is_closed_ = false;        // Guarded by mutex_.
-  std::map<uint64_t, Way> ways_;  // Guarded by mutex_: by device.
+  std::map<uint64_t, Way> ways_;  // Guarded by mutex_; keyed by device.
 };
 
 }  // namespace hpvm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When memory is pinned for a device, and for how long.
+// Tests when memory is pinned for a device, and for how long.
 #include "backends/contract/host_block.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class HostBlockTest : public ::testing::Test {
   bool can_pin_ = true;
 };
 
-// Pinned is what pays for it, for each device by itself; it stays until the memory goes.
+// Memory is pinned when it pays, for each device separately; it stays pinned until the memory is freed.
 TEST_F(HostBlockTest, PinsWhatIsCopiedOften) {
   {
     HostBlock block(memory_.data(), kBytes);
@@ -78,7 +78,7 @@ TEST_F(HostBlockTest, WhatIsNotPinned) {
   EXPECT_EQ(asked_, 2);
   block.Close();
   EXPECT_FALSE(Pin(small, 1, 100 * kBytes));
-  HostBlock huge(memory_.data(), uint64_t{1} << 60);  // Only its size is looked at.
+  HostBlock huge(memory_.data(), uint64_t{1} << 60);  // Only its size is used.
   EXPECT_FALSE(Pin(huge, 1, ~uint64_t{0}));
   EXPECT_EQ(asked_, 2);
   EXPECT_EQ(HostBlock::PinnedBytes(), 0u);

@@ -45,6 +45,7 @@ void LaunchLog::Print(uint32_t node, const std::array<uint64_t, 3>& instance, st
       const std::string_view one = text.substr(0, end);
       line.text = one.substr(0, limits::kLogLineBytesMax);
       line.text += one.size() > limits::kLogLineBytesMax ? "..." : "";
+      Tell(line);
       AddLine(std::move(line));
     }
     if (end == std::string_view::npos) {
@@ -54,16 +55,24 @@ void LaunchLog::Print(uint32_t node, const std::array<uint64_t, 3>& instance, st
   }
 }
 
+void LaunchLog::Tell(const PrintedLine& line) {
+  if (listener_ && told_lines_ < limits::kLogLinesMax && told_bytes_ + line.text.size() <= limits::kLogBytesMax) {
+    ++told_lines_;
+    told_bytes_ += line.text.size();
+    listener_(line);
+  }
+}
+
 void LaunchLog::AddLine(PrintedLine line) {
   bytes_ += line.text.size();
   lines_.push_back(std::move(line));
-  // Sorting only when twice the bound is reached makes a line cost a constant on average.
+  // Sorting only when twice the bound is reached gives constant amortised cost per line.
   if (lines_.size() > 2 * limits::kLogLinesMax || bytes_ > 2 * limits::kLogBytesMax) {
     Cut();
   }
 }
 
-// Sorts and drops what is past the bounds.
+// Sorts, and drops entries beyond the bounds.
 void LaunchLog::Cut() {
   std::sort(lines_.begin(), lines_.end(), IsBefore);
   size_t kept = 0, bytes = 0;
@@ -77,7 +86,7 @@ void LaunchLog::Cut() {
   dropped_.fetch_add(lines_.size() - kept, std::memory_order_relaxed);
   lines_.resize(kept);
   bytes_ = bytes;
-  // A line is at most limits::kLogLineBytesMax long, so that some are kept.
+  // A line has at most limits::kLogLineBytesMax bytes, so some are kept.
   last_kept_ = lines_.back();
   last_kept_.text.clear();
   has_cut_.store(true, std::memory_order_relaxed);

@@ -12,8 +12,8 @@ namespace {
 
 using Instance = std::array<uint64_t, 3>;
 
-// Lines come by repetition, node, instance (x fastest) and in an instance's own order, whatever order they were printed
-// in.
+// Lines are ordered by repetition, node, instance (x fastest) and an instance's own order, whatever order they were
+// printed in.
 TEST(LaunchLogTest, Orders) {
   LaunchLog log;
   log.Print(1, {0, 0, 0}, "node 1");
@@ -30,8 +30,34 @@ TEST(LaunchLogTest, Orders) {
   EXPECT_EQ(log.dropped(), 0u);
 }
 
-// Of too many lines those of the lowest instances stay, and the rest is counted, in any order of printing and from
-// several threads.
+// A listener receives each line as it is printed, in that order, and at most as many as a log keeps.
+TEST(LaunchLogTest, TellsAsItIsPrinted) {
+  LaunchLog log;
+  std::vector<std::string> told;
+  log.SetListener([&](const PrintedLine& line) { told.push_back(std::to_string(line.node) + " " + line.text); });
+  log.Print(1, {0, 0, 0}, "late");
+  log.Print(0, {0, 0, 0}, "early\nsecond\n");
+  EXPECT_EQ(told, (std::vector<std::string>{"1 late", "0 early", "0 second"}));
+  EXPECT_EQ(log.TakeLines().front().text, "early");
+  for (uint64_t i = 0; i < 2 * limits::kLogLinesMax; ++i) {
+    log.Print(0, {i, 0, 0}, "x");
+  }
+  EXPECT_EQ(told.size(), limits::kLogLinesMax);
+  log.SetListener(nullptr);
+  log.Print(0, {0, 0, 0}, "quiet");
+  EXPECT_EQ(told.size(), limits::kLogLinesMax);
+  LaunchLog large;
+  size_t bytes = 0;
+  large.SetListener([&](const PrintedLine& line) { bytes += line.text.size(); });
+  for (uint64_t i = 0; i < 100; ++i) {
+    large.Print(0, {i, 0, 0}, std::string(limits::kLogLineBytesMax, 'x'));
+  }
+  EXPECT_LE(bytes, limits::kLogBytesMax);
+  EXPECT_GT(bytes, limits::kLogBytesMax / 2);
+}
+
+// When there are too many, the lines of the lowest instances are kept and the others counted, for any order of printing
+// and number of threads.
 TEST(LaunchLogTest, KeepsTheFirstLines) {
   constexpr uint64_t kPrinted = 20'000;
   for (const bool backwards : {false, true}) {
@@ -57,7 +83,7 @@ TEST(LaunchLogTest, KeepsTheFirstLines) {
   }
 }
 
-// Long lines are cut, and the bytes of all together are bounded.
+// Long lines are cut, and the total number of bytes is bounded.
 TEST(LaunchLogTest, BoundsBytes) {
   LaunchLog log;
   for (uint64_t i = 0; i < 100; ++i) {
@@ -73,7 +99,7 @@ TEST(LaunchLogTest, BoundsBytes) {
   EXPECT_EQ(lines.size() + log.dropped(), 100u);
 }
 
-// What would sort after the last line that is kept is refused before it is formatted.
+// A line that would sort after the last kept line is refused before it is formatted.
 TEST(LaunchLogTest, RefusesEarly) {
   LaunchLog log;
   EXPECT_TRUE(log.Takes(0, {1u << 20, 0, 0}));
@@ -85,7 +111,7 @@ TEST(LaunchLogTest, RefusesEarly) {
   EXPECT_FALSE(log.Takes(1, {0, 0, 0}));
 }
 
-// A printer formats with the artifact's formats and ignores numbers that it does not have.
+// A printer uses the artifact's formats and ignores format numbers that do not exist.
 TEST(LaunchLogTest, PrinterFormats) {
   LaunchLog log;
   Artifact artifact;

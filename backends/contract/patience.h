@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a caller waits for what may take a driver's compiler minutes.
+// The time that a caller waits for an operation that may take a driver's compiler minutes.
 #ifndef HPVMD_BACKENDS_CONTRACT_PATIENCE_H_
 #define HPVMD_BACKENDS_CONTRACT_PATIENCE_H_
 
@@ -13,7 +13,7 @@ namespace hpvm {
 struct Patience {
   // A value other than zero ends the call soon, with kCancelled. Borrowed for the call; may be null.
   const std::atomic<uint32_t>* stop = nullptr;
-  Time deadline = kNever;  // The call ends with kDeadlineExceeded then.
+  Time deadline = kNever;  // The call then ends with kDeadlineExceeded.
 
   bool is_stopped() const { return stop != nullptr && stop->load() != 0; }
 };

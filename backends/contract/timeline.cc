@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hub and the host's timelines.
+// Implements Hub and the host's timelines.
 #include <optional>
 
 #include "backends/contract/device.h"
@@ -65,7 +65,7 @@ StatusOr<uint64_t> Timeline::Query() const {
   return value_.load(std::memory_order_seq_cst) & ~kFrozen;
 }
 
-// The fast path takes no lock: values are a maximum.
+// The fast path takes no lock, because values form a maximum.
 void Timeline::Signal(uint64_t value) {
   HPVMD_CHECK((value & kFrozen) == 0);
   Hub& hub = hub_;  // A waiter that sees the value may destroy this timeline before the notification.
@@ -100,7 +100,7 @@ Status Timeline::Wait(uint64_t value, Time deadline) {
     }
     if (failed_.load(std::memory_order_seq_cst)) {
       std::lock_guard lock(mutex_);
-      // Signal may have won the race against Fail after the load above.
+      // Signal may have overtaken Fail after the load above.
       bool reached = (value_.load(std::memory_order_relaxed) & ~kFrozen) >= value;
       return reached ? absl::OkStatus() : failure_;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The virtual addresses of a launch, one buffer after the other: what ir::AssignAddresses gives (a test compares them),
-// without allocating.
+// AddressCursor computes the virtual addresses of a launch's buffers in order. The result equals ir::AssignAddresses (a
+// test compares them), without allocation.
 #ifndef HPVMD_BACKENDS_CPU_ADDRESSES_H_
 #define HPVMD_BACKENDS_CPU_ADDRESSES_H_
 
@@ -15,7 +15,7 @@ class AddressCursor {
   explicit AddressCursor(const ir::Module& module)
       : end_(module.memory_bytes_max), limit_(module.is_memory64 ? ~uint64_t{0} : uint64_t{1} << 32) {}
 
-  // The base of what comes next. Once the address space is exhausted the results mean nothing.
+  // Returns the base of the next buffer. Once the address space is exhausted the results are meaningless.
   uint64_t Place(uint64_t bytes) {
     uint64_t sum;
     exhausted_ |= __builtin_add_overflow(end_, 2 * ir::kBaseAlignment - 1, &sum);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges over the pool.
+// Work on ranges by the pool's threads.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -11,13 +11,13 @@
 namespace hpvm::cpu {
 namespace {
 
-// How often the owner of a range looks again that may not work on it itself.
+// Polling interval of a range's owner that may not work on it itself.
 constexpr Duration kOwnerWait = std::chrono::milliseconds(1);
 
 }  // namespace
 
 struct PoolRun final : PoolSource {
-  // Beyond so many participants, some begin in the same part.
+  // With more participants, some start in the same part.
   static constexpr uint32_t kPartsMax = 16;
   struct alignas(64) Part {
     std::atomic<uint64_t> next{0};
@@ -27,7 +27,7 @@ struct PoolRun final : PoolSource {
       const uint64_t at = next.load(std::memory_order_relaxed);
       return at < end ? end - at : 0;
     }
-    // Up to a share of what is left, within the bounds; false when nothing is.
+    // Takes a share of the remainder, within the bounds; returns false when nothing remains.
     bool Take(uint64_t chunk_min, uint64_t chunk_max, uint64_t* begin, uint64_t* until) {
       uint64_t from = next.load(std::memory_order_relaxed);
       uint64_t taken;
@@ -46,12 +46,12 @@ struct PoolRun final : PoolSource {
   Part parts[kPartsMax];
   std::atomic<bool> cancelled{false};
   uint64_t chunk_min, chunk_max;
-  uint32_t threads;  // Parts of the range, up to kPartsMax.
+  uint32_t threads;  // Number of parts of the range, up to kPartsMax.
   const std::atomic<uint32_t>* stop;
   const PoolFamily* const family = ThisPoolThread().family;
   PoolBody* body;
   bool is_open = false;
-  uint32_t allowed_epoch;  // As the calling thread last saw it.
+  uint32_t allowed_epoch;  // Last value seen by the calling thread.
 
   PoolRun(Pool& owner, const PoolRange& range, PoolBody& work)
       : pool(owner),
@@ -96,8 +96,8 @@ struct PoolRun final : PoolSource {
   bool Ended() { return IsHalted() || IsUsedUp() || (stop != nullptr && stop->load(std::memory_order_relaxed) != 0); }
 };
 
-// Whoever called Run waits while the grant is revoked, or while it may not work itself: others may finish the range. It
-// calls the helpers back.
+// The caller of Run waits while the grant is revoked, or while it may not work itself, because others may finish the
+// range. It calls the helpers back.
 bool Chunks::OwnerMayTake() {
   bool had_to_wait = false;
   uint32_t epoch = pool_.GrantEpoch();
@@ -117,7 +117,7 @@ bool Chunks::OwnerMayTake() {
   return true;
 }
 
-// Whether this participant may take a chunk now. Helpers leave where they may not.
+// Returns true when this participant may take a chunk now. Helpers leave when they may not.
 bool Chunks::MayTake() {
   return is_owner_ ? OwnerMayTake() : pool_.MayWork(participant_);
 }
@@ -126,7 +126,7 @@ bool Chunks::Enter() {
   if (pool_.grant_gate_ == nullptr) {
     return MayTake();
   }
-  // The grant may be revoked between the question and the entry.
+  // The grant may be revoked between the check and the entry.
   while (MayTake()) {
     if (pool_.grant_gate_->TryEnter()) {
       is_inside_ = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of the CPU device that need no compiler.
+// Tests parts of the CPU device that need no compiler.
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -17,7 +17,7 @@
 namespace hpvm::cpu {
 namespace {
 
-// The cursor gives what the reference gives, for random modules and sizes, and refuses exactly when it refuses.
+// The cursor agrees with the reference for random modules and sizes, and refuses exactly when the reference does.
 TEST(AddressCursorTest, AgreesWithAssignAddresses) {
   SeededRng rng(7);
   int refused = 0;
@@ -65,7 +65,7 @@ Artifact SmallImage() {
   return artifact;
 }
 
-// The permissions of the mapping that holds `address`, as the kernel prints them.
+// Returns the permissions of the mapping that holds `address`, as the kernel prints them.
 std::string Permissions(uintptr_t address) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -78,7 +78,7 @@ std::string Permissions(uintptr_t address) {
   return "";
 }
 
-// An image runs, and can then not be written.
+// A mapped image can run and cannot be written.
 TEST(ImageTest, IsExecutableAndNotWritable) {
   const StatusOr<Image> image = Image::Map(SmallImage());
   ASSERT_TRUE(image.ok()) << image.status();
@@ -86,7 +86,7 @@ TEST(ImageTest, IsExecutableAndNotWritable) {
   EXPECT_EQ(Permissions(reinterpret_cast<uintptr_t>(image->entry())), "r-xp");
 }
 
-// Entries outside the code and features of other machines are refused.
+// Entries outside the code, and images that need features of other machines, are refused.
 TEST(ImageTest, Refusals) {
   Artifact outside = SmallImage();
   outside.entry_offset = outside.code.size();
@@ -115,7 +115,7 @@ Artifact WithMemory() {
   return artifact;
 }
 
-// What an image does before a store: marks the granule.
+// Simulates an image's store: marks the granule as dirty.
 void Store(ir::CpuContext& context, uint64_t address, uint8_t value) {
   const uint64_t granule = address / ir::kDirtyGranuleBytes;
   uint64_t& word = context.dirty_bits[granule / 64];
@@ -126,7 +126,7 @@ void Store(ir::CpuContext& context, uint64_t address, uint8_t value) {
   context.memory[address] = value;
 }
 
-// Restore brings back data, zeros, globals, the size of memory, and clean bits.
+// Restore resets data, zeros, globals, the size of memory, and dirty bits.
 TEST(LaneTest, RestoreBringsBackTheInitialState) {
   const StatusOr<InitialState> initial = InitialState::From(WithMemory());
   ASSERT_TRUE(initial.ok()) << initial.status();
@@ -154,7 +154,7 @@ TEST(LaneTest, RestoreBringsBackTheInitialState) {
   cache.Give(lane);
 }
 
-// The state comes back if the image says that it wrote it, and only then: scratch stays.
+// The state is restored if and only if the image declares that it wrote it; scratch is kept.
 TEST(LaneTest, RestoresWrittenState) {
   const StatusOr<InitialState> initial = InitialState::From(WithMemory());
   ASSERT_TRUE(initial.ok()) << initial.status();
@@ -173,8 +173,8 @@ TEST(LaneTest, RestoresWrittenState) {
   EXPECT_EQ(context.state_written, 0u);
 }
 
-// Records go to the launch's sink with the instance and as many operands as the format has; without one they are
-// dropped, as is a format that does not exist.
+// Records go to the launch's sink with the instance and as many operands as the format has; they are dropped without a
+// sink, or when the format does not exist.
 TEST(LaneTest, PrintsToTheSink) {
   struct Sink final : ir::PrintSink {
     void Print(const std::array<uint64_t, 3>& instance, uint32_t format, std::span<const uint64_t> values) override {
@@ -200,7 +200,7 @@ TEST(LaneTest, PrintsToTheSink) {
   EXPECT_EQ(sink.text, "1,3 f0 44;1,3 f1;");
 }
 
-// Artifacts that contradict themselves are refused, also where sums overflow.
+// Inconsistent artifacts are refused, also when sums overflow.
 TEST(LaneTest, InitialStateRefusals) {
   Artifact artifact = WithMemory();
   artifact.data = {{65535, {1, 2}}};
@@ -220,7 +220,7 @@ TEST(LaneTest, InitialStateRefusals) {
   EXPECT_EQ(InitialState::From(artifact).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
-// A fiber suspends and goes on where it was; a dropped one can start again.
+// A fiber suspends and resumes; a dropped fiber can start again.
 TEST(FiberTest, SuspendsAndRestarts) {
   const std::unique_ptr<Fiber> fiber = *Fiber::Create();
   struct State {

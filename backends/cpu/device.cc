@@ -18,7 +18,7 @@
 #include "backends/shared/host_queue.h"
 #include "backends/shared/launch_part.h"
 #include "base/limits.h"
-#include "compiler/api/place.h"
+#include "compiler/api/source_text.h"
 
 namespace hpvm {
 namespace {
@@ -36,7 +36,7 @@ uint32_t MachineThreads() {
   return static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
 }
 
-// The processor's brand, from the processor itself; a sandbox may hide /proc.
+// Returns the processor's brand from CPUID, because a sandbox may hide /proc.
 std::string ProcessorName() {
 #if defined(__x86_64__)
   char text[49] = {};
@@ -65,7 +65,7 @@ std::string VectorName() {
   return "";
 }
 
-// Products of extents that fit 63 bits; false when they do not.
+// Multiplies extents; returns false when the product does not fit in 63 bits.
 bool Multiply(const std::array<uint64_t, 3>& extent, uint64_t* product) {
   uint64_t partial;
   return !__builtin_mul_overflow(extent[0], extent[1], &partial) &&
@@ -84,8 +84,8 @@ class CpuDevice final : public Device, private backends::CommandTarget {
     info_.id = "cpu:0";
     info_.kind = DeviceKind::kCpu;
     info_.artifact_kind = ArtifactKind::kCpuImage;
-    info_.name = ProcessorName() + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") +
-                 VectorName();
+    info_.name =
+        ProcessorName() + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") + VectorName();
     info_.silicon = "cpu";
     info_.compute_units = threads;
     info_.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
@@ -115,7 +115,7 @@ class CpuDevice final : public Device, private backends::CommandTarget {
 
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience&) override {
     return CpuExecutable::Load(std::move(artifact),
-                               {ProcessorName() + VectorName(), options_.learnt, pool_.threads(), options_.variant});
+                               {ProcessorName() + VectorName(), options_.tuning, pool_.threads(), options_.variant});
   }
   StatusOr<std::unique_ptr<Buffer>> Allocate(const BufferSpec& spec) override {
     return backends::AllocateHostBuffer(spec, info_.allocation_bytes_max);
@@ -148,10 +148,10 @@ class CpuDevice final : public Device, private backends::CommandTarget {
   const backends::Ticks& ticks_;
   DeviceInfo info_;
   cpu::Pool pool_;
-  backends::HostQueue queue_;  // Last: stops before what it uses goes.
+  backends::HostQueue queue_;  // Last member, so that it stops before the members that it uses are destroyed.
 };
 
-// The slow way, for its message or for buffers that do not fit one address space.
+// Slow path, for the error message or for buffers that do not fit in one address space.
 Status PlaceSeparately(const ir::Module& outline, std::span<ir::CpuArgument> resolved, CpuLaunch* launch) {
   std::vector<ir::Argument> arguments;
   for (const ir::CpuArgument& argument : resolved) {
@@ -168,8 +168,8 @@ Status PlaceSeparately(const ir::Module& outline, std::span<ir::CpuArgument> res
   return absl::OkStatus();
 }
 
-// Fills `into` with the dispatch's arguments, at the addresses that ir::AssignAddresses gives. Allocates nothing unless
-// they do not fit one address space.
+// Fills `into` with the dispatch's arguments, at the addresses given by ir::AssignAddresses. Allocates nothing unless
+// they do not fit in one address space.
 Status ResolveArguments(const DispatchCommand& dispatch, const Submission& submission, const CpuExecutable& executable,
                         ir::CpuArgument* into, CpuLaunch* launch) {
   const ir::Module& outline = executable.outline();
@@ -195,7 +195,7 @@ Status CpuDevice::Dispatch(const DispatchCommand& dispatch, const Submission& su
   HPVMD_RETURN_IF_ERROR(backends::CheckDispatch(dispatch, submission));
   auto& executable = static_cast<CpuExecutable&>(*dispatch.executable);
   CpuLaunch launch;
-  // Not initialised: 8 KiB of which a kernel uses a few words.
+  // Not initialised, because a kernel uses only a few words of these 8 KiB.
   ir::CpuArgument arguments[limits::kKernelParamsMax];
   HPVMD_RETURN_IF_ERROR(ResolveArguments(dispatch, submission, executable, arguments, &launch));
   launch.extent = dispatch.extent;
@@ -248,7 +248,7 @@ const DeviceFamily kCpuFamily = {
     .name = "cpu",
     .open = [](std::string_view, Hub& hub, const DeviceOptions& options) -> StatusOr<std::unique_ptr<Device>> {
       return CreateCpuDevice(
-          hub, {options.cpu_threads, options.cpu_grant, options.learnt, options.cpu_variant, options.gate});
+          hub, {options.cpu_threads, options.cpu_grant, options.tuning, options.cpu_variant, options.gate});
     }};
 
 }  // namespace hpvm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine's processors as a device: images of machine code (compiler/ir/cpu_abi.h) over our own worker pool.
+// The machine's processors as a device: runs machine code images (compiler/ir/cpu_abi.h) on its own worker pool.
 #ifndef HPVMD_BACKENDS_CPU_DEVICE_H_
 #define HPVMD_BACKENDS_CPU_DEVICE_H_
 
@@ -8,18 +8,21 @@
 
 #include "backends/contract/device_family.h"
 #include "backends/contract/grant_gate.h"
-#include "compiler/api/learnt.h"
+#include "compiler/api/tuning_record.h"
 
 namespace hpvm {
 
 struct CpuDeviceOptions {
-  uint32_t threads = 0;               // The submitting one included; 0 = as many as this process may run on.
+  // Including the submitting thread; 0 means as many as this process may run on.
+  uint32_t threads = 0;
   const GrantEntry* grant = nullptr;  // Optional; borrowed for the device's life.
-  LearntStore* learnt = nullptr;      // Optional; borrowed for the device's life. Keeps what was measured of kernels.
-  // For tests: the variant that launches run wherever they allow it, a number in Artifact::variants; a number beyond
-  // those: one instance at a time, which also stands in where a launch does not allow it.
+  // Optional; borrowed for the device's life. Stores measurements of kernels.
+  TuningStore* tuning = nullptr;
+  // For tests: the variant used by launches that allow it, a number in Artifact::variants. A number beyond those means
+  // one instance at a time, which is also used when a launch does not allow the variant.
   uint32_t variant = kAutoVariant;
-  GrantGate* gate = nullptr;  // Optional; borrowed for the device's life. Counts the chunks that are being computed.
+  // Optional; borrowed for the device's life. Counts the chunks that are being computed.
+  GrantGate* gate = nullptr;
 };
 
 std::unique_ptr<Device> CreateCpuDevice(Hub& hub, const CpuDeviceOptions& options);

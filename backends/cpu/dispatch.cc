@@ -9,11 +9,11 @@
 namespace hpvm::cpu {
 namespace {
 
-// Below this many instances a dispatch that is expected to be short is not looked at in between.
+// Below this number of instances, a dispatch that is expected to be short is not probed.
 constexpr uint64_t kProbeFromInstances = 64;
 
-// Runs the range on the submitting thread, as long as that looks like the quicker way. True when the dispatch is over;
-// else the range is what is left, with what a unit of it takes.
+// Runs the range on the submitting thread, as long as that seems faster. Returns true when the dispatch is over;
+// otherwise the range is the remainder, with the time per unit.
 bool RunInline(const Dispatch& d, uint64_t start, uint64_t instances, bool is_known, Range* range, DispatchEnd* outcome,
                double* busy_ns) {
   StatusOr<Lane*> lane = d.executable.lanes().Take();
@@ -44,7 +44,7 @@ bool RunInline(const Dispatch& d, uint64_t start, uint64_t instances, bool is_kn
 
 bool IsDone(const DispatchEnd& end) { return end.status.ok() && end.trap.code == ir::TrapCode::kNone; }
 
-// A box of whole tiles of the variant, or any box one instance at a time.
+// Runs a box of whole tiles of the variant, or any box one instance at a time.
 DispatchEnd RunBox(const Dispatch& d, const Box& box, const Variant& variant, double instance_ns, double* busy_ns) {
   const auto number = static_cast<uint32_t>(&variant - d.executable.variants().data());
   const Work work(d.executable, d.launch, box, backends::VariantMask{1} << number);
@@ -52,13 +52,13 @@ DispatchEnd RunBox(const Dispatch& d, const Box& box, const Variant& variant, do
   range.variant = &variant;
   range.work = &work;
   range.end = work.slices();
-  // Unknown: as if each slice were worth a chunk.
+  // Unknown: assume that each slice is worth a chunk.
   const double slice_ns = instance_ns * static_cast<double>(box.instances()) / static_cast<double>(range.end);
   range.unit_ns = instance_ns > 0 ? std::max(slice_ns, 0.01) : kChunkNsMin;
   return Share(d, range, busy_ns);
 }
 
-// As RunAll, of a part of a launch without groups.
+// Like RunAll, for a part of a launch without groups.
 DispatchEnd RunPart(const Dispatch& d, const Variant& variant, double instance_ns, double* instance_ns_now) {
   const backends::Extent step{variant.width(), variant.height(), 1};
   const BoxCut cut = CutBox(d.launch.part, d.launch.extent, step);
@@ -98,7 +98,7 @@ DispatchEnd RunAll(const Dispatch& d, const Variant& variant, double instance_ns
     const backends::Extent& group = d.launch.group;
     const auto group_instances = static_cast<double>(group[0] * group[1] * group[2]);
     range.end = GroupCount(d.launch);
-    // Unknown: as if each group were worth a chunk.
+    // Unknown: assume that each group is worth a chunk.
     range.unit_ns = instance_ns > 0 ? instance_ns * group_instances : kChunkNsMin;
     outcome = Share(d, range, &busy_ns);
   } else if (!d.launch.is_whole) [[unlikely]] {
@@ -134,7 +134,7 @@ DispatchEnd RunUnsettled(const Dispatch& d, backends::LaunchClass& launch_class,
   const bool is_new = launch_class.Publish();
   lock.unlock();
   if (is_new) {
-    d.executable.KeepLearnt();
+    d.executable.KeepTuning();
   }
   return outcome;
 }

@@ -39,7 +39,7 @@ CpuExecutable::CpuExecutable(Artifact artifact, InitialState initial, Image imag
   if (variants_.size() == 1) {
     only_class_ = &classes_.ClassOf(1, {1, 1, 1}, {1, 1, 1});
   } else if (options_.variant == kAutoVariant) {
-    classes_.Restore(artifact_.learnt);
+    classes_.Restore(artifact_.tuning);
   }
 }
 
@@ -56,7 +56,7 @@ StatusOr<std::unique_ptr<CpuExecutable>> CpuExecutable::Load(Artifact artifact, 
   HPVMD_ASSIGN_OR_RETURN(InitialState initial, InitialState::From(artifact));
   artifact.code = {};
   if (artifact.formats.empty()) {
-    artifact.data = {};  // Else it holds what %s prints.
+    artifact.data = {};  // Otherwise the data holds the strings printed by %s.
   }
   artifact.state = {};
   return std::unique_ptr<CpuExecutable>(
@@ -106,9 +106,9 @@ backends::LaunchClass& CpuExecutable::ClassOfOneOfMany(const CpuLaunch& launch) 
   return found;
 }
 
-void CpuExecutable::KeepLearnt() {
-  if (options_.learnt != nullptr && options_.variant == kAutoVariant && artifact_.name != Sha256{}) {
-    options_.learnt->Keep(artifact_.name, classes_.Record());
+void CpuExecutable::KeepTuning() {
+  if (options_.tuning != nullptr && options_.variant == kAutoVariant && artifact_.name != Sha256{}) {
+    options_.tuning->Keep(artifact_.name, classes_.Record());
   }
 }
 

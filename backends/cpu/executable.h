@@ -19,21 +19,22 @@
 
 namespace hpvm::cpu {
 
-// What of an argument a bounds program sees.
+// Returns the part of an argument that bounds programs use.
 inline uint64_t FactOf(const ir::KernelParam& param, const ir::CpuArgument& argument) {
   return param.is_buffer ? argument.bytes : argument.base;
 }
 using CpuProofs = backends::ProofCache<ir::CpuArgument, FactOf, backends::LaunchClass>;
 
-// The parts of the module that an artifact still tells: parameters, memory sizes and function names.
+// Returns the parts of the module that an artifact retains: parameters, memory sizes and function names.
 ir::Module OutlineOf(const Artifact& artifact);
 
-// What an executable knows of its device.
+// Properties of the executable's device.
 struct ExecutableOptions {
-  std::string device;               // Whose measurements are believed; of its processor.
-  LearntStore* learnt = nullptr;    // Optional; borrowed for the executable's life.
-  uint32_t threads = 1;             // Of its pool.
-  uint32_t variant = kAutoVariant;  // Else the only one to be used where a launch allows it, by number (device.h).
+  std::string device;             // The device whose measurements are used; identifies its processor.
+  TuningStore* tuning = nullptr;  // Optional; borrowed for the executable's life.
+  uint32_t threads = 1;           // Number of threads of its pool.
+  // If set, the only variant to be used when a launch allows it, by number (device.h).
+  uint32_t variant = kAutoVariant;
 };
 
 class CpuExecutable final : public Executable {
@@ -45,15 +46,15 @@ class CpuExecutable final : public Executable {
 
   const Artifact& artifact() const override { return artifact_; }
   std::span<const Variant> variants() const { return variants_; }
-  // The class of a launch: which variants it allows and what is known of them. Any thread; allocates nothing for a
-  // launch that looks like one of the last few.
+  // Returns the class of a launch: which variants it allows and what is known about them. Thread-safe; allocates
+  // nothing for a launch similar to one of the last few.
   backends::LaunchClass& ClassOf(const CpuLaunch& launch) {
     return variants_.size() == 1 ? *only_class_ : ClassOfOneOfMany(launch);
   }
-  // Hands over what was learnt, after a class has settled.
-  void KeepLearnt();
+  // Stores what was learnt, after a class has settled.
+  void KeepTuning();
   LaneCache& lanes() { return lanes_; }
-  // Whether instances see each other: groups are then run one by one.
+  // Returns true when instances interact; groups are then run one by one.
   bool has_groups() const { return artifact_.uses_barrier || artifact_.uses_group_memory; }
   // Parameters, memory sizes and function names, for addresses and messages; no code.
   const ir::Module& outline() const { return outline_; }
@@ -71,13 +72,13 @@ class CpuExecutable final : public Executable {
   const InitialState initial_;
   const Image image_;
   const ExecutableOptions options_;
-  const std::vector<Variant> variants_;  // The last: one instance at a time.
+  const std::vector<Variant> variants_;  // The last variant runs one instance at a time.
   LaneCache lanes_;
   backends::ClassTable classes_;
   CpuProofs proofs_;
   backends::LaunchClass* only_class_ = nullptr;  // Set for kernels with one variant.
   std::mutex mutex_;
-  std::vector<std::unique_ptr<GroupRunner>> group_runners_;  // Guarded by mutex_; idle.
+  std::vector<std::unique_ptr<GroupRunner>> group_runners_;  // Idle runners. Guarded by mutex_.
 };
 
 }  // namespace hpvm::cpu

@@ -36,13 +36,13 @@
 namespace hpvm::cpu {
 namespace {
 
-constexpr size_t kGuardBytes = 64 * limits::kKiB;    // More than one frame may skip.
+constexpr size_t kGuardBytes = 64 * limits::kKiB;    // Larger than one frame may skip.
 
 }  // namespace
 
 #if defined(__x86_64__)
-// Saves the callee-saved registers on the current stack and its pointer in *rdi, then takes those of the stack rsi. The
-// floating-point control words stay as they are: no kernel changes them.
+// Saves the callee-saved registers on the current stack and its pointer in *rdi, then restores those of the stack rsi.
+// The floating-point control words are not saved, because no kernel changes them.
 extern "C" void hpvmd_switch_stack(void** save, void* load);
 extern "C" void hpvmd_fiber_start();
 asm(R"(
@@ -80,7 +80,7 @@ hpvmd_fiber_start:
 struct Fiber::Context {
 #if defined(__x86_64__)
   void* own = nullptr;      // The fiber's stack pointer while it is suspended.
-  void* caller = nullptr;   // Resume's.
+  void* caller = nullptr;   // The stack pointer of Resume's caller.
 #else
   ucontext_t own, caller;
 #endif
@@ -140,7 +140,7 @@ void Fiber::Start(void (*body)(void*), void* argument) {
   context_->own_tsan = __tsan_create_fiber(0);
 #endif
 #ifdef HPVMD_FIBER_ASAN
-  // A dropped run left its frames' shadow behind.
+  // A dropped run left the shadow of its frames behind.
   __asan_unpoison_memory_region(mapping_ + kGuardBytes, mapping_bytes_ - kGuardBytes);
   context_->own_fake = nullptr;
 #endif
@@ -149,8 +149,8 @@ void Fiber::Start(void (*body)(void*), void* argument) {
 
 #if defined(__x86_64__)
 void Fiber::Prepare() {
-  // What hpvmd_switch_stack pops: r15 r14 r13 r12 rbx rbp, then the return address. Nine words below the end of the
-  // mapping, so that the stack is 16-aligned when hpvmd_fiber_start begins.
+  // Values popped by hpvmd_switch_stack: r15 r14 r13 r12 rbx rbp, then the return address. They are nine words below
+  // the end of the mapping, so that the stack is 16-aligned when hpvmd_fiber_start begins.
   auto* top = reinterpret_cast<uint64_t*>(mapping_ + mapping_bytes_) - 9;
   top[0] = top[1] = top[2] = 0;
   top[3] = reinterpret_cast<uint64_t>(this);
@@ -225,7 +225,7 @@ void Fiber::Enter(void* self) {
 
 namespace {
 
-// The lowest address of the thread's stack, or the highest number when it cannot be told.
+// Returns the lowest address of the thread's stack, or the largest number when it is unknown.
 uint64_t ThreadStackLow() {
   pthread_attr_t attributes;
   if (pthread_getattr_np(pthread_self(), &attributes) != 0) {
@@ -244,8 +244,8 @@ uint64_t StackLimitHere() {
   static thread_local const uint64_t low = ThreadStackLow();
   const auto here = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   constexpr uint64_t kNeeded = limits::kKernelStackBytes + Fiber::kReserveBytes;
-  // On a fiber, or on a stack somebody switched to, `here` lies outside the thread's stack: below it (refused here), or
-  // above, where the caller of this function must not be.
+  // On a fiber or another foreign stack, `here` lies outside the thread's stack: below it (refused here), or above it,
+  // where the caller of this function must not be.
   if (low == ~uint64_t{0} || here < low || here - low < kNeeded) {
     return 0;
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of our own and switching between them: for instances that wait at barriers, and for calling threads whose
-// stack is too small.
+// Fiber provides separate stacks and switches between them: for instances that wait at barriers, and for calling
+// threads whose stack is too small.
 //
-// A fiber may be dropped while it is suspended: kernels hold nothing that needs unwinding. It must not be resumed by
-// another thread than the one that started it.
+// A suspended fiber may be dropped, because kernels hold nothing that needs unwinding. It must be resumed by the thread
+// that started it.
 #ifndef HPVMD_BACKENDS_CPU_FIBER_H_
 #define HPVMD_BACKENDS_CPU_FIBER_H_
 
@@ -17,25 +17,25 @@ namespace hpvm::cpu {
 
 class Fiber {
  public:
-  // Below a kernel's limit: leaf functions' frames, those of what it calls outside (the barrier, restoring, printing),
-  // signal frames, what sanitizers add.
+  // Reserve beyond a kernel's limit: frames of leaf functions, of functions that it calls outside (the barrier,
+  // restoring, printing), signal frames, and overhead of sanitizers.
   static constexpr uint64_t kReserveBytes = 128 * 1024;
 
-  // A stack of the kernel's budget (limits::kKernelStackBytes) and of `reserve_bytes` for what the kernel calls, with a
-  // guard page below.
+  // Creates a stack of the kernel's budget (limits::kKernelStackBytes) plus `reserve_bytes` for functions that the
+  // kernel calls, with a guard page below.
   static StatusOr<std::unique_ptr<Fiber>> Create(uint64_t reserve_bytes = kReserveBytes);
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Makes the next Resume call `body(argument)` on a fresh stack. What ran here before is dropped.
+  // Makes the next Resume call `body(argument)` on a fresh stack. The previous run is dropped.
   void Start(void (*body)(void*), void* argument);
-  // Runs the fiber until it suspends or its body returns. True when the body has returned.
+  // Runs the fiber until it suspends or its body returns. Returns true when the body has returned.
   bool Resume();
-  // Called on the fiber: goes back to Resume's caller.
+  // Called on the fiber: returns to Resume's caller.
   void Suspend();
 
-  // What a kernel may let its stack pointer fall to.
+  // Lowest value that a kernel may let its stack pointer reach.
   uint64_t stack_limit() const;
 
  private:
@@ -51,12 +51,12 @@ class Fiber {
   void (*body_)(void*) = nullptr;
   void* argument_ = nullptr;
   bool finished_ = true;
-  struct Context;                       // Saved stack pointers, and what sanitizers keep.
+  struct Context;                       // Saved stack pointers, and state of sanitizers.
   std::unique_ptr<Context> context_;
 };
 
-// The lowest stack pointer that a kernel called from here may reach, when the calling thread's stack has the whole
-// budget left; else 0.
+// Returns the lowest stack pointer that a kernel called from here may reach, when the calling thread's stack has the
+// whole budget left; otherwise 0.
 uint64_t StackLimitHere();
 
 }  // namespace hpvm::cpu

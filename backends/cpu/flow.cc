@@ -11,17 +11,17 @@ namespace hpvm::cpu {
 namespace {
 
 constexpr uint32_t kNone = WorkDeque::kNone;
-// Waking a thread takes a system call here and tens of microseconds there.
+// Waking a thread costs a system call here and tens of microseconds there.
 constexpr double kWorthACallNs = 5'000;
-// The submitting thread looks at the stop word and the grant at least so often, as neither wakes it.
+// Interval at which the submitting thread polls the stop word and the grant, as neither wakes it.
 constexpr Duration kSleepMax = std::chrono::milliseconds(10);
-// Roots are handed out in so many pieces a worker, and no more than a few at a time.
+// Roots are handed out in kRootPieces pieces per worker, and at most kRootsMax at a time.
 constexpr uint32_t kRootPieces = 8, kRootsMax = 64;
-// Of a list that was never measured: after so many commands it is known whether helpers are worth it.
+// For a list that was never measured: after this many commands it is known whether helpers are worth it.
 constexpr uint32_t kSoloAfter = 256;
 constexpr double kSoloNs = 250;
 
-// How many commands follow one another in the longest chain.
+// Returns the number of commands in the longest chain.
 uint32_t LongestChain(const CommandOrder& order) {
   std::vector<uint32_t> depth(order.predecessors.size(), 1);
   uint32_t longest = depth.empty() ? 0 : 1;
@@ -48,7 +48,7 @@ std::vector<uint32_t> RootsOf(const CommandOrder& order) {
   return roots;
 }
 
-// The calling thread as a part of a family, for as long as this lives.
+// Makes the calling thread a member of a family for its lifetime.
 class Membership {
  public:
   explicit Membership(PoolFamily* family) : before_(std::exchange(ThisPoolThread().family, family)) {}
@@ -113,7 +113,7 @@ Status Flow::Run() {
 
 bool Flow::Serve(uint32_t thread) { return Work(thread); }
 
-// Looked at before each command. Helpers leave; the submitting thread waits for the grant.
+// Checked before each command. Helpers leave; the submitting thread waits for the grant.
 bool Flow::MayGoOn(uint32_t thread) {
   if (has_ended_.load(std::memory_order_acquire)) {
     return false;
@@ -125,14 +125,14 @@ bool Flow::MayGoOn(uint32_t thread) {
   if (epoch == allowed_epoch_) [[likely]] {
     return true;
   }
-  // A stop is noticed by the next command.
+  // The next command notices a stop.
   pool_.WaitForGrant(submission_.stop);
   allowed_epoch_ = epoch;
   pool_.CallHelpers(pool_.Allowed() - 1);
   return true;
 }
 
-// False when there was nothing to do here.
+// Returns false when there was nothing to do.
 bool Flow::Work(uint32_t thread) {
   const Membership membership(this);
   Worker& worker = memo_.workers[thread];
@@ -157,12 +157,12 @@ bool Flow::Work(uint32_t thread) {
       command = Execute(worker, walk, command);
     } while (command != kNone && MayGoOn(thread));
     if (command != kNone) {
-      worker.deque.Push(command);  // For others.
+      worker.deque.Push(command);  // For other workers.
     }
   }
   Count(worker);
   if (thread != 0 && has_worked) {
-    Wake();  // What this one leaves, or the end.
+    Wake();  // Wakes for the remaining work, or for the end.
   }
   return has_worked;
 }
@@ -178,7 +178,7 @@ uint32_t Flow::Find(Worker& worker, uint32_t thread) {
     WorkDeque& other = memo_.workers[(thread + i) % memo_.threads].deque;
     if (const uint32_t stolen = other.Steal(); stolen != kNone) {
       if (other.size() != 0) {
-        Announce(other, memo_.took_ticks[stolen]);  // Who was called calls the next.
+        Announce(other, memo_.took_ticks[stolen]);  // A worker that was called calls the next one.
       }
       return stolen;
     }
@@ -186,7 +186,7 @@ uint32_t Flow::Find(Worker& worker, uint32_t thread) {
   return kNone;
 }
 
-// Takes a few; returns the first and leaves the others in the worker's deque.
+// Takes a few roots; returns the first and puts the others into the worker's deque.
 uint32_t Flow::TakeRoots(Worker& worker) {
   const auto count = static_cast<uint32_t>(memo_.roots.size());
   uint32_t from = next_root_.load(std::memory_order_relaxed);
@@ -203,7 +203,7 @@ uint32_t Flow::TakeRoots(Worker& worker) {
   return memo_.roots[from];
 }
 
-// Runs one command; the one to run next on this worker, or kNone.
+// Runs one command; returns the command to run next on this worker, or kNone.
 uint32_t Flow::Execute(Worker& worker, backends::CommandWalk& walk, uint32_t command) {
   PoolThread& self = ThisPoolThread();
   const uint64_t start = walk.ticks(), shared_ns = self.shared_ns;
@@ -230,7 +230,7 @@ uint32_t Flow::Finish(Worker& worker, uint32_t command) {
   uint32_t longest_ticks = 0;
   for (uint32_t i = order_.first_successor[command]; i < order_.first_successor[command + 1]; ++i) {
     const uint32_t successor = order_.successors[i];
-    // Who is the only one, or sees that all others have come, need not count.
+    // The only predecessor, or the last one, need not decrement the counter.
     std::atomic<uint32_t>& waits_for = memo_.waits_for[successor];
     if (order_.predecessors[successor] != 1 && waits_for.load(std::memory_order_acquire) != 1 &&
         waits_for.fetch_sub(1, std::memory_order_acq_rel) != 1) {
@@ -239,7 +239,8 @@ uint32_t Flow::Finish(Worker& worker, uint32_t command) {
     if (next == kNone) {
       next = successor;
     } else {
-      longest_ticks = std::max(longest_ticks, memo_.took_ticks[successor]);  // A thief may write it from here on.
+      // After this line a thief may write it.
+      longest_ticks = std::max(longest_ticks, memo_.took_ticks[successor]);
       worker.deque.Push(successor);
       has_pushed = true;
     }
@@ -250,7 +251,7 @@ uint32_t Flow::Finish(Worker& worker, uint32_t command) {
   return next;
 }
 
-// Calls whoever sleeps, if what there is to do now is worth it.
+// Wakes sleeping workers, if the available work is worth it.
 void Flow::Announce(const WorkDeque& deque, uint32_t longest_ticks) {
   if (sleeps.load(std::memory_order_seq_cst) == 0 && !pool_.HasParked()) {
     return;
@@ -273,7 +274,7 @@ bool Flow::HasWork() const {
                      [](const Worker& worker) { return worker.deque.size() != 0; });
 }
 
-// Looks for launches to help with, then spins, then sleeps. False when a helper is to leave.
+// Looks for launches to help with, then spins, then sleeps. Returns false when a helper should leave.
 bool Flow::AwaitWork(uint32_t thread, uint64_t* idle_since) {
   if (pool_.ServeFamily(static_cast<PoolFamily*>(this), thread)) {
     *idle_since = 0;
@@ -297,7 +298,7 @@ bool Flow::AwaitWork(uint32_t thread, uint64_t* idle_since) {
 
 void Flow::Sleep() {
   sleeps.store(1, std::memory_order_seq_cst);
-  // What came before others could see that this one sleeps.
+  // Work may have arrived before others could see that this worker sleeps.
   if (!has_ended_.load(std::memory_order_seq_cst) && !HasWork() &&
       !pool_.ServeFamily(static_cast<PoolFamily*>(this), 0)) {
     FutexWait(sleeps, 1, kSleepMax, FutexScope::kProcess);
@@ -320,7 +321,7 @@ void Flow::End() {
 void Flow::Fail(const Command& command, const backends::CommandWalk& walk, const Status& status) {
   {
     std::lock_guard lock(failure_mutex_);
-    // Launches that others' failure ended early are no news.
+    // Launches that ended early because of another failure are not reported.
     if (status_.ok()) {
       status_ = status;
       walk.Report(command);
@@ -332,7 +333,7 @@ void Flow::Fail(const Command& command, const backends::CommandWalk& walk, const
 
 namespace {
 
-// Its launches ran in a way that is only tried.
+// Marks its launches as unsettled, because the way they ran is an experiment.
 void Unsettle(const Submission& submission) {
   for (const Command& command : submission.commands->commands) {
     const auto* dispatch = std::get_if<DispatchCommand>(&command);
@@ -347,7 +348,7 @@ void Unsettle(const Submission& submission) {
 Status RunOrdered(Pool& pool, backends::CommandTarget& target, const Submission& submission, const void* owner) {
   const CommandOrder& order = *submission.commands->order;
   if (const size_t commands = submission.commands->commands.size(); order.predecessors.size() != commands) {
-    return Internal("The order of a list of " + std::to_string(commands) + " commands has " +
+    return Internal("The order of a list of " + std::to_string(commands) + " commands has entries for " +
                     std::to_string(order.predecessors.size()) + ".");
   }
   const uint32_t threads = pool.GrantedThreads();

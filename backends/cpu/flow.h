@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A command list in its partial order, on all workers at once.
+// Flow runs a command list in its partial order, on all workers at once.
 //
-// Each command counts down those that wait for it. The first of them that becomes ready runs next on the same worker,
-// so a chain costs no more than a walk; the others go to the worker's deque, from which workers that have nothing
-// steal. Commands that wait for none are handed out a few at a time. A launch that is long enough to be shared is open
-// to whoever of the list's workers is idle (Pool::Run). Who finds nothing spins for 50 µs and then sleeps until there
-// is something. There is no lock and no allocation a command; counters, deques and what was measured stay beside the
-// list.
+// Each command decrements the counters of its successors. The first successor that becomes ready runs next on the same
+// worker, so a chain costs no more than a sequential walk; the others go to the worker's deque, from which idle workers
+// steal. Commands without predecessors are handed out a few at a time. A launch that is long enough to be shared is
+// open to the list's idle workers (Pool::Run). A worker that finds nothing spins for 50 µs and then sleeps until there
+// is work. There is no lock and no allocation per command; counters, deques and measurements stay with the list.
 //
-// At each command a worker looks at the stop word, at what others report, and at the grant: helpers beyond the granted
-// threads leave, and what they had can be stolen; the submitting thread waits while the grant is revoked and then calls
-// the helpers back. The first failure ends the list; chunks and commands that are running are finished.
+// Before each command a worker checks the stop word, failures of others, and the grant: helpers beyond the granted
+// threads leave, and their work can be stolen; the submitting thread waits while the grant is revoked and then calls
+// the helpers back. The first failure ends the list; running chunks and commands are finished.
 #ifndef HPVMD_BACKENDS_CPU_FLOW_H_
 #define HPVMD_BACKENDS_CPU_FLOW_H_
 
@@ -28,32 +27,33 @@
 
 namespace hpvm::cpu {
 
-// What stays beside a list.
+// State that stays with a list.
 class FlowMemo final : public ListMemo {
  public:
   FlowMemo(const void* owner, const CommandOrder& order, uint32_t threads);
 
   struct alignas(64) Worker {
     WorkDeque deque;
-    // Of this submission, and the worker's own until it has left.
+    // Figures of this submission; owned by the worker until it has left.
     uint64_t busy_ticks = 0, shared_ns = 0;
     uint32_t done = 0;  // Not yet counted in Flow::done_.
   };
 
   ModeChooser chooser;
   const uint32_t commands, threads;
-  std::vector<uint32_t> roots;                         // Commands that wait for none.
-  std::unique_ptr<std::atomic<uint32_t>[]> waits_for;  // By command: how many have not ended yet.
-  std::unique_ptr<uint32_t[]> took_ticks;              // By command, when it ran last; kUnknown before.
+  std::vector<uint32_t> roots;  // Commands without predecessors.
+  // Indexed by command: number of predecessors that have not ended.
+  std::unique_ptr<std::atomic<uint32_t>[]> waits_for;
+  std::unique_ptr<uint32_t[]> took_ticks;  // Indexed by command: duration of its last run; kUnknown before.
   static constexpr uint32_t kUnknown = ~0u;
-  std::unique_ptr<Worker[]> workers;  // By PoolThread::index.
+  std::unique_ptr<Worker[]> workers;  // Indexed by PoolThread::index.
 
   void Reset(const CommandOrder& order);
 };
 
 class Flow final : private PoolSource, private PoolFamily {
  public:
-  // All borrowed. The submission's list has an order and as many commands as the memo was made for.
+  // All are borrowed. The submission's list has an order, and as many commands as the memo was made for.
   Flow(Pool& pool, backends::CommandTarget& target, const Submission& submission, FlowMemo& memo);
 
   // Runs the list on the calling thread and on helpers. Fills the failure.
@@ -84,16 +84,16 @@ class Flow final : private PoolSource, private PoolFamily {
   const CommandOrder& order_;
   FlowMemo& memo_;
   const backends::Ticks& ticks_;
-  uint32_t allowed_epoch_;  // As the submitting thread last saw it.
+  uint32_t allowed_epoch_;  // Last value seen by the submitting thread.
   alignas(64) std::atomic<uint32_t> next_root_{0};
   alignas(64) std::atomic<uint32_t> done_{0};
   alignas(64) std::atomic<bool> has_ended_{false};
   std::atomic<bool> is_solo_{false};  // Commands are too short for helpers.
   std::mutex failure_mutex_;
-  Status status_;  // Guarded by failure_mutex_ until all have left.
+  Status status_;  // Guarded by failure_mutex_ until all workers have left.
 };
 
-// Runs the submission's list by whichever way looks quicker; the memo is kept in its order.
+// Runs the submission's list in the way that seems faster; the memo is stored in its order.
 Status RunOrdered(Pool& pool, backends::CommandTarget& target, const Submission& submission, const void* owner);
 
 }  // namespace hpvm::cpu

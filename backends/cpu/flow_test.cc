@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lists in their partial order; mostly for ThreadSanitizer.
+// Tests command lists in their partial order; mostly for ThreadSanitizer.
 #include "backends/cpu/flow.h"
 
 #include <atomic>
@@ -32,7 +32,7 @@ bool Eventually(const Condition& condition) {
 // Commands [0, count) with edges from earlier to later ones.
 struct Dag {
   explicit Dag(uint32_t count) : after(count) {}
-  std::vector<std::vector<uint32_t>> after;  // By command: whom it waits for.
+  std::vector<std::vector<uint32_t>> after;  // Indexed by command: the commands that it waits for.
 
   uint32_t size() const { return static_cast<uint32_t>(after.size()); }
   CommandList ToList() const {
@@ -58,7 +58,7 @@ struct Dag {
   }
 };
 
-// Chains, wide levels, forks and joins, and anything between.
+// Chains, wide levels, forks and joins, and anything in between.
 Dag RandomDag(SeededRng& rng) {
   Dag dag(1 + static_cast<uint32_t>(rng.Below(300)));
   const uint64_t fan_in = rng.Below(5), reach = 1 + rng.Below(dag.size());
@@ -73,7 +73,7 @@ Dag RandomDag(SeededRng& rng) {
   return dag;
 }
 
-// Counts how often each command ran, and checks that those before it had ended.
+// Counts how often each command ran, and checks that its predecessors had ended.
 class Recorder : public backends::CommandTarget {
  public:
   explicit Recorder(const Dag& dag) : dag_(dag), times_(dag.size()), ended_(dag.size()) {}
@@ -89,7 +89,7 @@ class Recorder : public backends::CommandTarget {
     ended_[c].store(1, std::memory_order_relaxed);
     return status;
   }
-  // True when each ran `times` times, after those before it.
+  // Returns true when each command ran `times` times, after its predecessors.
   bool IsRight(uint32_t times) const {
     return violations_.load() == 0 &&
            std::all_of(times_.begin(), times_.end(), [&](const auto& count) { return count.load() == times; });
@@ -119,7 +119,7 @@ class Recorder : public backends::CommandTarget {
   std::atomic<uint32_t> violations_{0}, workers_{0};
 };
 
-// Runs a list on a pool, again and again with the same memo.
+// Runs a list on a pool repeatedly with the same memo.
 class Runner {
  public:
   Runner(Pool& pool, const Dag& dag) : list_(dag.ToList()), memo_(this, *list_.order, pool.threads()), pool_(pool) {}
@@ -156,7 +156,7 @@ void Change(GrantEntry& grant, GrantState state, uint32_t threads) {
   grant.epoch.fetch_add(1);
 }
 
-// Each command once, after those before it, with a time, however the graph looks and however many work on it.
+// Each command runs once, after its predecessors, and has a time, for any graph and number of workers.
 TEST(FlowTest, RandomGraphs) {
   for (const uint32_t threads : {1u, 2u, 3u, 5u}) {
     Pool pool(threads, nullptr);
@@ -179,7 +179,7 @@ TEST(FlowTest, RandomGraphs) {
   }
 }
 
-// While a list is tried with several workers and with one, what its launches take is no measure; soon it is.
+// While a list is tried with several workers and with one, the times of its launches are not settled; soon they are.
 TEST(FlowTest, LaunchesOfAListThatIsTriedAreNotSettled) {
   Pool pool(3, nullptr);
   const Dag dag(64);
@@ -213,7 +213,7 @@ class Sleeper : public Recorder {
   const Duration time_;
 };
 
-// A chain of four commands, and others that take until three have worked on them.
+// A chain of four commands, and others that last until three workers have run one.
 class Gathering final : public Recorder {
  public:
   using Recorder::Recorder;
@@ -225,12 +225,12 @@ class Gathering final : public Recorder {
   }
 };
 
-// Helpers take part in what is wide, and a helper that slept is called when there is something for it.
+// Helpers take part in wide lists, and a sleeping helper is called when there is work for it.
 TEST(FlowTest, HelpersTakePart) {
   Pool pool(3, nullptr);
   Dag dag(31);
   for (uint32_t c = 4; c < dag.size(); ++c) {
-    dag.after[c] = {3};  // A chain of four, then all at once.
+    dag.after[c] = {3};  // A chain of four, then all others at once.
   }
   dag.after[1] = {0};
   dag.after[2] = {1};
@@ -243,7 +243,7 @@ TEST(FlowTest, HelpersTakePart) {
   EXPECT_EQ(gathering.workers(), 7u);
 }
 
-// Fails at one command, or traps there.
+// Fails or traps at one command.
 class Failing final : public Recorder {
  public:
   Failing(const Dag& dag, uint32_t at) : Recorder(dag), at_(at) {}
@@ -257,7 +257,7 @@ class Failing final : public Recorder {
   const uint32_t at_;
 };
 
-// The failure is the first one's, names its node, and nothing that waits for it runs. The list can run again.
+// The reported failure is the first one and names its node, and its successors do not run. The list can run again.
 TEST(FlowTest, AFailureEndsTheList) {
   Pool pool(3, nullptr);
   for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -294,10 +294,10 @@ TEST(FlowTest, StopEndsTheList) {
   stopper.join();
 }
 
-// Some commands are launches that the pool shares: whoever is idle helps, from wherever in the list the launch is.
+// Some commands are launches that the pool shares: idle workers help, wherever the launch is in the list.
 class Sharing final : public Recorder {
  public:
-  // A chunk takes until `awaited` have taken one.
+  // A chunk lasts until `awaited` workers have taken one.
   Sharing(const Dag& dag, Pool& pool, int awaited) : Recorder(dag), pool_(pool), awaited_(awaited) {}
   uint32_t most_workers() const { return most_workers_.load(); }
 
@@ -356,8 +356,8 @@ TEST(FlowTest, LaunchesAreSharedWithinAList) {
   EXPECT_EQ(sharing.most_workers(), 3u);
 }
 
-// With one granted thread no helper works; with three granted in the middle of the list they join; while the grant is
-// revoked nobody begins a command.
+// With one granted thread no helper works; when three are granted in the middle of the list they join; while the grant
+// is revoked no command begins.
 TEST(FlowTest, TheGrantIsObeyed) {
   GrantEntry grant{};
   Pool pool(3, &Fresh(grant, 1));
@@ -391,7 +391,7 @@ TEST(FlowTest, TheGrantIsObeyed) {
   daemon.join();
 }
 
-// A list that is stopped while it has no grant ends.
+// A stopped list that has no grant ends.
 TEST(FlowTest, StopEndsTheWaitForAGrant) {
   GrantEntry grant{};
   Pool pool(2, &Fresh(grant, 2));
@@ -409,7 +409,7 @@ TEST(FlowTest, StopEndsTheWaitForAGrant) {
   daemon.join();
 }
 
-// Several lists and plain ranges at once on one pool, under a grant that changes all the time.
+// Several lists and plain ranges run at once on one pool, under a grant that changes all the time.
 TEST(FlowTest, Stress) {
   GrantEntry grant{};
   Pool pool(4, &Fresh(grant, 4));
@@ -498,7 +498,7 @@ TEST(WorkDequeTest, OwnerTakesTheLatestThievesTheOldest) {
 
 using Mode = ModeChooser::Mode;
 
-// Commands of `command_ns` each, walked in 0.07 µs more, or run by two workers with 0.3 µs more.
+// Commands of `command_ns` each, with an overhead of 0.07 µs when walked, or 0.3 µs when run by two workers.
 ModeChooser::Times TimesOf(Mode mode, uint64_t commands, double command_ns) {
   const double n = static_cast<double>(commands);
   return mode == Mode::kInOrder
@@ -506,7 +506,7 @@ ModeChooser::Times TimesOf(Mode mode, uint64_t commands, double command_ns) {
              : ModeChooser::Times{.wall_ns = n * (command_ns + 300) / 2 + 10'000, .busy_ns = n * (command_ns + 300)};
 }
 
-// How many of the last submissions of many ran as a flow.
+// Returns how many of the last submissions ran as a flow.
 int FlowsOf(ModeChooser& chooser, double command_ns, uint32_t threads = 2) {
   int flows = 0;
   for (int turn = 0; turn < 40; ++turn) {
@@ -531,7 +531,7 @@ TEST(ModeChooserTest, ChainsAndSingleThreadsStayInOrder) {
   EXPECT_EQ(wide.Choose(2), Mode::kFlow);
 }
 
-// What was measured with one number of threads says nothing of another, and commands that grow change the choice.
+// Measurements with one number of threads do not apply to another, and longer commands change the choice.
 TEST(ModeChooserTest, FollowsChanges) {
   ModeChooser chooser(10'000, 50);
   EXPECT_EQ(FlowsOf(chooser, 10), 0);

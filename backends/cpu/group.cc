@@ -9,7 +9,7 @@ namespace {
 
 using backends::Extent;
 
-// For groups of one instance: it has nobody to wait for.
+// For groups of one instance, which never waits.
 uint32_t PassBarrier(ir::CpuContext*, uint64_t) { return 0; }
 
 struct PlainCall {
@@ -19,7 +19,7 @@ struct PlainCall {
   uint32_t outcome;
 };
 
-// On a stack of the calling thread's own: where its first stack is small, unknown or nearly used up.
+// Calls on a separate stack of the calling thread, when its first stack is small, unknown or nearly used up.
 StatusOr<bool> CallOnOwnStack(Lane& lane, ir::CpuEntry entry, uint64_t begin, uint64_t end) {
   static thread_local std::unique_ptr<Fiber> fiber;
   if (fiber == nullptr) {
@@ -48,7 +48,7 @@ Extent GroupCounts(const CpuLaunch& launch) {
 
 namespace {
 
-// Along each dimension, of the part that runs.
+// Group counts of the running part, along each dimension.
 Extent PartGroupCounts(const CpuLaunch& launch) {
   Extent counts;
   for (size_t d = 0; d < 3; ++d) {
@@ -162,14 +162,13 @@ void GroupRunner::Prepare(Lane& lane, const CpuLaunch& launch) {
   lane.context.group_memory_bytes_max = group_memory_.bytes();
 }
 
-// An instance reaches no further than what it was given, so only that can be other than zero.
+// An instance accesses only the memory it was given, so only that can be non-zero.
 void GroupRunner::ClearGroupMemory() {
   std::memset(group_memory_.data(), 0, group_memory_used_);
   group_memory_used_ = 0;
 }
 
-StatusOr<bool> GroupRunner::Run(const CpuLaunch& launch, const Variant& variant, uint64_t index,
-                                ir::TrapReport* trap) {
+StatusOr<bool> GroupRunner::Run(const CpuLaunch& launch, const Variant& variant, uint64_t index, ir::TrapReport* trap) {
   ListInstances(launch, index);
   ClearGroupMemory();
   if (!uses_barrier_ || linear_.size() == 1) {
@@ -234,8 +233,8 @@ void GroupRunner::RunInstance(void* argument) {
   instance->outcome = instance->entry(&instance->lane->context, instance->linear, instance->linear + 1);
 }
 
-// Ends the group at an instance that waits for others that have ended or wait elsewhere: it returns from the barrier
-// with the trap.
+// Ends the group at an instance that waits for instances that have ended or wait at another barrier: it returns from
+// the barrier with the trap.
 bool GroupRunner::Diverge(Instance& waiting, ir::TrapReport* trap) {
   waiting.lane->barrier_outcome = static_cast<uint32_t>(ir::TrapCode::kBarrierDivergence);
   if (!waiting.fiber->Resume() || waiting.outcome == ir::kCpuDone) {
@@ -278,7 +277,7 @@ StatusOr<bool> GroupRunner::RunOnFibers(const CpuLaunch& launch, ir::CpuEntry en
   if (!trapped && ended != group.size()) {
     Instance& waiting = *std::find_if(group.begin(), group.end(), [](const Instance& i) { return !i.ended; });
     if (!Diverge(waiting, trap)) {
-      return Internal("An image ignores the outcome of a barrier.");
+      return Internal("The image's code ignores the result of a barrier call.");
     }
     trapped = true;
   }

@@ -16,7 +16,7 @@ struct Feature {
   bool had;
 };
 
-// __builtin_cpu_supports wants literals and checks what the system saves on a context switch too.
+// __builtin_cpu_supports requires literals; it also checks what the system saves on a context switch.
 bool HasFeature(std::string_view name) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -103,7 +103,7 @@ StatusOr<Image> Image::Map(const Artifact& artifact) {
     return FromErrno(errno, "Protecting an image of machine code");
   }
   __builtin___clear_cache(reinterpret_cast<char*>(image.data_), reinterpret_cast<char*>(image.data_) + image.bytes_);
-  // Safety: the image is tagged by our compiler and the entries lie inside it.
+  // Safety: the image is tagged by this project's compiler, and the entries lie inside it.
   const auto at = [&](uint64_t offset) {
     return reinterpret_cast<ir::CpuEntry>(reinterpret_cast<uintptr_t>(image.data_) + offset);
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machine code in memory: written, then protected; at no time both writable and executable.
+// Image is machine code in memory: written, then protected; never both writable and executable.
 #ifndef HPVMD_BACKENDS_CPU_IMAGE_H_
 #define HPVMD_BACKENDS_CPU_IMAGE_H_
 
@@ -17,15 +17,15 @@ namespace hpvm::cpu {
 class Image {
  public:
   Image() = default;
-  // Copies the code of a kCpuImage artifact. kInvalidArgument when an entry lies outside; kFailedPrecondition when
-  // this machine lacks a feature the image needs.
+  // Copies the code of a kCpuImage artifact. Returns kInvalidArgument when an entry lies outside, kFailedPrecondition
+  // when this machine lacks a feature that the image needs.
   static StatusOr<Image> Map(const Artifact& artifact);
   Image(Image&& other) noexcept;
   Image& operator=(Image&& other) noexcept;
   ~Image();
 
   ir::CpuEntry entry() const { return entry_; }
-  // Those of Artifact::variants, then entry().
+  // The entries of Artifact::variants, then entry().
   std::span<const ir::CpuEntry> entries() const { return entries_; }
 
  private:
@@ -35,9 +35,9 @@ class Image {
   std::vector<ir::CpuEntry> entries_;
 };
 
-// Whether this machine has everything in `target`: a comma-separated list of the names that Artifact::target uses, each
-// a psABI level ("x86-64-v3") or a feature, with or without a leading '+'. Names that start with '-' ask for nothing.
-// An unknown name is not had.
+// Returns OK when this machine has everything in `target`: a comma-separated list of the names that Artifact::target
+// uses, each a psABI level ("x86-64-v3") or a feature, with or without a leading '+'. Names that start with '-' are
+// ignored. An unknown name counts as missing.
 Status CheckTarget(std::string_view target);
 
 }  // namespace hpvm::cpu

@@ -30,7 +30,7 @@ Status CheckSegment(const ir::DataSegment& segment, uint64_t bytes, const char* 
                          std::to_string(bytes) + " bytes).");
 }
 
-// The kernel's state before its first instruction.
+// Maps the kernel's state before its first instruction.
 StatusOr<Pages> MapState(const Artifact& artifact) {
   if (artifact.state_bytes > limits::kModuleMemoryBytesMax) {
     return ResourceExhausted("The kernel's state (" + std::to_string(artifact.state_bytes) +

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one running instance owns: the context the image sees, a private copy of module memory, of the state and of the
-// globals.
+// Lane is the private data of one running instance: the context that the image sees, and copies of module memory, state
+// and globals.
 //
-// A lane that nobody uses is always in the initial state, so results never depend on which instances ran in it before.
+// An idle lane is always in the initial state, so results never depend on which instances ran in it before.
 #ifndef HPVMD_BACKENDS_CPU_LANE_H_
 #define HPVMD_BACKENDS_CPU_LANE_H_
 
@@ -21,7 +21,7 @@
 
 namespace hpvm::cpu {
 
-// Anonymous memory, zero until written. Movable; unmaps when destroyed.
+// Pages is anonymous memory, zero until written. Movable; unmaps on destruction.
 class Pages {
  public:
   Pages() = default;
@@ -39,15 +39,15 @@ class Pages {
 
 // A kernel's module memory, state and globals before its first instruction; shared by its lanes.
 struct InitialState {
-  // Checks the artifact's data against its memory. kInvalidArgument, kResourceExhausted.
+  // Checks the artifact's data against its memory. Errors: kInvalidArgument, kResourceExhausted.
   static StatusOr<InitialState> From(const Artifact& artifact);
 
   uint64_t memory_bytes = 0, memory_bytes_max = 0;
-  uint64_t data_begin = 0, data_end = 0;  // Whole granules; outside is zero.
+  uint64_t data_begin = 0, data_end = 0;  // Whole granules; everything outside is zero.
   Pages data;                             // [data_begin, data_end).
-  Pages state;                            // All of it.
+  Pages state;                            // The complete state.
   std::vector<uint64_t> globals;
-  std::vector<uint32_t> print_operands;   // By format.
+  std::vector<uint32_t> print_operands;   // Indexed by format.
 };
 
 class Lane {
@@ -56,14 +56,15 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  // Puts memory, state and globals back.
+  // Restores memory, state and globals to the initial state.
   void Restore();
-  // Hands a record of the image to `print`.
+  // Passes a record of the image to `print`.
   void Print(uint32_t format, const uint64_t* values);
 
   ir::CpuContext context{};
-  ir::PrintSink* print = nullptr;  // Of the running launch, borrowed; may be null.
-  // Barrier kernels: where the instance runs, borrowed, the barrier it waits at, and what that returns next.
+  ir::PrintSink* print = nullptr;  // The sink of the running launch, borrowed; may be null.
+  // Barrier kernels: the instance's fiber (borrowed), the barrier at which it waits, and what that barrier returns
+  // next.
   Fiber* fiber = nullptr;
   uint64_t barrier_site = 0;
   uint32_t barrier_outcome = 0;
@@ -77,22 +78,22 @@ class Lane {
   Pages pages_;             // Memory, then the state, the dirty bits, the dirty list.
 };
 
-// Idle lanes of one kernel. Taking and giving back one lane at a time costs two atomic exchanges, of words that threads
-// of one pool have to themselves.
+// LaneCache holds the idle lanes of one kernel. Taking and returning one lane at a time costs two atomic exchanges, of
+// words that each thread of one pool has to itself.
 class LaneCache {
  public:
-  // `threads` of the pool; others share their words.
+  // `threads` of the pool have their own words; other threads share them.
   LaneCache(const InitialState& initial, uint32_t threads)
       : initial_(initial), slot_count_(std::clamp(threads, 1u, kSlotsMax)), slots_(new Slot[slot_count_]) {}
   ~LaneCache();
-  // A lane in the initial state. kResourceExhausted when memory is short. Any thread.
+  // Returns a lane in the initial state; kResourceExhausted when memory is short. Thread-safe.
   StatusOr<Lane*> Take() {
     if (Lane* lane = OwnSlot().exchange(nullptr, std::memory_order_acquire)) {
       return lane;
     }
     return TakeSlow();
   }
-  // Restores the lane and keeps it. Any thread.
+  // Restores the lane and keeps it. Thread-safe.
   void Give(Lane* lane) {
     lane->Restore();
     Lane* empty = nullptr;

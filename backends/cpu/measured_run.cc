@@ -7,16 +7,16 @@
 namespace hpvm::cpu {
 namespace {
 
-// Launches that take longer are measured slice by slice, shorter ones as a whole: that is how they will run.
+// Longer launches are measured slice by slice, shorter ones as a whole, because that is how they will run.
 constexpr double kWholeNs = 50'000'000;
-// What a sample of slices should take, and from where on a corner of a slice must do.
+// Intended time of a sample of slices, and the slice time above which a corner of a slice is measured instead.
 constexpr double kSampleNs = 2'000'000;
 constexpr double kSliceNsMax = 10'000'000;
-// So long one thread may measure while the others wait, and as long as all of them together would take.
+// Time for which one thread may measure while the others wait; at least the time that all of them together would take.
 constexpr double kAloneNs = 20'000'000;
 
-// A launch of a class that has not settled: parts of it, or all, are samples for the tuner, which this one has to
-// itself.
+// A launch of a class that has not settled: parts of it, or all, are samples for the tuner, which this launch uses
+// exclusively.
 class MeasuredRun {
  public:
   MeasuredRun(const Dispatch& dispatch, backends::LaunchClass& launch_class, uint64_t start)
@@ -50,14 +50,14 @@ class MeasuredRun {
   }
 
   const Variant& VariantAt(uint32_t number) const { return d_.executable.variants()[number]; }
-  // What all of the launch would take, and what is left of it, on one thread.
+  // Time of the whole launch, and of its remainder, on one thread.
   double Whole(uint32_t variant) const { return tuner_.estimate(variant) * static_cast<double>(work_.instances()); }
   double Remaining(uint32_t variant) const {
     return tuner_.estimate(variant) * static_cast<double>(work_.SliceInstances(at_, work_.slices()));
   }
 
-  // Whether launches like this are samples as a whole. Once they are, they stay so: one thread in a slice that fits its
-  // caches is not to be compared with all threads, which share the memory.
+  // Returns true when such launches are samples as a whole. Once they are, they stay so: one thread in a slice that
+  // fits in its caches is not comparable with all threads, which share the memory.
   bool IsMeasuredWhole() {
     if (!class_.is_measured_whole && Whole(tuner_.best()) <= kWholeNs) {
       class_.is_measured_whole = true;
@@ -65,7 +65,7 @@ class MeasuredRun {
     }
     return class_.is_measured_whole;
   }
-  // Whether the one to measure may have all of a launch.
+  // Returns true when the variant to be measured may run a whole launch.
   bool IsBearable() const { return Whole(tuner_.next()) <= 4 * std::max(kWholeNs, Whole(tuner_.best())); }
 
   Status Measure() {
@@ -89,7 +89,7 @@ class MeasuredRun {
     return absl::OkStatus();
   }
 
-  // On this thread alone. False when the launch has ended.
+  // Measures on this thread alone. Returns false when the launch has ended.
   StatusOr<bool> MeasureSlices() {
     if (d_.executable.has_groups()) {
       HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<GroupRunner> runner, d_.executable.TakeGroupRunner());
@@ -101,7 +101,7 @@ class MeasuredRun {
     return MeasureSlices(worker);
   }
 
-  // Whether what is left is better shared, and measured by later launches.
+  // Returns true when it is better to share the remainder, and measure in later launches.
   bool HasMeasuredEnough() const {
     const double all_threads_ns = Whole(tuner_.best()) / d_.pool.threads();
     return d_.pool.threads() > 1 && d_.NsSince(start_) > std::max(kAloneNs, all_threads_ns);
@@ -113,7 +113,7 @@ class MeasuredRun {
       if (is_whole && !tuner_.wants_glimpse() && IsBearable()) {
         break;  // Later launches are samples.
       }
-      // Where the one to measure looks too slow for a launch, another look tells.
+      // When the variant to be measured seems too slow for a whole launch, another glimpse decides.
       const bool is_glimpse = tuner_.wants_glimpse() || is_whole;
       HPVMD_ASSIGN_OR_RETURN(const bool done, is_glimpse ? MeasureCorner(worker, true) : MeasureSome(worker));
       if (!done || !MayGoOn()) {
@@ -123,7 +123,7 @@ class MeasuredRun {
     return true;
   }
 
-  // Between parts: the launch may have been stopped, or others may want the processor.
+  // Between parts: the launch may have been stopped, or others may need the processor.
   bool MayGoOn() {
     if (d_.launch.stop->load(std::memory_order_relaxed) == 0 &&
         (d_.pool.Granted() || d_.pool.WaitForGrant(d_.launch.stop))) {
@@ -133,7 +133,7 @@ class MeasuredRun {
     return false;
   }
 
-  // A corner of one slice by the variant to measure, the rest of it by the best.
+  // Runs a corner of one slice by the variant to be measured, the rest of the slice by the best.
   StatusOr<bool> MeasureCorner(Worker& worker, bool is_glimpse) {
     const uint32_t variant = tuner_.next();
     const uint64_t instances = work_.CornerInstances(at_);
@@ -151,7 +151,7 @@ class MeasuredRun {
     return done;
   }
 
-  // As many slices as a sample should take, by the variant to measure.
+  // Runs as many slices as a sample should take, by the variant to be measured.
   StatusOr<bool> MeasureSome(Worker& worker) {
     const uint32_t variant = tuner_.next();
     const double slice_ns = tuner_.estimate(variant) * static_cast<double>(work_.SliceInstances(at_, at_ + 1));
@@ -187,13 +187,14 @@ class MeasuredRun {
   const BoxCut cut_;
   const Work work_;
   const uint64_t start_;
-  uint64_t at_ = 0;  // Slices before it have run.
-  bool are_edges_done_ = false;  // Those of a part.
-  std::optional<uint32_t> measured_whole_;  // The variant that ran all of the launch.
+  uint64_t at_ = 0;  // Number of slices that have run.
+  bool are_edges_done_ = false;  // The edges of a part.
+  // The variant that ran the whole launch.
+  std::optional<uint32_t> measured_whole_;
   DispatchEnd outcome_;
 };
 
-// A part so narrow that not every variant has a whole tile in it: nothing to compare.
+// A part so narrow that not every variant has a whole tile in it cannot be compared.
 bool IsAllEdge(const Dispatch& d, backends::VariantMask mask) {
   const backends::Extent step = StepOf(d.executable.variants(), mask);
   return CutBox(d.launch.part, d.launch.extent, step).core.instances() == 0;

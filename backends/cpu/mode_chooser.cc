@@ -6,16 +6,16 @@
 namespace hpvm::cpu {
 namespace {
 
-// What a command costs more in the flow, about, on a worker of its own; and what it takes to call helpers.
+// Approximate overhead of a command in the flow on its own worker; and the cost of calling helpers.
 constexpr double kFlowNs = 200;
 constexpr double kCallNs = 10'000;
-// A list whose commands stand in one another's way more than this has nothing to share.
+// A list with less parallelism than this is not shared.
 constexpr double kWidthMin = 1.15;
-// The other way is worth a try if it is guessed to take no more than so many times as long; after so many turns again,
-// if it was that near.
+// The other mode is tried if its estimated time is at most this many times as long; it is tried again after
+// kTryAgainAfter turns, if it was that close.
 constexpr double kTryRatio = 1.2;
 constexpr uint64_t kTryAgainAfter = 64;
-// What is no better than this stays out.
+// The other mode has to be at least this much better.
 constexpr double kMargin = 0.97;
 
 }  // namespace
@@ -75,7 +75,7 @@ void ModeChooser::Learn(Mode mode, uint32_t threads, const Times& times) {
     return;
   }
   Known& known = known_[static_cast<size_t>(mode)];
-  // Disturbances only add to it.
+  // Disturbances only add time.
   known.wall_ns = known.wall_ns == 0 || times.wall_ns < known.wall_ns
                       ? times.wall_ns
                       : known.wall_ns + (times.wall_ns - known.wall_ns) / 8;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a partially ordered command list runs on several workers at once or in the order of the list, by one.
+// ModeChooser decides whether a partially ordered command list runs on several workers at once or sequentially on one.
 //
-// Several workers pay only where commands are long enough: to agree on who runs what costs two to three tenths of a
-// microsecond a command, walking the list costs nothing. So both ways are tried, where a guess from the other one does
-// not rule it out, and what took less stays; now and then the other one is tried again if it was near.
+// Several workers pay only when commands are long enough: coordination costs two to three tenths of a microsecond per
+// command, walking the list costs nothing. Both modes are therefore tried, unless an estimate from the other one rules
+// it out, and the faster one is kept; from time to time the other one is tried again if it was close.
 #ifndef HPVMD_BACKENDS_CPU_MODE_CHOOSER_H_
 #define HPVMD_BACKENDS_CPU_MODE_CHOOSER_H_
 
@@ -16,21 +16,21 @@ class ModeChooser {
  public:
   enum class Mode : uint8_t { kInOrder, kFlow };
 
-  // `width`: commands over the length of the longest chain of them.
+  // `width`: number of commands divided by the length of the longest chain.
   ModeChooser(uint64_t commands, double width) : commands_(commands), width_(width) {}
 
-  // For the next submission, with so many threads.
+  // Chooses the mode of the next submission, with `threads` threads.
   Mode Choose(uint32_t threads);
-  // Whether that one is there to be measured, so that what its commands take says little of the next ones.
+  // Returns true when the current mode is being measured, so that its commands' times do not predict later ones.
   bool is_trying() const { return is_trying_; }
 
   struct Times {
-    double wall_ns = 0;    // Of the submission.
-    double busy_ns = 0;    // Of all commands together.
-    double shared_ns = 0;  // Of which as launches that several threads shared.
+    double wall_ns = 0;    // Time of the submission.
+    double busy_ns = 0;    // Total time of all commands.
+    double shared_ns = 0;  // The part of it spent in launches that several threads shared.
   };
   void Learn(Mode mode, uint32_t threads, const Times& times);
-  // A command in the flow takes about so long; 0 while unknown.
+  // Approximate time of a command in the flow; 0 while unknown.
   double command_ns() const { return command_ns_; }
 
  private:
@@ -43,7 +43,7 @@ class ModeChooser {
 
   const uint64_t commands_;
   const double width_;
-  uint32_t threads_ = 0;  // What `known_` was measured with.
+  uint32_t threads_ = 0;  // Number of threads with which `known_` was measured.
   std::array<Known, 2> known_{};
   double command_ns_ = 0;
   uint64_t turns_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of launches, and extents that are known at launch only.
+// Tests parts of launches, and extents that are known only at launch.
 #include <string>
 #include <vector>
 
@@ -50,7 +50,7 @@ func f0 "add" (%out: i32, %in: i32) -> () {
 }
 )";
 
-// out[i] += 1 + the local number of the group's next instance along x, by way of group memory; i as above.
+// out[i] += 1 + the local number of the group's next instance along x, through group memory; i as above.
 constexpr const char* kNeighbour = R"(module "neighbour"
 uses barrier
 uses group_memory
@@ -152,7 +152,7 @@ class Bench {
   std::unique_ptr<Executable> executable_;
 };
 
-// Cuts [0, extent) into parts along a random dimension, again and again; each consists of whole groups.
+// Cuts [0, extent) repeatedly into parts along a random dimension; each consists of whole groups.
 struct Part {
   Triple first, count;
 };
@@ -183,7 +183,7 @@ bool IsIn(const Part& part, const Triple& id) {
   return true;
 }
 
-// Each part writes what its instances write, with their ids in the whole, and nothing else; parts together make the
+// Each part writes exactly its instances' outputs, with their ids in the whole launch; the parts together equal the
 // whole, by every variant and while variants are being measured.
 TEST(PartsTest, PartsMakeTheWhole) {
   SeededRng rng(11);
@@ -212,7 +212,7 @@ TEST(PartsTest, PartsMakeTheWhole) {
   }
 }
 
-// A large part is shared by the pool; its ragged edges, too.
+// A large part is shared by the pool, including its ragged edges.
 TEST(PartsTest, LargePartsAreShared) {
   Bench bench(kAdd);
   const Triple extent = {1001, 503, 2};
@@ -233,7 +233,7 @@ TEST(PartsTest, LargePartsAreShared) {
   }
 }
 
-// Groups of a part keep their place in the whole, also the ragged ones at its end.
+// Groups of a part keep their place in the whole launch, including the ragged ones at its end.
 TEST(PartsTest, PartsOfGroups) {
   SeededRng rng(12);
   Bench bench(kNeighbour);
@@ -261,7 +261,7 @@ TEST(PartsTest, PartsOfGroups) {
   }
 }
 
-// kAllInstances reaches the end; a part that is no whole number of groups is a fault of ours.
+// kAllInstances reaches the end; a part that is not a whole number of groups is a bug.
 TEST(PartsTest, CountsReachTheEndOrWholeGroups) {
   Bench bench(kNeighbour);
   std::vector<uint32_t> out(8);
@@ -278,7 +278,7 @@ TEST(PartsTest, CountsReachTheEndOrWholeGroups) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("instances 4 to 7 along x"));
 }
 
-// The number of instances is read when the launch begins, in 4 or 8 bytes; kernels see it as the extent.
+// The number of instances is read when the launch begins, from 4 or 8 bytes; kernels see it as the extent.
 TEST(PartsTest, ExtentsFromBuffers) {
   Bench bench(kAdd);
   std::vector<uint32_t> in(100, 2), out(100);

@@ -13,7 +13,7 @@ namespace hpvm::cpu {
 
 namespace {
 
-// How often a thread without a grant looks at the stop word, which wakes nobody.
+// Interval at which a thread without a grant polls the stop word, which wakes no thread.
 constexpr Duration kGrantWait = std::chrono::milliseconds(10);
 constexpr size_t kHelperStackBytes = limits::kKernelStackBytes + 512 * limits::kKiB;
 
@@ -24,8 +24,9 @@ struct alignas(64) Pool::Helper {
   uint32_t thread_index = 0;
   std::atomic<bool> started{false};
   pthread_t thread;
-  std::atomic<uint32_t> calls{0};   // Grows at each call.
-  std::atomic<uint32_t> parked{0};  // 1: sleeps or is about to, and nobody has called it yet; the helper waits on it.
+  std::atomic<uint32_t> calls{0};  // Incremented at each call.
+  // 1: the helper sleeps or is about to, and has not been called yet; the helper waits on this word.
+  std::atomic<uint32_t> parked{0};
 };
 
 Pool::Pool(uint32_t threads, const GrantEntry* grant, GrantGate* gate)
@@ -104,8 +105,8 @@ uint32_t Pool::Open(PoolSource& source, const void* family) {
 
 void Pool::Close(uint32_t index) {
   Slot& slot = slots_[index];
-  // Nobody enters any more; wait for those inside. A helper that came too late counts itself in and out again without
-  // looking at the source.
+  // No helper enters any more; wait for those inside. A helper that arrives too late increments and decrements the
+  // count without using the source.
   open_.fetch_and(~(uint64_t{1} << index), std::memory_order_relaxed);
   slot.gate.fetch_or(Slot::kClosed, std::memory_order_acq_rel);
   const auto is_empty = [&] { return slot.gate.load(std::memory_order_acquire) == Slot::kClosed; };
@@ -120,7 +121,8 @@ void Pool::Close(uint32_t index) {
 
 bool Pool::Enter(Slot& slot, uint32_t thread, const void* family) {
   bool has_worked = false;
-  // Inside the gate nobody writes the slot: there it is what it seemed to be, or another family's by now.
+  // Inside the gate the slot does not change: either it is what it seemed to be, or it belongs to another family by
+  // now.
   if ((slot.gate.fetch_add(1, std::memory_order_acq_rel) & Slot::kClosed) == 0 &&
       (family == nullptr || slot.family.load(std::memory_order_relaxed) == family)) {
     has_worked = slot.source.load(std::memory_order_relaxed)->Serve(thread);
@@ -178,7 +180,7 @@ void Pool::CallOneParked() {
   }
 }
 
-// False when the system has no thread for us; the work goes on with fewer.
+// Returns false when the system cannot start a thread; the work continues with fewer.
 bool Pool::StartHelper(uint32_t index) {
   std::lock_guard lock(start_mutex_);
   Helper& helper = helpers_[index];
@@ -208,10 +210,11 @@ void Pool::Park(Helper& helper, uint32_t seen) {
   }
   helper.parked.store(1, std::memory_order_seq_cst);
   parked_.fetch_add(1, std::memory_order_seq_cst);
-  // What came before others could see that this one sleeps.
+  // Work may have arrived before others could see that this helper sleeps.
   if (!closing_.load(std::memory_order_seq_cst) && !Visit(helper.thread_index)) {
     while (!is_called()) {
-      // It waits on the mark itself: an earlier call may take it this late, and whoever calls next wakes nobody then.
+      // Waits on the mark itself: an earlier call may take the mark this late, and the next caller then wakes no
+      // helper.
       FutexWait(helper.parked, 1, FutexScope::kProcess);
       helper.parked.store(1, std::memory_order_seq_cst);
     }

@@ -27,8 +27,8 @@ bool Eventually(const Condition& condition) {
   return true;
 }
 
-// Adds up what it is given, and remembers who worked. Each chunk takes at least `chunk_time`, and until those that are
-// awaited have worked.
+// Sums the indices it is given, and records the workers. Each chunk takes at least `chunk_time`, and lasts until the
+// awaited workers have worked.
 class Sum final : public PoolBody {
  public:
   explicit Sum(Duration chunk_time = Duration::zero()) : chunk_time_(chunk_time) {}
@@ -55,7 +55,7 @@ class Sum final : public PoolBody {
   uint64_t count() const { return count_.load(); }
   uint32_t workers() const { return workers_.load(); }
   void ForgetWorkers() { workers_.store(0); }
-  // One bit each; 0: nobody is awaited any more.
+  // One bit per worker; 0: no worker is awaited any more.
   void AwaitWorkers(uint32_t workers) { awaited_.store(workers); }
   void CancelAt(uint64_t count) { cancel_at_ = count; }
 
@@ -80,7 +80,7 @@ void Change(GrantEntry& grant, GrantState state, uint32_t threads) {
   grant.epoch.fetch_add(1);
 }
 
-// Every index is handed out exactly once, whatever the range and the chunks.
+// Every index is handed out exactly once, for any range and chunk sizes.
 TEST(PoolTest, CoversTheRangeOnce) {
   for (uint32_t threads : {1u, 2u, 5u}) {
     Pool pool(threads, nullptr);
@@ -108,7 +108,7 @@ TEST(PoolTest, CoversTheRangeOnce) {
   }
 }
 
-// Tens of thousands of tiny runs in a row: starting and ending a run is where a pool loses wake-ups.
+// Tens of thousands of tiny runs in a row, because a pool loses wake-ups when runs start and end.
 TEST(PoolTest, ManySmallRuns) {
   Pool pool(3, nullptr);
   for (int run = 0; run < 20'000; ++run) {
@@ -127,7 +127,7 @@ TEST(PoolTest, HelpersTakePart) {
   EXPECT_EQ(sum.workers(), 7u);
 }
 
-// Several threads may call Run: the ones that find the helpers busy work alone.
+// Several threads may call Run: those that find the helpers busy work alone.
 TEST(PoolTest, ConcurrentRuns) {
   Pool pool(3, nullptr);
   std::vector<std::thread> threads;
@@ -146,7 +146,7 @@ TEST(PoolTest, ConcurrentRuns) {
   EXPECT_EQ(failures.load(), 0u);
 }
 
-// Cancel ends the run at the next chunk boundaries and Run says so.
+// Cancel ends the run at the next chunk boundaries, and Run reports it.
 TEST(PoolTest, CancelStopsHandingOut) {
   Pool pool(2, nullptr);
   Sum sum;
@@ -168,8 +168,8 @@ TEST(PoolTest, StopWordEndsTheRun) {
   stopper.join();
 }
 
-// With one granted thread no helper works; with three granted in the middle of the run they join; with one again they
-// leave.
+// With one granted thread no helper works; when three are granted in the middle of the run they join; with one again
+// they leave.
 TEST(PoolTest, GrantGrowsAndShrinks) {
   GrantEntry grant{};
   Pool pool(3, &Fresh(grant, 1));
@@ -181,7 +181,7 @@ TEST(PoolTest, GrantGrowsAndShrinks) {
     Change(grant, GrantState::kGranted, 3);
     EXPECT_TRUE(Eventually([&] { return sum.workers() == 7; }));
     Change(grant, GrantState::kGranted, 1);
-    // A helper may still be in the chunk that it took before.
+    // A helper may still be in a chunk that it took before.
     std::this_thread::sleep_for(milliseconds(100));
     sum.ForgetWorkers();
     const uint64_t before = sum.count();
@@ -193,7 +193,7 @@ TEST(PoolTest, GrantGrowsAndShrinks) {
   daemon.join();
 }
 
-// While the grant is revoked nobody takes a chunk; after it is given again all go on, and the range is covered.
+// While the grant is revoked no chunk is taken; when it is restored the run continues, and the range is covered.
 TEST(PoolTest, RevokedGrantPausesTheRun) {
   GrantEntry grant{};
   Pool pool(2, &Fresh(grant, 2));
@@ -214,7 +214,7 @@ TEST(PoolTest, RevokedGrantPausesTheRun) {
   EXPECT_EQ(sum.workers(), 3u);
 }
 
-// The gate counts chunks that are being computed: after a revocation the device is left when they are done, and not
+// The gate counts chunks that are being computed: after a revocation the device is idle when they are done, and not
 // before.
 TEST(PoolTest, TheGateCountsChunks) {
   GrantEntry grant{};
@@ -241,7 +241,7 @@ TEST(PoolTest, TheGateCountsChunks) {
   EXPECT_EQ(gate.in_flight(), 0u);
 }
 
-// A job that is stopped while it has no grant ends.
+// A stopped job that has no grant ends.
 TEST(PoolTest, StopEndsTheWaitForAGrant) {
   GrantEntry grant{};
   Fresh(grant, 2);
@@ -258,7 +258,7 @@ TEST(PoolTest, StopEndsTheWaitForAGrant) {
   stopper.join();
 }
 
-// A thread count of the grant outside the pool's own is cut to it: the page is another process's.
+// A thread count of the grant beyond the pool's own is clamped, because another process writes the page.
 TEST(PoolTest, AllowedIsClamped) {
   GrantEntry grant{};
   Pool pool(4, &Fresh(grant, 0));
@@ -267,7 +267,7 @@ TEST(PoolTest, AllowedIsClamped) {
   EXPECT_EQ(pool.Allowed(), 4u);
 }
 
-// Copies to other devices have cores of their own while they flow: helpers leave them, and come back.
+// Copies to other devices have cores of their own while they are in progress: helpers leave those cores, and return.
 TEST(PoolTest, LeavesCoresToCopies) {
   CopyMeter meter;
   for (const bool has_grant : {false, true}) {

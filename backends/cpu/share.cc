@@ -7,7 +7,7 @@
 namespace hpvm::cpu {
 namespace {
 
-// Chunks of instances are multiples of this where they are longer.
+// Longer chunks of instances are multiples of this.
 constexpr uint64_t kChunkMultiple = 64;
 
 // A part that the pool shares.
@@ -20,7 +20,7 @@ class SharedPart final : public PoolBody {
     if (!chunks.Next(&begin, &end)) {
       return;
     }
-    // The status is kept aside, as a participant has nobody to return it to.
+    // The status is stored, because a participant cannot return it.
     Status status = d_.executable.has_groups() ? WorkOnGroups(chunks, begin, end) : WorkOnTiles(chunks, begin, end);
     if (!status.ok()) {
       chunks.Cancel();

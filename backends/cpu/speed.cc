@@ -9,13 +9,13 @@
 namespace hpvm::cpu {
 namespace {
 
-// What one core draws from memory, about, and how many cores it takes to draw all that there is.
+// Approximate memory bandwidth of one core, and the number of cores that saturate the memory.
 constexpr double kBytesPerSecond = 8e9;
 constexpr uint32_t kThreadsOfMemory = 16;
-// A walk's cost a command (measured: 0.07 µs).
+// Overhead of a walk per command (measured: 0.07 µs).
 constexpr double kLaunchNs = 70;
 
-// Cycles a second, from additions that wait for one another: one a cycle on every processor there is.
+// Returns cycles per second, measured by dependent additions, which take one cycle each on every known processor.
 double Frequency() {
   constexpr uint32_t kAdditions = 16'000;
   uint64_t least_ns = ~uint64_t{0};
@@ -41,7 +41,7 @@ uint32_t Lanes() {
 }  // namespace
 
 ProcessorSpeed SpeedOf(uint32_t threads) {
-  // A product and a sum a cycle and lane: half of what the best loops reach.
+  // Assumes a multiplication and an addition per cycle and lane: half of what the best loops reach.
   return {.operations_per_second = Frequency() * Lanes() * 2 * threads,
           .bytes_per_second = kBytesPerSecond * std::min(threads, kThreadsOfMemory),
           .launch_ns = kLaunchNs};

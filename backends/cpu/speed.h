@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// About how quick the processor is, for who has measured nothing yet: good within a factor of two or so.
+// Approximate speed of the processor, used before anything has been measured: accurate within a factor of about two.
 #ifndef HPVMD_BACKENDS_CPU_SPEED_H_
 #define HPVMD_BACKENDS_CPU_SPEED_H_
 
@@ -9,10 +9,10 @@ namespace hpvm::cpu {
 
 struct ProcessorSpeed {
   double operations_per_second = 0;  // 32-bit arithmetic in vectors.
-  double bytes_per_second = 0;       // Of memory.
+  double bytes_per_second = 0;       // Speed of memory.
   double launch_ns = 0;              // From one command's end to the next one's start.
 };
-// Of so many threads together. Takes some 20 µs.
+// Returns the speed of `threads` threads together. Takes about 20 µs.
 ProcessorSpeed SpeedOf(uint32_t threads);
 
 }  // namespace hpvm::cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches by variants, through the device: each forced, and found by measuring.
+// Launches by variants, through the device: each one forced, and found by measuring.
 #include <atomic>
 #include <string>
 #include <thread>
@@ -57,7 +57,7 @@ func f0 "endless" (%x: i32) -> () {
     if goes_on %v {
       continue forever ()
     } else {
-      leave forever ()
+      br forever ()
     }
     trap 1
   }
@@ -66,7 +66,7 @@ func f0 "endless" (%x: i32) -> () {
 }
 )";
 
-// Each instance adds what its neighbour in the group put aside before the barrier.
+// Each instance adds the value that its neighbour in the group stored before the barrier.
 constexpr const char* kNeighbour = R"(module "neighbour"
 uses barrier
 uses group_memory
@@ -113,7 +113,7 @@ Artifact Compile(const char* text, std::vector<pass::GangShape> shapes = {}) {
 const std::vector<pass::GangShape> kShapes = {{16, 2, 4}, {16, 1, 1}, {8, 3, 1}};
 
 // Keeps the last record.
-class Store final : public LearntStore {
+class Store final : public TuningStore {
  public:
   void Keep(const Sha256&, std::span<const uint8_t> record) override {
     record_.assign(record.begin(), record.end());
@@ -130,8 +130,8 @@ class Store final : public LearntStore {
 // One device with one kernel on it.
 class Bench {
  public:
-  Bench(const Artifact& artifact, uint32_t variant, LearntStore* learnt = nullptr, uint32_t threads = 2)
-      : device_(CreateCpuDevice(hub_, {threads, nullptr, learnt, variant})) {
+  Bench(const Artifact& artifact, uint32_t variant, TuningStore* tuning = nullptr, uint32_t threads = 2)
+      : device_(CreateCpuDevice(hub_, {threads, nullptr, tuning, variant})) {
     StatusOr<std::unique_ptr<Executable>> loaded = device_->Load(artifact);
     EXPECT_TRUE(loaded.ok()) << loaded.status();
     executable_ = *std::move(loaded);
@@ -210,7 +210,7 @@ void CheckScale(Bench& bench, const std::array<uint64_t, 3>& extent) {
 constexpr std::array<uint64_t, 3> kExtents[] = {{1, 1, 1},   {15, 1, 1}, {16, 1, 1},   {1000, 1, 1}, {33, 5, 1},
                                                 {64, 64, 1}, {31, 3, 7}, {100, 37, 2}, {1, 100, 3},  {65, 1, 9}};
 
-// Every variant gives the same for every extent, also where tiles overhang.
+// Every variant gives the same result for every extent, also where tiles overhang.
 TEST(TilesTest, EveryVariantRunsEveryExtent) {
   const Artifact artifact = Compile(kScale, kShapes);
   ASSERT_GE(artifact.variants.size(), kShapes.size());
@@ -223,8 +223,8 @@ TEST(TilesTest, EveryVariantRunsEveryExtent) {
   }
 }
 
-// While a class is measured, launches mix variants; they settle after a bounded number, and what was learnt settles
-// the next process at once.
+// While a class is measured, launches mix variants; they settle after a bounded number, and the record settles the next
+// process at once.
 TEST(TilesTest, MeasuresAndRemembers) {
   Artifact artifact = Compile(kScale, kShapes);
   artifact.name = HashOf("scale");
@@ -242,15 +242,15 @@ TEST(TilesTest, MeasuresAndRemembers) {
     }
   }
   ASSERT_GE(store.count(), 1);
-  const StatusOr<LearntRecord> record = DecodeLearnt(store.record());
+  const StatusOr<TuningRecord> record = DecodeTuning(store.record());
   ASSERT_TRUE(record.ok()) << record.status();
   ASSERT_FALSE(record->classes.empty());
   EXPECT_FALSE(record->device.empty());
-  for (const LearntClass& c : record->classes) {
+  for (const TuningClass& c : record->classes) {
     EXPECT_NE(c.candidates >> c.winner & 1, 0u);
     EXPECT_GT(c.instance_ns[c.winner], 0);
   }
-  artifact.learnt = store.record();
+  artifact.tuning = store.record();
   const int before = store.count();
   Bench later(artifact, kAutoVariant, &store);
   for (int i = 0; i < 100; ++i) {
@@ -259,7 +259,7 @@ TEST(TilesTest, MeasuresAndRemembers) {
   EXPECT_EQ(store.count(), before);
 }
 
-// Where the launch does not show that accesses stay inside, checked code names the instance and writes nothing outside.
+// When the launch does not prove that accesses stay inside, checked code names the instance and writes nothing outside.
 TEST(TilesTest, UnprovenLaunchTraps) {
   const Artifact artifact = Compile(kScale, kShapes);
   for (uint32_t variant : {kAutoVariant, 0u, 1u, static_cast<uint32_t>(artifact.variants.size())}) {
@@ -280,7 +280,7 @@ TEST(TilesTest, UnprovenLaunchTraps) {
   }
 }
 
-// Lanes that never end are stopped within a moment, in every variant, and the device goes on.
+// Lanes that never end are stopped quickly, in every variant, and the device remains usable.
 TEST(TilesTest, StopsEndlessLanes) {
   const Artifact artifact = Compile(kEndless, kShapes);
   ASSERT_FALSE(artifact.variants.empty());

@@ -11,7 +11,7 @@ namespace {
 
 using backends::Extent;
 
-// So many slices let samples of several variants alternate, and leave the pool enough to share.
+// This many slices let samples of several variants alternate, and leave enough for the pool to share.
 constexpr uint64_t kSlicesEnough = 32;
 
 bool SameShape(const CpuVariant& a, const CpuVariant& b) {
@@ -19,7 +19,7 @@ bool SameShape(const CpuVariant& a, const CpuVariant& b) {
          a.is_along_y == b.is_along_y && a.is_for_edges == b.is_for_edges;
 }
 
-// Lanes beyond a row's end are wasted, fewer than fit cost more vectors.
+// Lanes beyond a row's end are wasted; fewer lanes than fit cost more vectors.
 bool FitsBetter(uint32_t lanes, uint32_t other, uint64_t row) {
   const bool fits = lanes <= row, other_fits = other <= row;
   return fits != other_fits ? fits : fits ? lanes > other : lanes < other;
@@ -40,7 +40,7 @@ std::vector<Variant> VariantsOf(const Artifact& artifact, std::span<const ir::Cp
 }
 
 uint64_t GroupValueBytes(const CpuVariant& shape, const Extent& group) {
-  // At most kGroupInstancesMax instances and 64 lanes a row, each of 64 KiB: far from overflowing.
+  // At most kGroupInstancesMax instances and 64 lanes per row, each of 64 KiB: far from overflow.
   const uint64_t lanes = CeilDivide(group[0], shape.lanes) * shape.lanes * group[1] * group[2];
   const uint64_t bytes = shape.value_bytes * lanes;
   return bytes <= limits::kGroupValueBytesMax ? bytes : ~uint64_t{0};
@@ -101,7 +101,7 @@ BoxCut CutBox(const Box& box, const Extent& extent, const Extent& step) {
       to = std::max(from, to - to % step[d]);
     }
   }
-  // Whole rows above and below, then what is left on both sides. Tiles are one instance deep.
+  // Whole rows above and below, then the remainder on both sides. Tiles are one instance deep.
   cut.edges[0].to[1] = cut.core.from[1];
   cut.edges[1].from[1] = cut.core.to[1];
   for (Box* side : {&cut.edges[2], &cut.edges[3]}) {
@@ -115,7 +115,7 @@ BoxCut CutBox(const Box& box, const Extent& extent, const Extent& step) {
 
 Slices::Slices(const Box& core, std::span<const Variant> variants, backends::VariantMask mask)
     : core_(core), step_(StepOf(variants, mask)) {
-  // From the outside in: slices along z or y keep what runs along x together.
+  // From the outermost dimension: slices along z or y keep rows along x together.
   count_ = 0;
   for (size_t d = 3; d-- > 0 && count_ < kSlicesEnough;) {
     const uint64_t count = CeilDivide(core_.to[d] - core_.from[d], step_[d]);
@@ -141,12 +141,12 @@ Slices::Cut Slices::CornerOf(uint64_t slice) const {
     cut.corner.to[d] = std::min(whole.to[d], whole.from[d] + step_[d]);
   }
   cut.rest = {whole, whole, whole};
-  cut.rest[0].from[0] = cut.corner.to[0];  // Beside it: rows and planes of its own.
+  cut.rest[0].from[0] = cut.corner.to[0];  // Beside the corner: the rest of its rows and planes.
   cut.rest[0].to[1] = cut.corner.to[1];
   cut.rest[0].to[2] = cut.corner.to[2];
-  cut.rest[1].from[1] = cut.corner.to[1];  // Further rows of its planes.
+  cut.rest[1].from[1] = cut.corner.to[1];  // The remaining rows of its planes.
   cut.rest[1].to[2] = cut.corner.to[2];
-  cut.rest[2].from[2] = cut.corner.to[2];  // Further planes.
+  cut.rest[2].from[2] = cut.corner.to[2];  // The remaining planes.
   return cut;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways in which an image can run a launch, what a unit of each is, and which units make up a part of a launch.
+// The variants in which an image can run a launch, the unit of each, and the units that make up a part of a launch.
 #ifndef HPVMD_BACKENDS_CPU_VARIANTS_H_
 #define HPVMD_BACKENDS_CPU_VARIANTS_H_
 
@@ -15,36 +15,36 @@
 
 namespace hpvm::cpu {
 
-// Numbered as in Artifact::variants; behind those stands one instance at a time, which every image can.
+// Numbered as in Artifact::variants, followed by one instance at a time, which every image supports.
 struct Variant {
   CpuVariant shape;
   ir::CpuEntry entry = nullptr;  // Borrowed from the image.
-  bool is_usable = true;         // Tiles where instances do not see each other, groups where they do.
+  bool is_usable = true;         // Tiles when instances do not interact, groups when they do.
 
   uint64_t width() const { return shape.width(); }
   uint64_t height() const { return shape.height(); }
-  // True if tiles count along y first.
+  // Returns true if tiles count along y first.
   bool counts_along_y() const { return height() > 1; }
 };
 
-// `entries` are those of the artifact's variants, the last the image's own.
+// `entries` are those of the artifact's variants; the last is the image's own.
 std::vector<Variant> VariantsOf(const Artifact& artifact, std::span<const ir::CpuEntry> entries);
 
-// Bytes of group_values that a group of this size needs; ~0 when that is more than limits::kGroupValueBytesMax.
+// Returns the bytes of group_values needed by a group of this size; ~0 when they exceed limits::kGroupValueBytesMax.
 uint64_t GroupValueBytes(const CpuVariant& shape, const backends::Extent& group);
 
-// What a launch allows of `variants`: what needs a proof only if `is_proven`, what does not only where nothing better
-// does the same; groups that are not too large, of as many lanes as their rows fill; lanes along y, in place of those
-// along x, where `extent`, that of the part that runs, has no row that fills half of them. One instance at a time
-// always.
+// Returns the variants that a launch allows: those that need a proof only if `is_proven`; those that do not only when
+// no better one is equivalent; groups that are not too large, with as many lanes as their rows fill; lanes along y
+// instead of x when `extent`, that of the running part, has no row that fills half of the lanes. One instance at a time
+// is always allowed.
 backends::VariantMask AllowedVariants(std::span<const Variant> variants, bool is_proven, const backends::Extent& extent,
                                       const backends::Extent& group);
-// True if the variant can run such a launch, quickly or not.
+// Returns true if the variant can run such a launch, quickly or not.
 bool MayRun(const Variant& variant, bool is_proven, const backends::Extent& group);
 
 inline uint64_t CeilDivide(uint64_t a, uint64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-// Units of instances or tiles (compiler/ir/cpu_abi.h says their order) in a launch.
+// Returns the number of units of instances or tiles in a launch (compiler/ir/cpu_abi.h defines their order).
 inline uint64_t UnitCount(const Variant& variant, const backends::Extent& extent) {
   return CeilDivide(extent[0], variant.width()) * CeilDivide(extent[1], variant.height()) * extent[2];
 }
@@ -55,26 +55,25 @@ struct Box {
   uint64_t instances() const { return (to[0] - from[0]) * (to[1] - from[1]) * (to[2] - from[2]); }
 };
 
-// A box cut into what consists of whole tiles of each of some variants, and the ragged edges that do not. Both may be
-// empty.
+// A box divided into a core of whole tiles of each of some variants, and ragged edges. Either may be empty.
 struct BoxCut {
   Box core;
   std::array<Box, 4> edges;
 };
 // `step` is a whole number of tiles of each variant.
 BoxCut CutBox(const Box& box, const backends::Extent& extent, const backends::Extent& step);
-// The smallest whole number of tiles of each variant in `mask`.
+// Returns the smallest whole number of tiles of each variant in `mask`.
 backends::Extent StepOf(std::span<const Variant> variants, backends::VariantMask mask);
 
-// Calls `run(begin, end)` for the units of instances or tiles that make up the box, as few ranges as there are. The
-// box begins at whole tiles and ends at whole tiles or at the launch's end. Ends early when `run` returns false, and
-// returns what it returned last.
+// Calls `run(begin, end)` for the units of instances or tiles that make up the box, in as few ranges as possible. The
+// box begins at whole tiles and ends at whole tiles or at the launch's end. Stops when `run` returns false, and returns
+// its last result.
 template <typename F>
 bool ForEachRange(const Variant& variant, const backends::Extent& extent, const Box& box, F run) {
   const uint64_t tiles[2] = {CeilDivide(extent[0], variant.width()), CeilDivide(extent[1], variant.height())};
   const uint64_t from[2] = {box.from[0] / variant.width(), box.from[1] / variant.height()};
   const uint64_t to[2] = {CeilDivide(box.to[0], variant.width()), CeilDivide(box.to[1], variant.height())};
-  // One row: x runs fastest, else y.
+  // One row: x runs fastest, otherwise y.
   const size_t inner = variant.counts_along_y() ? 1 : 0, outer = 1 - inner;
   const bool is_whole_inner = from[inner] == 0 && to[inner] == tiles[inner];
   const bool is_whole_plane = is_whole_inner && from[outer] == 0 && to[outer] == tiles[outer];
@@ -99,24 +98,24 @@ bool ForEachRange(const Variant& variant, const backends::Extent& extent, const 
   return true;
 }
 
-// A launch, or the core of a part of one, cut along one dimension into slices that each variant can run by itself:
-// while it is measured, slices of one launch go to different variants.
+// Slices divides a launch, or the core of a part of one, along one dimension into slices that each variant can run by
+// itself: during measurement, slices of one launch go to different variants.
 class Slices {
  public:
-  // `variants` are tiles or instances; the extents' product is below 2^63 and not 0. `core` is as CutBox gives it, and
-  // not empty.
+  // `variants` are tiles or instances; the product of the extents is below 2^63 and not 0. `core` comes from CutBox and
+  // is not empty.
   Slices(const Box& core, std::span<const Variant> variants, backends::VariantMask mask);
   Slices(const backends::Extent& extent, std::span<const Variant> variants, backends::VariantMask mask)
       : Slices(Box{{}, extent}, variants, mask) {}
 
   uint64_t count() const { return count_; }
-  // Slices [begin, end) as one box.
+  // Returns slices [begin, end) as one box.
   Box BoxOf(uint64_t begin, uint64_t end) const;
-  // The smallest part of a slice that begins where it begins and that each variant can run, and what is left of the
-  // slice beside it, after it and behind it.
+  // The smallest part at the beginning of a slice that each variant can run, and the rest of the slice beside it, after
+  // it and behind it.
   struct Cut {
     Box corner;
-    std::array<Box, 3> rest;  // Some may hold no instances.
+    std::array<Box, 3> rest;  // Some may have no instances.
   };
   Cut CornerOf(uint64_t slice) const;
 

@@ -34,7 +34,7 @@ std::vector<Variant> Variants(const std::vector<CpuVariant>& shapes, bool uses_b
   return VariantsOf(artifact, entries);
 }
 
-// Which variants a launch allows: never what needs a proof without one, always one instance at a time.
+// Variants that a launch allows: never those that need a proof without one, always one instance at a time.
 TEST(VariantsTest, AllowsWhatTheLaunchShows) {
   struct Case {
     const char* name;
@@ -67,7 +67,7 @@ TEST(VariantsTest, AllowsWhatTheLaunchShows) {
   }
 }
 
-// Lanes lie along y where those along x would be idle, as far as there is code for it; then none lies along x.
+// Lanes are along y when lanes along x would be idle, if there is code for it; then none are along x.
 TEST(VariantsTest, LanesAlongYForNarrowLaunches) {
   struct Case {
     backends::Extent extent;
@@ -95,7 +95,8 @@ TEST(VariantsTest, GroupValueBytes) {
   EXPECT_EQ(GroupValueBytes(Group(16, false, limits::kGroupLaneBytesMax), {1025, 1, 1}), ~uint64_t{0});
 }
 
-// What a variant's units [begin, end) cover, as the ABI counts them; a test of its own says it in the obvious way.
+// Marks the instances covered by a variant's units [begin, end), in the ABI's order; a separate test computes it
+// directly.
 void Cover(const Variant& variant, const backends::Extent& extent, uint64_t begin, uint64_t end,
            std::vector<uint32_t>& hits) {
   const uint64_t width = variant.width(), rows = variant.height();
@@ -124,7 +125,7 @@ void RunBox(const Variant& variant, const backends::Extent& extent, const Box& b
   });
 }
 
-// However a launch is cut into slices, corners and rests, and whoever runs which, every instance runs exactly once.
+// However a launch is divided into slices, corners and rests, every instance runs exactly once.
 TEST(SlicesTest, CoverEveryInstanceOnce) {
   SeededRng rng(3);
   const std::vector<CpuVariant> shapes = {Tile(4, 3, 8, true), Tile(8, 1, 1, true), Tile(2, 2, 3, false),
@@ -166,7 +167,7 @@ TEST(SlicesTest, CoverEveryInstanceOnce) {
   }
 }
 
-// in[id] of 4 bytes, and a scalar that the program does not name.
+// in[id] of 4 bytes, and a scalar that the program does not use.
 Artifact BoundsOfCopy() {
   Artifact artifact;
   artifact.params = {{"in", true, false, ir::Type::kI32}, {"a", false, false, ir::Type::kF32}};
@@ -177,8 +178,7 @@ Artifact BoundsOfCopy() {
   return artifact;
 }
 
-// Launches that look alike are found again, others are not: a launch of one more instance must not run what was proven
-// for fewer.
+// Similar launches are found again, others are not: a launch of one more instance must not use a proof for fewer.
 TEST(ProofCacheTest, FindsOnlyWhatLooksAlike) {
   CpuProofs cache(BoundsOfCopy());
   std::vector<ir::CpuArgument> arguments = {{nullptr, 400, 65536, 0}, {nullptr, 0, 7, ir::kCpuScalar}};
@@ -188,7 +188,7 @@ TEST(ProofCacheTest, FindsOnlyWhatLooksAlike) {
   LaunchClass proven(1, {}), refused(1, {});
   cache.Remember(launch, &proven);
   EXPECT_EQ(cache.Find(launch), &proven);
-  arguments[1].base = 8;  // A scalar that no access depends on.
+  arguments[1].base = 8;  // A scalar on which no access depends.
   EXPECT_EQ(cache.Find(launch), &proven);
   launch.extent[0] = 101;
   EXPECT_EQ(cache.Find(launch), nullptr);
@@ -203,13 +203,13 @@ TEST(ProofCacheTest, FindsOnlyWhatLooksAlike) {
   launch = {{100, 1, 1}, {1, 1, 1}, arguments};
   arguments[0].bytes = 400;
   EXPECT_EQ(cache.Find(launch), &proven);
-  for (uint64_t i = 1; i <= 8; ++i) {  // As many as it holds push the others out.
+  for (uint64_t i = 1; i <= 8; ++i) {  // As many as the cache holds evict the others.
     cache.Remember({{i, 1, 1}, {1, 1, 1}, arguments}, &refused);
   }
   EXPECT_EQ(cache.Find(launch), nullptr);
 }
 
-// Offsets are computed in 32 bits, so that buffers beyond 2^31 bytes take the checked way.
+// Offsets are computed in 32 bits, so buffers beyond 2^31 bytes use checked code.
 TEST(ProofCacheTest, RefusesLargeBuffers) {
   const CpuProofs cache(BoundsOfCopy());
   std::vector<ir::CpuArgument> arguments = {{nullptr, uint64_t{1} << 31, 65536, 0}, {nullptr, 0, 7, ir::kCpuScalar}};
@@ -218,9 +218,8 @@ TEST(ProofCacheTest, RefusesLargeBuffers) {
   EXPECT_FALSE(cache.Prove({{100, 1, 1}, {1, 1, 1}, arguments}));
 }
 
-// Launches of about the same size share a class; what was learnt comes back in another process, on the same device
-// only.
-TEST(ClassTableTest, RestoresWhatWasLearnt) {
+// Launches of similar size share a class; what was learnt is restored in another process, on the same device only.
+TEST(ClassTableTest, RestoresTheTuningRecord) {
   backends::ClassTable table(3, "here");
   LaunchClass& small = table.ClassOf(0b111, {1000, 1, 1}, {1, 1, 1});
   EXPECT_EQ(&small, &table.ClassOf(0b111, {600, 1, 1}, {1, 1, 1}));
@@ -243,12 +242,12 @@ TEST(ClassTableTest, RestoresWhatWasLearnt) {
   backends::ClassTable elsewhere(3, "there");
   elsewhere.Restore(record);
   EXPECT_EQ(elsewhere.ClassOf(0b111, {1000, 1, 1}, {1, 1, 1}).winner, LaunchClass::kUnsettled);
-  backends::ClassTable fewer(2, "here");  // An image with fewer variants has it.
+  backends::ClassTable fewer(2, "here");  // For an image with fewer variants.
   fewer.Restore(record);
   EXPECT_EQ(fewer.ClassOf(0b11, {1000, 1, 1}, {1, 1, 1}).winner, LaunchClass::kUnsettled);
 }
 
-// A full table gives the nearest class.
+// A full table returns the nearest class.
 TEST(ClassTableTest, IsBounded) {
   backends::ClassTable table(2, "here");
   LaunchClass* last = nullptr;
@@ -260,35 +259,35 @@ TEST(ClassTableTest, IsBounded) {
   EXPECT_EQ(&table.ClassOf(0b11, {uint64_t{1} << 30, uint64_t{1} << 6, 1}, {1, 1, 1}), last);
 }
 
-// No bytes crash the reader; a record survives, and what is malformed is refused.
-TEST(LearntTest, RoundTripsAndIsTotal) {
-  const LearntRecord record{"a processor", {{0b101, {1, 2, 3, 4}, 2, {1.5f, 0, 2.5f}}, {0b1, {9, 9, 9, 9}, 0, {}}}};
-  const std::vector<uint8_t> bytes = EncodeLearnt(record);
-  const StatusOr<LearntRecord> parsed = DecodeLearnt(bytes);
+// No bytes crash the reader; a record survives a round trip, and malformed records are refused.
+TEST(TuningRecordTest, RoundTripsAndIsTotal) {
+  const TuningRecord record{"a processor", {{0b101, {1, 2, 3, 4}, 2, {1.5f, 0, 2.5f}}, {0b1, {9, 9, 9, 9}, 0, {}}}};
+  const std::vector<uint8_t> bytes = EncodeTuning(record);
+  const StatusOr<TuningRecord> parsed = DecodeTuning(bytes);
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(*parsed, record);
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     std::vector<uint8_t> flipped = bytes;
     flipped[bit / 8] ^= static_cast<uint8_t>(1u << (bit % 8));
-    const StatusOr<LearntRecord> other = DecodeLearnt(flipped);
-    for (const LearntClass& c : other.ok() ? other->classes : std::vector<LearntClass>()) {
+    const StatusOr<TuningRecord> other = DecodeTuning(flipped);
+    for (const TuningClass& c : other.ok() ? other->classes : std::vector<TuningClass>()) {
       EXPECT_NE(c.candidates >> c.winner & 1, 0u);
     }
   }
   for (size_t size = 0; size < bytes.size(); ++size) {
-    (void)DecodeLearnt(std::span(bytes).first(size));  // The sanitizers look.
+    (void)DecodeTuning(std::span(bytes).first(size));  // Sanitizers detect errors.
   }
-  LearntRecord bad = record;
+  TuningRecord bad = record;
   bad.classes[0].winner = 1;
-  EXPECT_FALSE(DecodeLearnt(EncodeLearnt(bad)).ok());
+  EXPECT_FALSE(DecodeTuning(EncodeTuning(bad)).ok());
   bad = record;
   bad.classes[0].instance_ns[0] = -1;
-  EXPECT_FALSE(DecodeLearnt(EncodeLearnt(bad)).ok());
-  EXPECT_FALSE(DecodeLearnt(std::vector<uint8_t>(kLearntBytesMax + 1)).ok());
+  EXPECT_FALSE(DecodeTuning(EncodeTuning(bad)).ok());
+  EXPECT_FALSE(DecodeTuning(std::vector<uint8_t>(kTuningBytesMax + 1)).ok());
   bad = record;
-  bad.classes.resize(kLearntClassesMax, bad.classes[0]);
+  bad.classes.resize(kTuningClassesMax, bad.classes[0]);
   bad.classes[31].instance_ns.resize(17);
-  EXPECT_LE(EncodeLearnt(bad).size(), kLearntBytesMax);
+  EXPECT_LE(EncodeTuning(bad).size(), kTuningBytesMax);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker's own ready commands: it pushes and pops at one end, others steal at the other.
+// WorkDeque holds a worker's ready commands: the worker pushes and pops at one end, others steal at the other.
 //
-// Method: D. Chase, Y. Lev, "Dynamic Circular Work-Stealing Deque" (SPAA 2005), with the orders of N. M. Lê et al.,
-// "Correct and Efficient Work-Stealing for Weak Memory Models" (PPoPP 2013), its fences written as sequentially
-// consistent operations, which ThreadSanitizer understands.
+// Method: D. Chase, Y. Lev, "Dynamic Circular Work-Stealing Deque" (SPAA 2005), with the memory orders of N. M. Lê et
+// al., "Correct and Efficient Work-Stealing for Weak Memory Models" (PPoPP 2013); its fences are written as
+// sequentially consistent operations, which ThreadSanitizer understands.
 #ifndef HPVMD_BACKENDS_CPU_WORK_DEQUE_H_
 #define HPVMD_BACKENDS_CPU_WORK_DEQUE_H_
 
@@ -18,16 +18,16 @@ class WorkDeque {
  public:
   static constexpr uint32_t kNone = ~0u;
 
-  // Forgets what is left. While nobody else is here.
+  // Drops the remaining commands. Requires exclusive access.
   void Clear() {
     top_.store(0, std::memory_order_relaxed);
     bottom_.store(0, std::memory_order_relaxed);
     while (rings_.size() > 1) {
-      rings_.erase(rings_.begin());  // Outgrown.
+      rings_.erase(rings_.begin());  // Outgrown rings.
     }
   }
 
-  // By the owner. Allocates only where the deque has never been so long.
+  // Called by the owner. Allocates only when the deque has never been this long.
   void Push(uint32_t value) {
     const int64_t bottom = bottom_.load(std::memory_order_relaxed);
     const int64_t top = top_.load(std::memory_order_acquire);
@@ -36,15 +36,15 @@ class WorkDeque {
       ring = Grow(ring, top, bottom);
     }
     ring->At(bottom).store(value, std::memory_order_relaxed);
-    // Whoever goes to sleep looks here after it has said so: see Pool::CallParked.
+    // A thread that goes to sleep checks this after announcing it: see Pool::CallParked.
     bottom_.store(bottom + 1, std::memory_order_seq_cst);
   }
 
-  // By the owner: the latest; kNone when there is none.
+  // Called by the owner: returns the latest command; kNone when there is none.
   uint32_t Pop() {
     const int64_t bottom = bottom_.load(std::memory_order_relaxed) - 1;
     if (top_.load(std::memory_order_relaxed) > bottom) {
-      return kNone;  // Thieves only add to `top_`.
+      return kNone;  // Thieves only increase `top_`.
     }
     bottom_.store(bottom, std::memory_order_seq_cst);
     int64_t top = top_.load(std::memory_order_seq_cst);
@@ -54,7 +54,7 @@ class WorkDeque {
     }
     uint32_t value = ring_.load(std::memory_order_relaxed)->At(bottom).load(std::memory_order_relaxed);
     if (top == bottom) {
-      // The last one: a thief may be at it, too.
+      // The last command: a thief may be taking it, too.
       if (!top_.compare_exchange_strong(top, top + 1, std::memory_order_seq_cst)) {
         value = kNone;
       }
@@ -63,7 +63,7 @@ class WorkDeque {
     return value;
   }
 
-  // By anybody: the oldest; kNone when there is none, or when somebody else was quicker.
+  // Callable by any thread: returns the oldest command; kNone when there is none, or another thread was faster.
   uint32_t Steal() {
     int64_t top = top_.load(std::memory_order_seq_cst);
     if (top >= bottom_.load(std::memory_order_seq_cst)) {
@@ -73,7 +73,7 @@ class WorkDeque {
     return top_.compare_exchange_strong(top, top + 1, std::memory_order_seq_cst) ? value : kNone;
   }
 
-  // About; exact to the owner while nobody steals.
+  // Approximate; exact for the owner while no thread steals.
   uint64_t size() const {
     const int64_t top = top_.load(std::memory_order_seq_cst);
     const int64_t bottom = bottom_.load(std::memory_order_seq_cst);
@@ -89,7 +89,7 @@ class WorkDeque {
   };
   static constexpr uint64_t kSizeMin = 64;
 
-  // Thieves may still read the old ring: it stays until Clear.
+  // Thieves may still read the old ring, so it is kept until Clear.
   Ring* Grow(Ring* old, int64_t top, int64_t bottom) {
     auto ring = std::make_unique<Ring>(old == nullptr ? kSizeMin : old->size * 2);
     for (int64_t i = top; i < bottom; ++i) {
@@ -103,7 +103,7 @@ class WorkDeque {
   alignas(64) std::atomic<int64_t> top_{0};
   alignas(64) std::atomic<int64_t> bottom_{0};
   std::atomic<Ring*> ring_{nullptr};
-  std::vector<std::unique_ptr<Ring>> rings_;  // The owner's.
+  std::vector<std::unique_ptr<Ring>> rings_;  // Used by the owner only.
 };
 
 }  // namespace hpvm::cpu

@@ -25,7 +25,7 @@ Work::Work(CpuExecutable& executable, const CpuLaunch& launch, const Box& box, b
       slices_(box, executable.variants(), has_groups_ ? 0 : mask) {}
 
 uint64_t Work::SliceInstances(uint64_t begin, uint64_t end) const {
-  // Groups at the launch's edge may hold fewer: no matter where they are compared with each other.
+  // Groups at the launch's edge may have fewer, which does not matter where they are compared with each other.
   return has_groups_ ? (end - begin) * group_instances_ : slices_.BoxOf(begin, end).instances();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one participant of a dispatch runs a part of it.
+// Worker runs parts of a dispatch for one participant.
 #ifndef HPVMD_BACKENDS_CPU_WORKER_H_
 #define HPVMD_BACKENDS_CPU_WORKER_H_
 
@@ -13,8 +13,8 @@ namespace hpvm::cpu {
 class Worker {
  public:
   virtual ~Worker() = default;
-  // Units [begin, end): of the variant, or groups for kernels whose instances see each other. False when an instance
-  // trapped; `trap` is filled.
+  // Runs units [begin, end): of the variant, or groups for kernels whose instances interact. Returns false, with `trap`
+  // filled, when an instance trapped.
   virtual StatusOr<bool> Run(const Variant& variant, uint64_t begin, uint64_t end, ir::TrapReport* trap) = 0;
 };
 
@@ -51,11 +51,11 @@ class GroupWorker final : public Worker {
   std::unique_ptr<GroupRunner> runner_;
 };
 
-// What a dispatch is made of: slices that each variant can run by itself, and what the variants count them in.
+// The content of a dispatch: slices that each variant can run by itself, and the units in which variants count them.
 class Work {
  public:
-  // `box` is all of the launch, or of a part of one what CutBox calls its core; not empty. Kernels with groups go by
-  // the launch's own part.
+  // `box` is the whole launch, or the core (CutBox) of a part of one; not empty. For kernels with groups the launch's
+  // own part applies.
   Work(CpuExecutable& executable, const CpuLaunch& launch, const Box& box, backends::VariantMask mask);
 
   uint64_t slices() const { return has_groups_ ? groups_ : slices_.count(); }
@@ -63,7 +63,7 @@ class Work {
   uint64_t SliceInstances(uint64_t begin, uint64_t end) const;
   StatusOr<bool> RunSlices(Worker& worker, const Variant& variant, uint64_t begin, uint64_t end,
                            ir::TrapReport* trap) const;
-  // The smallest part of a slice that can be run by itself, and the rest of it.
+  // The smallest part of a slice that can be run by itself, and the rest of the slice.
   uint64_t CornerInstances(uint64_t slice) const;
   StatusOr<bool> RunCorner(Worker& worker, const Variant& variant, uint64_t slice, ir::TrapReport* trap) const;
   StatusOr<bool> RunRest(Worker& worker, const Variant& variant, uint64_t slice, ir::TrapReport* trap) const;
@@ -74,7 +74,7 @@ class Work {
   const bool has_groups_;
   const uint64_t groups_, group_instances_, instances_;
   const backends::Extent extent_;
-  const Slices slices_;  // Without groups.
+  const Slices slices_;  // Unused with groups.
 };
 
 }  // namespace hpvm::cpu

@@ -34,7 +34,7 @@ bool Arrivals::Touches(const uint8_t* data, uint64_t bytes) const {
       pieces_, [&](const Piece& piece) { return piece.target < data + bytes && data < piece.target + piece.bytes; });
 }
 
-// Begins those of all slots that the device is done with, and that of the first one in any case.
+// Starts the copies of all slots with which the device is done, and that of the first one in any case.
 Status Arrivals::BeginCopies() {
   while (begun_ < pieces_.size()) {
     const Piece& piece = pieces_[begun_];
@@ -43,7 +43,7 @@ Status Arrivals::BeginCopies() {
     }
     HPVMD_RETURN_IF_ERROR(ring_.driver().Await(*piece.slot));
     HPVMD_RETURN_IF_ERROR(may_write_());
-    // Beside an H200 eight threads empty slots at 45 GB/s through the caches, 53 around them.
+    // With an H200, eight threads empty slots at 45 GB/s through the caches, and at 53 GB/s bypassing them.
     ring_.copier().Start(
         piece.slot->task,
         {.target = piece.target, .source = piece.slot->data, .bytes = piece.bytes, .is_streamed = true});
@@ -56,7 +56,7 @@ Status Arrivals::FreeOne() {
   HPVMD_RETURN_IF_ERROR(BeginCopies());
   const Piece piece = pieces_.front();
   if (piece.copy_bytes != 0) {
-    // Before its first piece the copy may have waited for the kernel that makes what it copies.
+    // Before its first piece the copy may have waited for the kernel that produces its data.
     flow_.reset(new CopyFlow(ring_.copier().Flow(/*is_up=*/false, piece.copy_bytes, /*staging_bytes=*/1)));
     flow_left_ = piece.copy_bytes;
   }

@@ -18,7 +18,7 @@ DispatchArgument View(SlotIndex slot, uint64_t bytes, bool is_output) {
   return {.slot = slot, .is_buffer = true, .is_output = is_output, .bytes = bytes};
 }
 
-// Host memory in slots 0 and 1, the device's in 2 and 3: x, then out.
+// Slots 0 and 1 are host memory, 2 and 3 the device's: x, then out.
 CommandList ListOf(const DefectProbe& probe, Executable& executable) {
   const uint64_t x_bytes = probe.x_words * kWord, out_bytes = probe.out_words * kWord;
   CommandList list;

@@ -8,10 +8,10 @@
 
 namespace hpvm::gpu {
 
-// Whether the device takes code of the probe's kind at all.
+// Returns true when the device takes the probe's kind of code.
 bool Concerns(const DefectProbe& probe, const Device& device);
-// True when the device computes the probe rightly. A status when it could not be run: the driver refuses the kernel, or
-// the device fails. The driver may also crash or never come back: for processes with nothing to lose.
+// Returns true when the device computes the probe correctly, or an error when it could not run: the driver refuses the
+// kernel, or the device fails. The driver may also crash or hang, so call it only in processes with nothing to lose.
 StatusOr<bool> ComputesRightly(const DefectProbe& probe, Device& device, Time deadline);
 
 }  // namespace hpvm::gpu

@@ -35,7 +35,7 @@ Status ReadBox(const DispatchCommand& dispatch, LaunchFacts* facts) {
   facts->first = dispatch.first;
   for (size_t d = 0; d < 3; ++d) {
     if (dispatch.extent_from[d].slot != kNoSlot) {
-      return Internal("A launch whose extent is not known yet was given to a device behind a driver.");
+      return Internal("A device behind a driver was given a launch whose extent is not known yet.");
     }
     const uint64_t extent = dispatch.extent[d], first = dispatch.first[d];
     const uint64_t group = std::max<uint64_t>(dispatch.group[d], 1);
@@ -44,8 +44,8 @@ Status ReadBox(const DispatchCommand& dispatch, LaunchFacts* facts) {
     const bool is_cut = facts->count[d] < left && facts->count[d] % group != 0;
     if (first > extent || first % group != 0 || is_cut) {
       return Internal("Instances " + std::to_string(first) + " to " + std::to_string(first + facts->count[d]) +
-                      " of dimension " + std::to_string(d) + " are no part of a launch of " + std::to_string(extent) +
-                      " in groups of " + std::to_string(group) + ".");
+                      " of dimension " + std::to_string(d) + " are not whole groups of a launch of " +
+                      std::to_string(extent) + " in groups of " + std::to_string(group) + ".");
     }
   }
   return absl::OkStatus();
@@ -74,9 +74,9 @@ void LaunchReader::ReadWords(LaunchInputs* inputs) const {
   for (const uint32_t index : words_) {
     Buffer* const buffer = inputs->buffers[index];
     LaunchFacts::Param& param = inputs->facts.params[index];
-    // A buffer that the host sees is refused later.
+    // A buffer visible to the host is refused later.
     if (buffer != nullptr && buffer->host() == nullptr && !IsWritten(*inputs, index)) {
-      // Safety: what the host cannot see is the driver's.
+      // Safety: a buffer that the host cannot see belongs to the driver.
       param.words = static_cast<GpuBuffer*>(buffer)->words().Of(param.start, param.value);
     }
   }
@@ -85,17 +85,17 @@ void LaunchReader::ReadWords(LaunchInputs* inputs) const {
 void LaunchReader::ForgetWritten(const LaunchInputs& inputs) const {
   for (size_t i = 0; i < inputs.buffers.size(); ++i) {
     Buffer* const buffer = inputs.buffers[i];
-    // A tenant's own code for the device may write whatever it is given.
+    // A tenant's own code for the device may write to any argument.
     if (buffer != nullptr && buffer->host() == nullptr &&
         (artifact_.params[i].is_writable || artifact_.gpu.is_native)) {
       const LaunchFacts::Param& param = inputs.facts.params[i];
-      // Safety: what the host cannot see is the driver's.
+      // Safety: a buffer that the host cannot see belongs to the driver.
       static_cast<GpuBuffer*>(buffer)->words().Forget(param.start, param.value);
     }
   }
 }
 
-// The launch may write it as this parameter or as another one that lies in the same memory.
+// Returns true when the launch may write it, as this parameter or as another one in the same memory.
 bool LaunchReader::IsWritten(const LaunchInputs& inputs, size_t index) const {
   const LaunchFacts::Param& words = inputs.facts.params[index];
   for (size_t i = 0; i < artifact_.params.size(); ++i) {

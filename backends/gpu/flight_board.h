@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the lanes of one device know of each other: which points the flights will reach that the driver has got, so that
-// a submission of another lane can be enqueued behind one of them and waits on the device instead of the host; and how
-// many flights there are.
+// FlightBoard is shared by the lanes of one device: it lists the points that flights submitted to the driver will
+// reach, so that a submission of another lane can be enqueued behind one of them and wait on the device instead of the
+// host; and it counts flights.
 //
-// Any thread.
+// Thread-safe.
 #ifndef HPVMD_BACKENDS_GPU_FLIGHT_BOARD_H_
 #define HPVMD_BACKENDS_GPU_FLIGHT_BOARD_H_
 
@@ -20,14 +20,15 @@
 
 namespace hpvm::gpu {
 
-// Where a flight's work on the device ends, as its driver waits for it (the driver's own kind), and what became of the
-// flight. That is known before its signals settle, which may have to wait for later flights (submit_thread.h).
+// The point at which a flight's work on the device ends, in the form in which its driver waits for it
+// (driver-specific), and the flight's outcome. The outcome is known before its signals settle, which may have to wait
+// for later flights (submit_thread.h).
 class Milestone {
  public:
   virtual ~Milestone() = default;
-  // Once, when the flight has ended.
+  // Call once, when the flight has ended.
   void Settle(Status status) const;
-  // However long it takes.
+  // Waits for the outcome without a time limit.
   Status Await() const;
 
  private:
@@ -37,23 +38,23 @@ class Milestone {
   mutable Status status_;           // Guarded by mutex_.
 };
 using Milestones = std::vector<std::shared_ptr<const Milestone>>;
-// OK when all flights have ended well. What a flight that was enqueued behind others calls before it has an effect on
-// the host.
+// Returns OK when all flights have ended well. A flight that was enqueued behind others calls it before it has an
+// effect on the host.
 Status AwaitAll(const Milestones& milestones);
 
-// What may be enqueued behind a flight before it has ended.
+// Conditions for enqueueing behind a flight before it has ended.
 struct Behind {
-  // Shared by the board, while the flight is under way, and whoever is about to be enqueued behind it. Null: nothing
-  // may, as the flight still has something to do on the host.
+  // Shared by the board, while the flight is in progress, and flights about to be enqueued behind it. Null: no flight
+  // may be, because this one still has work to do on the host.
   std::shared_ptr<const Milestone> milestone;
-  // It may fail for what a kernel does: behind it goes only what has no effect before its waits are known to be
-  // reached.
+  // It may fail because of its kernel: only work without effects before its waits are known to be reached may follow
+  // it.
   bool may_trap = false;
 };
 
 class FlightBoard {
  public:
-  // Flights of a lane that are enqueued at once: one runs, one is behind it, and one is being enqueued.
+  // Flights of a lane that are enqueued at once: one runs, one waits behind it, and one is being enqueued.
   static constexpr uint32_t kFlightsMax = 3;
 
   // Both are borrowed; `gate` may be null.
@@ -61,17 +62,17 @@ class FlightBoard {
   FlightBoard(const FlightBoard&) = delete;
   FlightBoard& operator=(const FlightBoard&) = delete;
 
-  // Waits until one more flight of the lane may be under way: by kFlightsMax, and by what the grant allows all lanes
+  // Waits until one more flight of the lane may begin: limited by kFlightsMax, and by the grant's limit for all lanes
   // together.
   void Enter(Lane lane);
   void Leave(Lane lane);
 
-  // The flight that will reach `signals` was enqueued; until Strike, which comes before the signals settle.
+  // Posts the enqueued flight that will reach `signals`; valid until Strike, which comes before the signals settle.
   void Post(std::span<const TimelinePoint> signals, Behind behind);
   void Strike(std::span<const TimelinePoint> signals);
-  // The flight that will reach the point, if it may be waited for on the device.
+  // Returns the flight that will reach the point, if the device can wait for it.
   Behind Find(const TimelinePoint& point) const;
-  // Reached when another flight has been posted. To be asked for before Find.
+  // Returns a point that is reached when another flight has been posted. Must be requested before Find.
   TimelinePoint NextPost() const;
 
  private:
@@ -86,7 +87,7 @@ class FlightBoard {
   std::array<uint32_t, kLanes> flights_{};  // Guarded by mutex_.
   std::vector<Entry> entries_;              // Guarded by mutex_.
   uint64_t posts_ = 0;                      // Guarded by mutex_.
-  const std::unique_ptr<Timeline> posted_;  // Counts them.
+  const std::unique_ptr<Timeline> posted_;  // Counts posts.
 };
 
 }  // namespace hpvm::gpu

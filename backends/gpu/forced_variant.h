@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: holds every launch of a GPU device to one variant of its kernel, and counts what came of it.
+// ForcedVariant, for tests, restricts every launch of a GPU device to one variant of its kernel, and counts the
+// results.
 //
-// The process that creates the device owns the object and changes it between runs. Nothing that a tenant, a document or
-// the environment says leads here. Any thread.
+// The process that creates the device owns the object and changes it between runs. No input from a tenant, a document
+// or the environment reaches it. Thread-safe.
 #ifndef HPVMD_BACKENDS_GPU_FORCED_VARIANT_H_
 #define HPVMD_BACKENDS_GPU_FORCED_VARIANT_H_
 
@@ -15,27 +16,29 @@ namespace hpvm::gpu {
 
 class ForcedVariant {
  public:
-  struct Wish {
-    uint32_t variant = kAutoVariant;  // In GpuCode::variants; kAutoVariant: the device chooses as it always does.
-    uint32_t shape = 0;  // Of groups, in the order in which the device tries them; beyond the last one: the last.
-    friend bool operator==(const Wish&, const Wish&) = default;
+  struct Request {
+    // Index in GpuCode::variants; kAutoVariant: the device chooses as usual.
+    uint32_t variant = kAutoVariant;
+    // Index of the group shape, in the order in which the device tries them; a larger number means the last.
+    uint32_t shape = 0;
+    friend bool operator==(const Request&, const Request&) = default;
   };
   struct Counts {
-    uint64_t obeyed = 0;  // Launches that ran the wanted variant.
+    uint64_t obeyed = 0;  // Launches that ran the requested variant.
     uint64_t others =
-        0;  // Launches for which it does not exist, or does not hold: its proof fails, or a buffer lies badly.
+        0;  // Launches that could not run it: it does not exist, its proof fails, or a buffer is misaligned.
   };
 
   explicit ForcedVariant(uint32_t variant = kAutoVariant) { Set({variant, 0}); }
   ForcedVariant(const ForcedVariant&) = delete;
   ForcedVariant& operator=(const ForcedVariant&) = delete;
 
-  void Set(const Wish& wish) { packed_.store(uint64_t{wish.shape} << 32 | wish.variant); }
-  Wish wish() const {
+  void Set(const Request& request) { packed_.store(uint64_t{request.shape} << 32 | request.variant); }
+  Request request() const {
     const uint64_t packed = packed_.load();
     return {static_cast<uint32_t>(packed), static_cast<uint32_t>(packed >> 32)};
   }
-  // Of launches under a wish since the last call.
+  // Returns the counts of launches under a request since the last call.
   Counts TakeCounts() { return {obeyed_.exchange(0), others_.exchange(0)}; }
   void Count(bool is_obeyed) { ++(is_obeyed ? obeyed_ : others_); }
 

@@ -1,4 +1,4 @@
-# What the OpenCL and Vulkan devices share, and their tests.
+# Code that the OpenCL and Vulkan devices share, and its tests.
 target_sources(backends PRIVATE
   gpu/arrivals.cc
   gpu/defect_probe.cc
@@ -15,7 +15,7 @@ target_sources(backends PRIVATE
   gpu/submit_thread.cc
   gpu/timed_groups.cc
   gpu/trap_records.cc)
-# The kernels that try out what our emitters write are what they write.
+# Our emitters write the kernels that test drivers for their defects.
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/gpu)
 add_custom_command(OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/gpu/probe_code.inc
   COMMAND hpvm-probe-code ${CMAKE_CURRENT_BINARY_DIR}/gpu/probe_code.inc

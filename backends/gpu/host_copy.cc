@@ -12,9 +12,10 @@
 namespace hpvm::gpu {
 namespace {
 
-constexpr uint64_t kSliceBytes = 256 * 1024;  // Some 25 us by one thread: what taking one costs is small beside.
+// About 25 us for one thread: the cost of taking a slice is small in comparison.
+constexpr uint64_t kSliceBytes = 256 * 1024;
 constexpr uint64_t kShareFromBytes = 1024 * 1024;
-// An idle thread looks for so long before it sleeps, as tasks of one copy follow each other closely.
+// Number of polls by an idle thread before it sleeps, as tasks of one copy follow each other closely.
 constexpr int kLooks = 20'000;
 
 inline void Pause() {
@@ -23,7 +24,7 @@ inline void Pause() {
 #endif
 }
 
-// memcpy around the caches.
+// Like memcpy, but bypasses the caches.
 void Stream(uint8_t* target, const uint8_t* source, uint64_t bytes) {
   uint64_t at = 0;
 #if defined(__x86_64__)
@@ -40,7 +41,7 @@ void Stream(uint8_t* target, const uint8_t* source, uint64_t bytes) {
     _mm_stream_si128(to + 2, c);
     _mm_stream_si128(to + 3, d);
   }
-  _mm_sfence();  // Other threads see them once they see that the slice is done.
+  _mm_sfence();  // Makes the stores visible to threads that see the slice as done.
 #endif
   std::memcpy(target + at, source + at, bytes - at);
 }
@@ -48,7 +49,7 @@ void Stream(uint8_t* target, const uint8_t* source, uint64_t bytes) {
 }  // namespace
 
 uint32_t UsualHelpers() {
-  // Measured beside an H200: four threads move 28 GB/s, its bus 55.
+  // Measured with an H200: four threads move 28 GB/s, its bus 55.
   return std::min(7u, std::max(2u, std::thread::hardware_concurrency()) / 2 - 1);
 }
 
@@ -63,7 +64,7 @@ HostCopier::~HostCopier() {
   }
 }
 
-// Called with mutex_ held.
+// The caller holds mutex_.
 void HostCopier::StartHelpers() {
   has_started_ = true;
   try {
@@ -74,7 +75,7 @@ void HostCopier::StartHelpers() {
       });
     }
   } catch (const std::system_error&) {
-    // With fewer, then.
+    // Continue with fewer helpers.
   }
 }
 
@@ -119,7 +120,7 @@ void HostCopier::Finish(Task& task) {
   }
 }
 
-// All of its slices are taken.
+// Precondition: all of its slices are taken.
 void HostCopier::Await(const Task& task) {
   for (int looks = 0; looks < kLooks; ++looks) {
     if (task.undone_.load(std::memory_order_acquire) == 0) {
@@ -131,9 +132,10 @@ void HostCopier::Await(const Task& task) {
   done_.wait(lock, [&] { return task.undone_.load(std::memory_order_acquire) == 0; });
 }
 
-// False when there is none left to take.
+// Returns false when there is no slice left to take.
 bool HostCopier::MakeSlice() {
-  static_assert(kSliceBytes % sizeof(int32_t) == 0, "Slices begin between words.");
+  static_assert(kSliceBytes % sizeof(int32_t) == 0,
+                "A slice must be a multiple of a word, so that each slice begins at a word.");
   std::unique_lock lock(mutex_);
   if (open_.empty()) {
     return false;
@@ -153,7 +155,7 @@ bool HostCopier::MakeSlice() {
     std::memcpy(task.target_ + begin, task.source_ + begin, bytes);
   }
   if (task.has_indices_) {
-    // Others may write the source meanwhile: what counts are the bytes that have arrived.
+    // Others may write the source meanwhile, so the arrived bytes are scanned.
     WordScan scan;
     scan.Add(task.target_ + begin, bytes);
     lock.lock();
@@ -161,7 +163,7 @@ bool HostCopier::MakeSlice() {
     lock.unlock();
   }
   if (task.undone_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    // From here on the task may be gone. An owner that is about to sleep holds the mutex until it does.
+    // From here on the task may be destroyed. An owner that is about to sleep holds the mutex until it does.
     lock.lock();
     lock.unlock();
     done_.notify_all();

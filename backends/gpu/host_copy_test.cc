@@ -20,7 +20,7 @@ std::vector<uint8_t> Noise(size_t bytes, uint32_t seed) {
   return data;
 }
 
-// Every byte arrives and none beside them, for sizes around a slice and with any number of helpers.
+// Every byte is copied and no neighbouring byte, for sizes around a slice and any number of helpers.
 TEST(HostCopierTest, CopiesEveryByte) {
   constexpr size_t kSlice = 256 * 1024, kMargin = 64;
   for (const uint32_t helpers : {0u, 1u, 3u}) {
@@ -39,7 +39,7 @@ TEST(HostCopierTest, CopiesEveryByte) {
   }
 }
 
-// Two threads copy at once, again and again; each finds its own bytes.
+// Two threads copy at once repeatedly; each finds its own bytes.
 TEST(HostCopierTest, ServesTwoThreads) {
   CopyMeter meter;
   HostCopier copier(2, meter);
@@ -56,7 +56,7 @@ TEST(HostCopierTest, ServesTwoThreads) {
   other.join();
 }
 
-// Tasks of several owners are under way at once; each ends when its own bytes are there, and may be started again.
+// Tasks of several owners are in progress at once; each ends when its own bytes are copied, and may be started again.
 TEST(HostCopierTest, MakesSeveralTasksAtOnce) {
   for (const uint32_t helpers : {0u, 3u}) {
     CopyMeter meter;
@@ -82,7 +82,7 @@ TEST(HostCopierTest, MakesSeveralTasksAtOnce) {
   }
 }
 
-// Around the caches every byte arrives, too, wherever it begins.
+// Copies that bypass the caches also copy every byte, wherever they begin.
 TEST(HostCopierTest, StreamsEveryByte) {
   CopyMeter meter;
   HostCopier copier(1, meter);

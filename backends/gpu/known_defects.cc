@@ -32,7 +32,7 @@ GpuArgument Buffer(uint32_t index, bool is_writable) {
   return argument;
 }
 
-// A module as a tenant writes one for the device.
+// A module as a tenant would write it for the device.
 Artifact Native(ArtifactKind kind, GpuFormat format, std::string entry) {
   Artifact artifact;
   artifact.kind = kind;
@@ -57,8 +57,8 @@ Artifact OpenClC(std::string_view text, std::string entry) {
   return artifact;
 }
 
-// Each constant inside a sum is taken off again, so that a 32-bit sum wraps for small ids. `addresses` writes out where
-// it would look instead of looking there: on a driver that loses the wrap a look 4 GiB too far ends the context.
+// Each constant inside a sum is subtracted again, so that a 32-bit sum wraps for small ids. `addresses` writes out the
+// addresses instead of reading from them: on a driver that loses the wrap, a read 4 GiB too far ends the context.
 constexpr std::string_view kWrapText = R"(
 __kernel void addresses(__global const ulong* x, __global ulong* out, uint extra) {
   __global const uchar* p = (__global const uchar*)x;
@@ -79,7 +79,7 @@ __kernel void loads(__global const ulong* x, __global ulong* out, uint extra) {
 Artifact WrapAddresses() { return OpenClC(kWrapText, "addresses"); }
 Artifact WrapLoads() { return OpenClC(kWrapText, "loads"); }
 
-// A counter from 0 to x[4] = 4, all of them below the other limit, 2^32 - 1.
+// A counter from 0 to x[4] = 4, always below the other limit, 2^32 - 1.
 constexpr std::string_view kCountersText = R"(
 __kernel void counters(__global const ulong* x, __global ulong* out, uint extra) {
   int end = (int)x[4];
@@ -97,8 +97,8 @@ __kernel void counters(__global const ulong* x, __global ulong* out, uint extra)
 
 Artifact Counters() { return OpenClC(kCountersText, "counters"); }
 
-// Shows barriers inside branches computed wrongly: SPIR bitcode as llvm-spirv 15 makes it (--spirv-max-version=1.0,
-// then -r --emit-opaque-pointers=0) of what clang 15 -O0 -target spir64 makes of
+// Shows barriers inside branches computed wrongly: SPIR bitcode as produced by llvm-spirv 15 (--spirv-max-version=1.0,
+// then -r --emit-opaque-pointers=0) from the output of clang 15 -O0 -target spir64 for
 //
 //   kernel void sum(global const ulong* x, global ulong* out, uint extra) {
 //     local ulong s[64];
@@ -162,7 +162,7 @@ Artifact WrapCheckedOpenCl() { return Emitted(kWrapOpenCl, true); }
 Artifact WrapEmittedVulkan() { return Emitted(kWrapVulkan, false); }
 Artifact WrapCheckedVulkan() { return Emitted(kWrapVulkan, true); }
 
-// The first instance looks at 88, 80, 88 and 80; each further one 48 bytes behind.
+// The first instance accesses 88, 80, 88 and 80; each further one 48 bytes later.
 bool AddressesAreRight(std::span<const uint64_t> out) {
   const uint64_t x = out[0] - 88;
   for (uint64_t i = 0; i < kWrapInstances; ++i) {
@@ -187,7 +187,7 @@ bool CountersAreRight(std::span<const uint64_t> out) {
   return std::all_of(out.begin(), out.end(), [](uint64_t word) { return word == 1; });
 }
 
-// Two groups of 64: the first two words of each, each larger by one.
+// Two groups of 64: the sum of the first two words of each, each increased by one.
 bool SumsAreRight(std::span<const uint64_t> out) { return out[0] == 3 && out[1] == 131; }
 
 constexpr uint64_t kWrapWords = 6 * kWrapInstances + 16;
@@ -197,9 +197,10 @@ constexpr DefectProbe Wrap(Artifact (*code)()) {
 
 constexpr std::string_view kNvidia = "OpenCL, NVIDIA 580.159.04";
 constexpr std::string_view kWrapReason =
-    "Its compiler takes a constant out of a 32-bit sum that wraps, so that an access through a pointer lands 4 GiB too "
-    "far, inside another buffer or nowhere.";
-constexpr std::string_view kNoDriver = "no driver yet";
+    "The driver's compiler moves a constant out of a 32-bit sum that wraps, so that an access through a pointer lands "
+    "4 GiB too "
+    "far: in another buffer or outside of all buffers.";
+constexpr std::string_view kNoDriver = "no known driver";
 
 }  // namespace
 
@@ -214,14 +215,16 @@ std::span<const KnownDefect> KnownDefects() {
       {"wrapped-address", kNoDriver, kWrapReason, false, Wrap(WrapShader)},
       {"signed-counters",
        kNvidia,
-       "Its compiler takes an unsigned comparison of a loop's counter for a signed one where the loop ends by a signed "
-       "comparison of it, so that limits from 2^31 on are taken for negative ones.",
+       "The driver's compiler treats an unsigned comparison of a loop's counter as a signed comparison if a signed "
+       "comparison "
+       "of the counter ends the loop, so that limits from 2^31 on count as negative.",
        false,
        {Counters, 1, 1, 8, 4, CountersAreRight}},
       {"barriers-in-branches",
        "OpenCL, PoCL 3.1 (LLVM 15)",
-       "In SPIR-V modules that were compiled without optimisation it computes barriers inside branches wrongly: behind "
-       "them all items of a group do what a condition leaves to one.",
+       "The driver's compiler miscompiles barriers inside branches in SPIR-V modules that were compiled without "
+       "optimisation: "
+       "after such a barrier, all work items of a group execute code that a condition reserves for one of them.",
        false,
        {BranchBarrier, 128, 64, 128, 2, SumsAreRight}},
       {"wrapped-address-in-our-code", kNoDriver, kWrapReason, true, Wrap(WrapEmittedOpenCl)},

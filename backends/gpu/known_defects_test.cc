@@ -28,7 +28,7 @@ std::vector<std::string> Devices() {
   return names;
 }
 
-// One line a defect is enough for people and records.
+// People and records need only one line per defect.
 TEST(KnownDefects, SayWhatPeopleRead) {
   std::map<std::string_view, const KnownDefect*> first;
   std::string_view last;
@@ -44,7 +44,7 @@ TEST(KnownDefects, SayWhatPeopleRead) {
   }
 }
 
-// What stands for our emitters is code of theirs, for either interface, checked and unchecked; the rest is not.
+// Probes of emitted code come from the emitters, for both interfaces, checked and unchecked; the others do not.
 TEST(KnownDefects, OursAreEmitted) {
   std::set<std::pair<ArtifactKind, bool>> emitted;
   for (const KnownDefect& defect : KnownDefects()) {
@@ -59,8 +59,8 @@ TEST(KnownDefects, OursAreEmitted) {
   }
 }
 
-// Whatever drivers are here: our own code is right on them, and every probe of the other kind gives an answer. A driver
-// that shows a defect is one that the table names.
+// On all drivers present, emitted code is correct, and every other probe gives an answer. A driver that shows a defect
+// is one that the table names.
 TEST(KnownDefects, OnTheDevicesHere) {
   Hub hub;
   for (const std::string& name : Devices()) {
@@ -83,7 +83,7 @@ TEST(KnownDefects, OnTheDevicesHere) {
   }
 }
 
-// A device that computes something else is seen to: each probe, judged by what another one computes, is wrong.
+// Wrong results are detected: the expected output of one probe fails the check of another.
 TEST(KnownDefects, WrongResultsShow) {
   Hub hub;
   for (const std::string& name : Devices()) {

@@ -13,7 +13,7 @@ constexpr uint64_t kWordBytes = 4;
 
 ir::WordRange Union(const ir::WordRange& a, const ir::WordRange& b) {
   if (!a.is_known() || !b.is_known()) {
-    return a.is_known() ? a : b;  // One is of no words.
+    return a.is_known() ? a : b;  // One of them covers no words.
   }
   return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
 }
@@ -27,7 +27,7 @@ void WordScan::Add(const uint8_t* data, uint64_t bytes) {
   int32_t word = 0;
   std::memcpy(&word, data, kWordBytes);
   int32_t lo = word, hi = word;
-  // A plain count, so that compilers make vectors of it: else it takes twice as long as the copy.
+  // A counted loop that compilers vectorise; otherwise it takes twice as long as the copy.
   for (uint64_t i = 0; i < count; ++i) {
     std::memcpy(&word, data + i * kWordBytes, kWordBytes);
     lo = std::min(lo, word);
@@ -89,7 +89,7 @@ ir::WordRange KnownWords::Of(uint64_t begin, uint64_t bytes) const {
 void ForgetWords(const Submission& submission) {
   for (Buffer* buffer : submission.buffers) {
     if (buffer != nullptr && buffer->host() == nullptr) {
-      // Safety: what the host cannot see is the driver's.
+      // Safety: a buffer that the host cannot see belongs to the driver.
       static_cast<GpuBuffer*>(buffer)->words().Forget(0, ~uint64_t{0});
     }
   }

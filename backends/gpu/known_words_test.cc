@@ -45,8 +45,8 @@ TEST(KnownWordsTest, AnswersForWholeWordsOfOnePieceOrMore) {
   KnownWords words;
   words.Keep(16, 16, {3, 9});
   EXPECT_EQ(words.Of(16, 16), (ir::WordRange{3, 9}));
-  EXPECT_EQ(words.Of(20, 7), (ir::WordRange{3, 9}));  // The last word is not whole.
-  EXPECT_FALSE(words.Of(18, 8).is_known());           // Other words than those that were looked at.
+  EXPECT_EQ(words.Of(20, 7), (ir::WordRange{3, 9}));  // The last word is incomplete.
+  EXPECT_FALSE(words.Of(18, 8).is_known());           // Not aligned with the scanned words.
   EXPECT_FALSE(words.Of(12, 8).is_known());
   EXPECT_FALSE(words.Of(28, 8).is_known());
   EXPECT_FALSE(words.Of(20, 3).is_known());  // None.
@@ -80,7 +80,7 @@ TEST(KnownWordsTest, OnlyWordsAtMultiplesOfFourAreKept) {
   EXPECT_FALSE(words.Of(4, 4).is_known());
 }
 
-// Against the content of a memory that is written in pieces, forgotten in pieces, and asked.
+// Compares with the content of a memory that is written in pieces, forgotten in pieces, and queried.
 TEST(KnownWordsTest, NeverLessThanThereIs) {
   constexpr uint64_t kBytes = 256;
   std::mt19937 random(11);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lanes of a device behind a driver: a submit thread for each that is used.
+// Lanes of a device behind a driver: one submit thread for each lane in use.
 #ifndef HPVMD_BACKENDS_GPU_LANES_H_
 #define HPVMD_BACKENDS_GPU_LANES_H_
 
@@ -11,18 +11,18 @@
 
 namespace hpvm::gpu {
 
-// Where each lane's submissions go.
+// Opens the driver's part for each lane.
 class LaneDrivers {
  public:
   virtual ~LaneDrivers() = default;
-  // Stays where it is. Called once a lane, when it is first used, so that what a lane needs costs a device's start
-  // nothing.
+  // The returned pointer stays valid. Called once per lane, at its first use, so that a lane's resources do not slow
+  // down a device's start.
   virtual StatusOr<Driver*> OpenLane(Lane lane) = 0;
 };
 
 class Lanes {
  public:
-  // All are borrowed for its life; `gate` may be null. Without copy lanes everything goes by the one for kernels. Its
+  // All are borrowed for its life; `gate` may be null. Without copy lanes everything uses the kernels' lane. Its
   // threads run on `near`. Declare it last in its device, so that it stops first.
   Lanes(Hub& hub, LaneDrivers& drivers, bool has_copy_lanes, GrantGate* gate, NearCpus near)
       : hub_(hub),
@@ -32,7 +32,7 @@ class Lanes {
         near_(std::move(near)),
         board_(hub, gate) {}
 
-  // Only queues. Any thread.
+  // Only queues. Thread-safe.
   Status Submit(const Submission& submission);
 
  private:

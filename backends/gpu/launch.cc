@@ -24,7 +24,7 @@ using ParamFact = LaunchFacts::Param;
 uint64_t FactOf(const ir::KernelParam&, const ParamFact& param) { return param.value; }
 ir::WordRange WordsOf(const ParamFact& param) { return param.words; }
 
-// The answers of a launch's proofs.
+// Results of a launch's proofs.
 struct Proven {
   bool holds = false;           // GpuVariant::needs_proof
   bool holds_by_words = false;  // GpuVariant::needs_words
@@ -32,20 +32,22 @@ struct Proven {
 using GpuProofs = backends::ProofCache<ParamFact, FactOf, const Proven, WordsOf>;
 constexpr Proven kProven[2][2] = {{{false, false}, {false, true}}, {{true, false}, {true, true}}};
 
-// A candidate is a variant with a shape of groups.
+// A candidate is a variant with a group shape.
 constexpr uint32_t kShapes = kGroupShapesMax;
-static_assert(limits::kGpuVariantsMax * kShapes <= 32);  // A VariantMask holds them.
+// A VariantMask must hold them.
+static_assert(limits::kGpuVariantsMax * kShapes <= 32);
 
 constexpr uint64_t kExtentMax = (uint64_t{1} << 31) - 1;
-// Below so many instances a launch is over before a device is full: one instance a work item, and nothing is measured.
+// With fewer instances a launch ends before a device is full: one instance per work item, and nothing is measured.
 constexpr uint64_t kTinyInstances = 16 * 1024;
-// More parts than this would take longer to enqueue than anything runs.
+// With more parts, enqueueing would take longer than running.
 constexpr size_t kPartsMax = 1024;
-// A device's own clock times whole launches on it alone: what is behind once stays behind.
+// The device's own clock times whole launches that run alone: a candidate that is slower once stays slower.
 constexpr backends::TunerPatience kPatience{2, 1.25, /*skips_first=*/true};
-// A device that has not run a class for so many launches of its equals no longer measures it: one of those does.
+// A device that has not run a class during this many launches of equal devices stops measuring it; an equal device
+// does.
 constexpr uint32_t kElsewhereMax = 8;
-// A measured launch may be lost (its submission failed): after so many others the candidate has another turn.
+// A measured launch may be lost (its submission failed): after this many others the candidate gets another turn.
 constexpr uint32_t kTurnLaunches = 64;
 
 std::string Text(const std::array<uint64_t, 3>& triple) {
@@ -56,7 +58,7 @@ uint64_t Volume(const std::array<uint32_t, 3>& triple) { return uint64_t{triple[
 
 bool IsPlain(const GpuVariant& variant) { return Volume(variant.tile) == 1 && variant.group[0] == 0; }
 
-// That run.
+// Returns the number of instances that run.
 uint64_t Instances(const LaunchFacts& facts) {
   constexpr uint64_t kMost = uint64_t{1} << 62;
   uint64_t product = 1;  // Counts are below 2^31.
@@ -66,7 +68,7 @@ uint64_t Instances(const LaunchFacts& facts) {
   return std::max<uint64_t>(product, 1);
 }
 
-// Whether code for `strict` may rest on everything that code for `loose` does, and more.
+// Returns true when code for `strict` may assume everything that code for `loose` does, and more.
 bool Beats(const GpuVariant& strict, const GpuVariant& loose) {
   const auto rests = [](const GpuVariant& v) {
     return int{v.needs_proof} + int{v.needs_words} + int{v.needs_alignment} + !v.factors.empty();
@@ -78,12 +80,12 @@ bool Beats(const GpuVariant& strict, const GpuVariant& loose) {
 
 class LaunchChooser final : public Chooser {
  public:
-  LaunchChooser(const Artifact& artifact, const GpuTarget& target, ForcedVariant* forced, LearntStore* learnt)
+  LaunchChooser(const Artifact& artifact, const GpuTarget& target, ForcedVariant* forced, TuningStore* tuning)
       : artifact_(artifact),
         code_(artifact.gpu),
         target_(target),
         forced_(forced),
-        learnt_(learnt),
+        tuning_(tuning),
         sizes_max_(code_.variants.size(), target.group_size_max),
         proofs_(artifact),
         classes_(ClassesOf(DeviceText())) {
@@ -91,7 +93,7 @@ class LaunchChooser final : public Chooser {
     needs_proofs_ =
         std::any_of(code_.variants.begin(), code_.variants.end(), [](const GpuVariant& v) { return v.needs_proof; });
     if (forced_ == nullptr) {
-      classes_->Restore(artifact.learnt);
+      classes_->Restore(artifact.tuning);
     }
   }
 
@@ -112,7 +114,7 @@ class LaunchChooser final : public Chooser {
     if (!chosen->is_measured) {
       std::lock_guard lock(mutex_);
       last_final_ = next_final_;
-      finals_[next_final_] = {facts, is_aligned, chosen->parts, wish()};
+      finals_[next_final_] = {facts, is_aligned, chosen->parts, request()};
       next_final_ = (next_final_ + 1) % finals_.size();
     }
     return absl::OkStatus();
@@ -169,30 +171,30 @@ class LaunchChooser final : public Chooser {
       open->tuner.AddSample(open->tuner.next(), static_cast<double>(device_ns), Instances(facts));
       has_settled = open->Publish();
     }
-    if (has_settled && learnt_ != nullptr && artifact_.name != Sha256{}) {
-      learnt_->Keep(artifact_.name, classes_->Record());
+    if (has_settled && tuning_ != nullptr && artifact_.name != Sha256{}) {
+      tuning_->Keep(artifact_.name, classes_->Record());
     }
   }
 
  private:
-  // A launch whose choice nothing changes any more.
+  // A launch whose choice cannot change any more.
   struct Final {
     LaunchFacts facts;
     bool is_aligned = false;
     std::vector<Part> parts;
-    ForcedVariant::Wish wish;
+    ForcedVariant::Request request;
   };
-  // Where buffers begin decides nothing but whether all of them are aligned: launches on many small buffers in one
-  // piece of memory are alike.
+  // The start of buffers matters only for whether all of them are aligned: launches on many small buffers in one piece
+  // of memory are equal.
   bool IsLike(const Final& known, const LaunchFacts& facts, bool is_aligned) const {
     const auto is_same = [](const ParamFact& a, const ParamFact& b) {
       return a.value == b.value && a.words == b.words;
     };
     return !known.parts.empty() && known.is_aligned == is_aligned && known.facts.extent == facts.extent &&
            known.facts.group == facts.group && known.facts.first == facts.first && known.facts.count == facts.count &&
-           std::ranges::equal(known.facts.params, facts.params, is_same) && known.wish == wish();
+           std::ranges::equal(known.facts.params, facts.params, is_same) && known.request == request();
   }
-  // Called with mutex_ held.
+  // The caller holds mutex_.
   const Final* FindFinal(const LaunchFacts& facts, bool is_aligned) {
     for (size_t i = 0; i < finals_.size(); ++i) {
       const size_t at = (last_final_ + i) % finals_.size();
@@ -208,25 +210,25 @@ class LaunchChooser final : public Chooser {
     return a.variant == b.variant && a.first == b.first && a.groups == b.groups && a.group == b.group;
   }
 
-  // Records of devices that differ in none of this serve each other.
+  // Devices that agree in all of this share records.
   std::string DeviceText() const {
     return std::string(artifact_.kind == ArtifactKind::kVulkan ? "vulkan " : "opencl ") +
            std::to_string(target_.api_version) + " " + target_.ptx_arch + " " + std::to_string(target_.subgroup_size) +
            " " + std::to_string(target_.local_bytes_max) + " " + std::to_string(target_.buffer_bytes_max);
   }
 
-  // Equal devices of one process share what they find out of one kernel, while any of them has it.
+  // Equal devices of one process share measurements of a kernel while any of them holds it.
   std::shared_ptr<backends::ClassTable> ClassesOf(const std::string& device) const {
     static std::mutex& mutex = *new std::mutex;
     static auto& tables =
         *new std::map<std::tuple<const void*, Sha256, std::string>, std::weak_ptr<backends::ClassTable>>;
     const auto variants = static_cast<uint32_t>(code_.variants.size());
-    if (artifact_.name == Sha256{} || forced_ != nullptr || learnt_ == nullptr) {
+    if (artifact_.name == Sha256{} || forced_ != nullptr || tuning_ == nullptr) {
       return std::make_shared<backends::ClassTable>(variants * kShapes, device, kPatience);
     }
     std::lock_guard lock(mutex);
     std::erase_if(tables, [](const auto& entry) { return entry.second.expired(); });
-    std::weak_ptr<backends::ClassTable>& known = tables[{learnt_, artifact_.name, device}];
+    std::weak_ptr<backends::ClassTable>& known = tables[{tuning_, artifact_.name, device}];
     std::shared_ptr<backends::ClassTable> table = known.lock();
     if (table == nullptr) {
       table = std::make_shared<backends::ClassTable>(variants * kShapes, device, kPatience);
@@ -235,12 +237,13 @@ class LaunchChooser final : public Chooser {
     return table;
   }
 
-  ForcedVariant::Wish wish() const { return forced_ == nullptr ? ForcedVariant::Wish{} : forced_->wish(); }
-  bool is_forced() const { return wish().variant != kAutoVariant; }
-  // What a test that forces a variant wants to know.
+  ForcedVariant::Request request() const { return forced_ == nullptr ? ForcedVariant::Request{} : forced_->request(); }
+  bool is_forced() const { return request().variant != kAutoVariant; }
+  // Counts results for a test that forces a variant.
   void Count(std::span<const Part> parts) const {
     if (is_forced() && !parts.empty()) {
-      forced_->Count(std::ranges::any_of(parts, [this](const Part& part) { return part.variant == wish().variant; }));
+      forced_->Count(
+          std::ranges::any_of(parts, [this](const Part& part) { return part.variant == request().variant; }));
     }
   }
   bool runs_by_groups() const { return artifact_.uses_barrier || artifact_.uses_group_memory; }
@@ -249,13 +252,13 @@ class LaunchChooser final : public Chooser {
   Status CheckGroup(const std::array<uint64_t, 3>& group) const;
   StatusOr<std::vector<Part>> Native(const LaunchFacts& facts) const;
   bool IsAligned(const LaunchFacts& facts) const;
-  // True if a measurement would still change anything.
+  // Returns true if a measurement would still change anything.
   bool Wants(const LaunchFacts& facts) { return IsMeasured(facts) && Find(facts, Allowed(facts)).open != nullptr; }
   bool IsMeasured(const LaunchFacts& facts) const {
     return !is_forced() && !code_.is_native && !target_.is_processor && Instances(facts) >= kTinyInstances;
   }
   bool HoldsFor(const GpuVariant& variant, const LaunchFacts& facts, const Proven& proven, bool is_aligned) const;
-  // Variants that may run a launch's bulk, and the one for what their tiles leave.
+  // Variants that may run a launch's bulk, and the variant for the remainder beside their tiles.
   struct Choice {
     VariantMask bulk = 0;
     uint32_t plain = 0;
@@ -264,7 +267,7 @@ class LaunchChooser final : public Chooser {
   Proven ProvenOf(const LaunchFacts& facts);
   uint32_t Fixed(VariantMask variants) const;
   uint32_t Pick(const LaunchFacts& facts, const Choice& choice);
-  // The class that is being measured, or, if none is, the candidate that won.
+  // The class being measured or, if none is, the winning candidate.
   struct Found {
     backends::LaunchClass* open = nullptr;
     uint32_t winner = 0;
@@ -278,29 +281,31 @@ class LaunchChooser final : public Chooser {
   const GpuCode& code_;
   const GpuTarget& target_;
   ForcedVariant* const forced_;
-  LearntStore* const learnt_;
-  std::vector<uint32_t> sizes_max_;  // By variant.
+  TuningStore* const tuning_;
+  std::vector<uint32_t> sizes_max_;  // Indexed by variant.
   bool needs_proofs_ = false;
   GpuProofs proofs_;
   const std::shared_ptr<backends::ClassTable> classes_;
   std::mutex mutex_;
-  std::array<Final, 16> finals_;  // Guarded by mutex_; the boxes of a launch that runs in pieces are one each.
-  size_t next_final_ = 0;         // Guarded by mutex_.
-  size_t last_final_ = 0;         // Guarded by mutex_; where the last one was found.
+  // Guarded by mutex_; each box of a launch that runs in pieces has its own entry.
+  std::array<Final, 16> finals_;
+  size_t next_final_ = 0;  // Guarded by mutex_.
+  size_t last_final_ = 0;  // Guarded by mutex_; index of the last match.
 };
 
 Status LaunchChooser::Check(const LaunchFacts& facts) const {
   HPVMD_CHECK(facts.params.size() == artifact_.params.size());
   for (size_t d = 0; d < 3; ++d) {
     if (facts.extent[d] > kExtentMax) {
-      return FailedPrecondition("The launch's extent " + Text(facts.extent) + " exceeds what a GPU counts, " +
-                                std::to_string(kExtentMax) + " instances a dimension.");
+      return FailedPrecondition("The launch's extent " + Text(facts.extent) + " exceeds the limit of a GPU, " +
+                                std::to_string(kExtentMax) + " instances in each dimension.");
     }
   }
   for (size_t i = 0; i < facts.params.size(); ++i) {
     if (artifact_.params[i].is_buffer && facts.params[i].value > target_.buffer_bytes_max) {
       return FailedPrecondition("Parameter \"" + artifact_.params[i].name + "\" is a buffer of " +
-                                std::to_string(facts.params[i].value) + " bytes; a kernel on this device reaches " +
+                                std::to_string(facts.params[i].value) +
+                                " bytes; a kernel on this device can address at most " +
                                 std::to_string(target_.buffer_bytes_max) + " bytes of one buffer.");
     }
   }
@@ -315,7 +320,7 @@ Status LaunchChooser::CheckGroup(const std::array<uint64_t, 3>& group) const {
                                 std::to_string(target_.group_extent_max[d]) + " work items in dimension " +
                                 std::to_string(d) + ".");
     }
-    size *= group[d];  // Each factor is a u32, and the first two stay below 2^32 together.
+    size *= group[d];  // Each factor is a u32, and the product of the first two stays below 2^32.
     if (size > target_.group_size_max) {
       return FailedPrecondition("The group " + Text(group) + " has more than the " +
                                 std::to_string(target_.group_size_max) +
@@ -325,22 +330,22 @@ Status LaunchChooser::CheckGroup(const std::array<uint64_t, 3>& group) const {
   return absl::OkStatus();
 }
 
-// One part: the tenant's code counts work items itself. Its groups divide the extent.
+// Returns one part, because the tenant's code counts work items itself. Its groups divide the extent.
 StatusOr<std::vector<Part>> LaunchChooser::Native(const LaunchFacts& facts) const {
   if (facts.first != std::array<uint64_t, 3>{0, 0, 0} || facts.count != facts.extent) {
     return FailedPrecondition("Kernel \"" + artifact_.entry +
-                              "\" is native code of the device and counts its instances from 0: of its launch of " +
-                              Text(facts.extent) + " instances it cannot run the " + Text(facts.count) + " from " +
-                              Text(facts.first) + " on alone.");
+                              "\" is native code of the device and counts its instances from 0, so its launch of " +
+                              Text(facts.extent) + " instances cannot be split: the " + Text(facts.count) + " from " +
+                              Text(facts.first) + " on cannot run alone.");
   }
-  const uint32_t index = wish().variant < code_.variants.size() ? wish().variant : 0;
+  const uint32_t index = request().variant < code_.variants.size() ? request().variant : 0;
   const GpuVariant& variant = code_.variants[index];
   std::array<uint64_t, 3> group = facts.group;
   const bool is_given = group != std::array<uint64_t, 3>{1, 1, 1};
   if (variant.group[0] != 0) {
     const std::array<uint64_t, 3> fixed = {variant.group[0], variant.group[1], variant.group[2]};
     if (is_given && group != fixed) {
-      return InvalidArgument("The node's group " + Text(group) + " is not the one that kernel \"" + artifact_.entry +
+      return InvalidArgument("The node's group " + Text(group) + " is not the group that kernel \"" + artifact_.entry +
                              "\" declares, " + Text(fixed) + ".");
     }
     group = fixed;
@@ -349,7 +354,7 @@ StatusOr<std::vector<Part>> LaunchChooser::Native(const LaunchFacts& facts) cons
     const GroupShape fit =
         FitGroup(facts.extent, ShapesFor(target_, DimensionsOf(facts.extent), {1, 1, 1})[0], free.limits);
     for (size_t d = 0; d < 3; ++d) {
-      // What does not divide the extent cannot be used: the greatest that does.
+      // A size that does not divide the extent cannot be used: take the largest that does.
       uint64_t least = fit[d];
       while (facts.extent[d] % least != 0) {
         --least;
@@ -366,8 +371,9 @@ StatusOr<std::vector<Part>> LaunchChooser::Native(const LaunchFacts& facts) cons
   Part part{index, {}, {}, {}};
   for (size_t d = 0; d < 3; ++d) {
     if (facts.extent[d] % group[d] != 0) {
-      return InvalidArgument("The extent " + Text(facts.extent) + " is no multiple of the group " + Text(group) +
-                             ", as kernel \"" + artifact_.entry + "\", native code of the device, needs it.");
+      return InvalidArgument("The extent " + Text(facts.extent) + " is not a multiple of the group " + Text(group) +
+                             ", which kernel \"" + artifact_.entry +
+                             "\" needs, because it is native code of the device.");
     }
     const uint64_t count = facts.extent[d] / group[d];
     if (count > target_.group_count_max[d]) {
@@ -383,7 +389,7 @@ StatusOr<std::vector<Part>> LaunchChooser::Native(const LaunchFacts& facts) cons
 
 bool LaunchChooser::HoldsFor(const GpuVariant& variant, const LaunchFacts& facts, const Proven& proven,
                              bool is_aligned) const {
-  // Words are asked for beside everything else, so that kind of proof is the whole one.
+  // Words are needed in addition to everything else, so that proof includes the other one.
   const bool is_proven = variant.needs_words ? proven.holds_by_words : !variant.needs_proof || proven.holds;
   if (!is_proven || (variant.needs_alignment && !is_aligned) || variant.local_bytes > target_.local_bytes_max) {
     return false;
@@ -450,11 +456,11 @@ LaunchChooser::Choice LaunchChooser::Allowed(const LaunchFacts& facts) {
       choice.plain = index;
     }
   }
-  const uint32_t wanted = wish().variant;
+  const uint32_t wanted = request().variant;
   if (wanted < code_.variants.size() && std::ranges::find(holding, &code_.variants[wanted]) != holding.end()) {
     choice.bulk = VariantMask{1} << wanted;
   }
-  // Compilers always make a plain one; without it nothing can be promised of far sides.
+  // Compilers always make a plain variant; without it the far sides cannot be run.
   return has_plain ? choice : Choice{};
 }
 
@@ -469,7 +475,7 @@ uint32_t LaunchChooser::Fixed(VariantMask variants) const {
   return best;
 }
 
-// Candidates of one variant: its shapes.
+// Returns the candidates of one variant: its shapes.
 VariantMask LaunchChooser::ShapesOf(const LaunchFacts& facts, uint32_t variant) const {
   const bool is_fixed = runs_by_groups() || code_.variants[variant].group[0] != 0;
   const size_t count =
@@ -477,8 +483,7 @@ VariantMask LaunchChooser::ShapesOf(const LaunchFacts& facts, uint32_t variant) 
   return ((VariantMask{1} << count) - 1) << variant * kShapes;
 }
 
-// Variants are compared in their first shapes, then the shapes of the winner: fewer launches are spent than on all
-// pairs.
+// Variants are compared in their first shapes, then the shapes of the winner: this takes fewer launches than all pairs.
 LaunchChooser::Found LaunchChooser::Find(const LaunchFacts& facts, const Choice& choice) {
   Found found;
   const auto settle = [&](VariantMask mask) {
@@ -504,7 +509,7 @@ LaunchChooser::Found LaunchChooser::Find(const LaunchFacts& facts, const Choice&
 
 uint32_t LaunchChooser::Pick(const LaunchFacts& facts, const Choice& choice) {
   if (!IsMeasured(facts)) {
-    return Fixed(choice.bulk) * kShapes + std::min(wish().shape, kShapes - 1);
+    return Fixed(choice.bulk) * kShapes + std::min(request().shape, kShapes - 1);
   }
   const Found found = Find(facts, choice);
   if (found.open == nullptr) {
@@ -524,7 +529,7 @@ uint32_t LaunchChooser::Pick(const LaunchFacts& facts, const Choice& choice) {
     tuner.StartOver();
   }
   found.open->elsewhere = 0;
-  // One measured launch at a time: those between it and its time run the best so far.
+  // One measured launch at a time: launches between it and its time run the best so far.
   const bool has_turn = found.open->in_flight == 0;
   found.open->in_flight = (found.open->in_flight + 1) % kTurnLaunches;
   return has_turn ? tuner.next() : tuner.best();
@@ -557,8 +562,8 @@ std::vector<Part> LaunchChooser::Cut(const LaunchFacts& facts, uint32_t candidat
 }  // namespace
 
 std::unique_ptr<Chooser> CreateChooser(const Artifact& artifact, const GpuTarget& target, ForcedVariant* forced,
-                                       LearntStore* learnt) {
-  return std::make_unique<LaunchChooser>(artifact, target, forced, learnt);
+                                       TuningStore* tuning) {
+  return std::make_unique<LaunchChooser>(artifact, target, forced, tuning);
 }
 
 uint64_t ValueOf(const GpuArgument& argument, const ValueSource& source) {

@@ -16,7 +16,7 @@
 
 namespace {
 
-std::atomic<uint64_t> allocations{0};  // So far, of this program.
+std::atomic<uint64_t> allocations{0};  // Number of allocations so far in this program.
 
 }  // namespace
 
@@ -82,7 +82,7 @@ bool IsMeasured(Chooser& chooser, const LaunchFacts& facts) {
   return chooser.Choose(facts, &chosen).ok() && chosen.is_measured;
 }
 
-// How often each instance of a launch is run; fails at work items outside it.
+// Returns how often each instance of a launch is run; fails for work items outside it.
 std::vector<uint8_t> Cover(const GpuCode& code, const std::array<uint64_t, 3>& extent, std::span<const Part> parts) {
   std::vector<uint8_t> hits(extent[0] * extent[1] * extent[2]);
   for (const Part& part : parts) {
@@ -120,7 +120,7 @@ void ExpectWithin(const Part& part, const GpuTarget& target) {
   EXPECT_LE(part.group[0] * part.group[1] * part.group[2], target.group_size_max);
 }
 
-// Every instance is run once, by whole groups within the device's limits, whatever the extent, tile, group and limits.
+// Every instance runs once, by whole groups within the device's limits, for any extent, tile, group and limits.
 TEST(ChooserTest, PartsCoverEveryInstanceOnce) {
   std::mt19937 random(5);
   const auto upto = [&](uint32_t most) { return static_cast<uint32_t>(1 + random() % most); };
@@ -143,13 +143,13 @@ TEST(ChooserTest, PartsCoverEveryInstanceOnce) {
     if (by_groups) {
       artifact.uses_barrier = true;
       group = {upto(std::min(target.group_size_max, 16u)), 1, 1};
-      // Groups count towards the limit of parts: small ones on a device that counts few groups would pass it.
+      // Groups count towards the limit of parts: small groups on a device with a low group count would exceed it.
       target.group_count_max = {kWide, kWide, kWide};
     }
     SCOPED_TRACE("round " + std::to_string(round));
     const uint32_t forced = static_cast<uint32_t>(random() % 2);
-    ForcedVariant wish(forced);
-    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
+    ForcedVariant request(forced);
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &request, nullptr);
     const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, Launch(extent, group));
     if (!parts.ok()) {
       EXPECT_THAT(parts.status().message(), HasSubstr("launches on the device"));
@@ -180,8 +180,8 @@ TEST(ChooserTest, BoxesCoverTheLaunchOnce) {
       group = {upto(16), upto(4), 1};
     }
     const GpuTarget target = Target();
-    ForcedVariant wish(static_cast<uint32_t>(random() % 2));
-    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
+    ForcedVariant request(static_cast<uint32_t>(random() % 2));
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &request, nullptr);
     const std::array<uint64_t, 3> extent = {upto(300), upto(30), upto(4)};
     const size_t along = random() % 3;
     std::vector<uint8_t> hits(extent[0] * extent[1] * extent[2]);
@@ -196,7 +196,7 @@ TEST(ChooserTest, BoxesCoverTheLaunchOnce) {
       for (size_t i = 0; i < hits.size(); ++i) {
         hits[i] = static_cast<uint8_t>(hits[i] + here[i]);
       }
-      // Again, from what is remembered: another box of the launch must not get these parts.
+      // Again, from the cache: another box of the launch must not get these parts.
       ASSERT_EQ(PartsOf(*chooser, facts)->size(), parts->size());
       at += facts.count[along];
     }
@@ -204,7 +204,7 @@ TEST(ChooserTest, BoxesCoverTheLaunchOnce) {
   }
 }
 
-// What a box's launches take is kept for boxes of its size, not for the whole that it is a part of.
+// Times of a box's launches are kept for boxes of its size, not for the whole launch.
 TEST(ChooserTest, MeasuresBoxesByTheirOwnSize) {
   const Artifact artifact = Kernel({Tile(2, 2, 1), Tile(1, 1, 1)});
   const GpuTarget target = Target();
@@ -227,7 +227,7 @@ TEST(ChooserTest, MeasuresBoxesByTheirOwnSize) {
   EXPECT_FALSE(IsMeasured(*chooser, box));  // Tiny.
 }
 
-// Large round launches are one part of the shape that was wanted; odd ones get groups that divide them.
+// Large round launches are one part of the preferred shape; odd ones get groups that divide them.
 TEST(ChooserTest, GroupsDivideTheLaunch) {
   struct Case {
     const char* name;
@@ -259,7 +259,7 @@ TEST(ChooserTest, GroupsDivideTheLaunch) {
   }
 }
 
-// Where each shape of groups is a build of its own, a kernel needs a handful of them, whatever its launches' extents.
+// When each group shape is a separate build, a kernel needs a handful of them, whatever its launches' extents.
 TEST(ChooserTest, FewShapesWhereEachIsABuild) {
   GpuVariant variant = Tile(1, 1, 1);
   variant.group_constant = {0, 1, 2};
@@ -267,8 +267,8 @@ TEST(ChooserTest, FewShapesWhereEachIsABuild) {
   const GpuTarget target = Target();
   std::set<std::array<uint32_t, 3>> shapes;
   for (uint64_t x = 1; x < 3'000; x += 7) {
-    ForcedVariant wish(0);
-    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
+    ForcedVariant request(0);
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &request, nullptr);
     const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, Launch({x, 1, 1}));
     ASSERT_TRUE(parts.ok()) << parts.status();
     EXPECT_LE(parts->size(), 4u);
@@ -280,8 +280,8 @@ TEST(ChooserTest, FewShapesWhereEachIsABuild) {
   EXPECT_LE(shapes.size(), 4u);
 }
 
-// What a launch shows decides what may run: proofs, alignment, factors of scalars; a question that need not be asked
-// is not.
+// A launch's properties decide which variants may run: proofs, alignment, factors of scalars; unnecessary proofs are
+// not computed.
 TEST(ChooserTest, AllowsWhatTheLaunchShows) {
   GpuVariant aligned = Tile(4, 1, 1, true);
   aligned.needs_alignment = true;
@@ -311,8 +311,8 @@ TEST(ChooserTest, AllowsWhatTheLaunchShows) {
   const GpuTarget target = Target();
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
-    ForcedVariant wish(c.forced);
-    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
+    ForcedVariant request(c.forced);
+    const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &request, nullptr);
     LaunchFacts facts = Launch({kCount, 1, 1});
     facts.params = {{c.bytes, c.start}, {c.n, 0}};
     const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, facts);
@@ -321,7 +321,7 @@ TEST(ChooserTest, AllowsWhatTheLaunchShows) {
   }
 }
 
-// Code for aligned buffers runs where each of them is.
+// Code for aligned buffers runs when all of them are aligned.
 TEST(ChooserTest, EveryBufferMustBeAligned) {
   GpuVariant aligned = Tile(4, 1, 1);
   aligned.needs_alignment = true;
@@ -330,8 +330,8 @@ TEST(ChooserTest, EveryBufferMustBeAligned) {
   const GpuTarget target = Target();
   for (const uint64_t a : {16, 8}) {
     for (const uint64_t b : {32, 24}) {
-      ForcedVariant wish(0);
-      const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
+      ForcedVariant request(0);
+      const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &request, nullptr);
       LaunchFacts facts = Launch({1 << 20, 1, 1});
       facts.params = {{4096, a}, {4096, b}};
       const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, facts);
@@ -341,16 +341,16 @@ TEST(ChooserTest, EveryBufferMustBeAligned) {
   }
 }
 
-// Launches that differ only in where their buffers begin are alike, as long as these lie at multiples of 16 bytes or
-// not: a thousand of them on as many views of one buffer cost no memory, and each runs what its own views allow.
+// Launches that differ only in the start of their buffers are equal, as long as these are equally aligned to 16 bytes:
+// a thousand of them on as many views of one buffer take no memory, and each runs what its own views allow.
 TEST(ChooserTest, LaunchesOnViewsOfOneBufferAreAlike) {
   GpuVariant aligned = Tile(4, 1, 1);
   aligned.needs_alignment = true;
   Artifact artifact = Kernel({aligned, Tile(1, 1, 1)});
   artifact.params = {{"a", true, true, ir::Type::kI32}, {"n", false, false, ir::Type::kI32}};
   const GpuTarget target = Target();
-  ForcedVariant wish(0);
-  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
+  ForcedVariant request(0);
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &request, nullptr);
   LaunchFacts facts = Launch({1 << 20, 1, 1});
   facts.params = {{4096, 0}, {7, 0}};
   Chosen chosen;
@@ -364,7 +364,7 @@ TEST(ChooserTest, LaunchesOnViewsOfOneBufferAreAlike) {
     ASSERT_EQ(chosen.parts[0].variant, i % 3 == 0 ? 1u : 0u) << i;
   }
   EXPECT_EQ(allocations, warm);
-  facts.params[0].value = 2048;  // Sizes, scalars and words are no places.
+  facts.params[0].value = 2048;  // Sizes, scalars and words are not positions.
   ASSERT_TRUE(chooser->Choose(facts, &chosen).ok());
   EXPECT_NE(allocations, warm);
   warm = allocations;
@@ -373,42 +373,42 @@ TEST(ChooserTest, LaunchesOnViewsOfOneBufferAreAlike) {
   EXPECT_NE(allocations, warm);
 }
 
-// A wish may change from launch to launch, and who made it learns what came of it.
-TEST(ChooserTest, WishesChangeBetweenLaunches) {
+// A request may change from launch to launch, and the test that made it learns the result.
+TEST(ChooserTest, RequestsChangeBetweenLaunches) {
   GpuVariant aligned = Tile(4, 1, 1);
   aligned.needs_alignment = true;
   Artifact artifact = Kernel({aligned, Tile(2, 1, 1), Tile(1, 1, 1)});
   artifact.params = {{"a", true, true, ir::Type::kI32}};
   const GpuTarget target = Target();
-  ForcedVariant wish;
-  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &wish, nullptr);
+  ForcedVariant request;
+  const std::unique_ptr<Chooser> chooser = CreateChooser(artifact, target, &request, nullptr);
   const auto run = [&](uint32_t variant, uint32_t shape, uint64_t start) {
-    wish.Set({variant, shape});
+    request.Set({variant, shape});
     LaunchFacts facts = Launch({1 << 20, 1, 1});
     facts.params = {{4096, start}};
     const StatusOr<std::vector<Part>> parts = PartsOf(*chooser, facts);
     EXPECT_TRUE(parts.ok()) << parts.status();
     return parts.ok() ? parts->front() : Part{};
   };
-  for (int round = 0; round < 2; ++round) {  // What is known of the same launch under another wish is no answer.
+  for (int round = 0; round < 2; ++round) {  // The result for the same launch under another request is not reused.
     for (uint32_t variant = 0; variant < 3; ++variant) {
       EXPECT_EQ(run(variant, 0, 16).variant, variant);
     }
   }
   EXPECT_NE(run(2, 0, 16).group, run(2, 1, 16).group);
   EXPECT_EQ(run(2, 3, 16).group, run(2, 99, 16).group);
-  ForcedVariant::Counts counts = wish.TakeCounts();
+  ForcedVariant::Counts counts = request.TakeCounts();
   EXPECT_EQ(counts.obeyed, 10u);
   EXPECT_EQ(counts.others, 0u);
   EXPECT_EQ(run(0, 0, 8).variant, 2u);
   EXPECT_EQ(run(7, 0, 16).variant, 2u);
   run(kAutoVariant, 0, 16);
-  counts = wish.TakeCounts();
+  counts = request.TakeCounts();
   EXPECT_EQ(counts.obeyed, 0u);
   EXPECT_EQ(counts.others, 2u);
 }
 
-// Launches that the device cannot take are refused with the limit.
+// Launches that the device cannot run are refused with the limit.
 TEST(ChooserTest, RefusesWhatTheDeviceCannotTake) {
   struct Case {
     const char* name;
@@ -419,13 +419,19 @@ TEST(ChooserTest, RefusesWhatTheDeviceCannotTake) {
   };
   constexpr uint64_t kMany = uint64_t{1} << 31;
   const Case kCases[] = {
-      {"Extent", {kMany, 1, 1}, {1, 1, 1}, false, false, 4, "exceeds what a GPU counts, 2147483647 instances"},
-      {"Buffer", {1, 1, 1}, {1, 1, 1}, false, false, (uint64_t{1} << 32) + 1, "reaches 4294967296 bytes of one buffer"},
+      {"Extent", {kMany, 1, 1}, {1, 1, 1}, false, false, 4, "exceeds the limit of a GPU, 2147483647 instances"},
+      {"Buffer",
+       {1, 1, 1},
+       {1, 1, 1},
+       false,
+       false,
+       (uint64_t{1} << 32) + 1,
+       "can address at most 4294967296 bytes of one buffer"},
       {"Group", {2048, 1, 1}, {2048, 1, 1}, true, false, 4, "1 to 1024 work items in dimension 0"},
       {"GroupSize", {64, 64, 1}, {64, 32, 1}, true, false, 4, "more than the 1024 work items"},
       {"GroupDepth", {64, 64, 128}, {1, 1, 65}, true, false, 4, "1 to 64 work items in dimension 2"},
       {"NoGroup", {64, 64, 128}, {0, 1, 1}, true, false, 4, "1 to 1024 work items in dimension 0"},
-      {"NotDividing", {1000, 1, 1}, {64, 1, 1}, false, true, 4, "no multiple of the group (64, 1, 1)"},
+      {"NotDividing", {1000, 1, 1}, {64, 1, 1}, false, true, 4, "not a multiple of the group (64, 1, 1)"},
       {"ManyGroups", {1, 100'003, 1}, {1, 1, 1}, false, true, 4, "the device's limit is 65535"},
   };
   const GpuTarget target = Target();
@@ -444,7 +450,7 @@ TEST(ChooserTest, RefusesWhatTheDeviceCannotTake) {
   }
 }
 
-// Code that counts from 0 cannot run a part of a launch, and the refusal says which.
+// Code that counts from 0 cannot run a part of a launch, and the refusal names the part.
 TEST(ChooserTest, NativeCodeRunsWholeLaunchesOnly) {
   Artifact artifact = Kernel({Tile(1, 1, 1)});
   artifact.gpu.is_native = true;
@@ -455,10 +461,10 @@ TEST(ChooserTest, NativeCodeRunsWholeLaunchesOnly) {
   facts.count = {64, 2, 1};
   const Status status = PartsOf(*chooser, facts).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(status.message(), HasSubstr("it cannot run the (64, 2, 1) from (64, 0, 0) on alone"));
+  EXPECT_THAT(status.message(), HasSubstr("the (64, 2, 1) from (64, 0, 0) on cannot run alone"));
 }
 
-// Launches without instances have no parts; those of native code have one, whose groups divide them.
+// Launches without instances have no parts; launches of native code have one, whose groups divide them.
 TEST(ChooserTest, NativeCodeIsOnePart) {
   Artifact artifact = Kernel({Tile(1, 1, 1)});
   artifact.gpu.is_native = true;
@@ -477,14 +483,14 @@ TEST(ChooserTest, NativeCodeIsOnePart) {
   EXPECT_THAT(PartsOf(*chooser, Launch({128, 2, 1}, {64, 1, 1})).status().message(), HasSubstr("(32, 2, 1)"));
 }
 
-// Code that rests on what indices are runs only where their range is known and shows it; nothing of that is remembered
-// for launches that know less.
+// Code that depends on the range of indices runs only when that range is known and sufficient; launches that know less
+// do not reuse its choice.
 TEST(ChooserTest, CodeThatRestsOnWordsNeedsThem) {
   Artifact artifact = Kernel({Tile(1, 1, 1, true), Tile(1, 1, 1, true), Tile(1, 1, 1)});
   artifact.gpu.variants[0].needs_words = true;
   artifact.params = {{.name = "index", .is_writable = false}, {.name = "x", .is_writable = false}};
   ir::BoundsProgram& bounds = artifact.bounds;
-  const auto offset = [&](ir::Atom::Kind kind) {  // Four times what it is.
+  const auto offset = [&](ir::Atom::Kind kind) {  // Four times the atom's value.
     bounds.atoms.push_back({.kind = kind});
     return ir::Polynomial{{4, {ir::AtomId(bounds.atoms.size() - 1)}}};
   };
@@ -505,11 +511,11 @@ TEST(ChooserTest, CodeThatRestsOnWordsNeedsThem) {
     EXPECT_EQ(chosen({-1, 9}), 1u);
     EXPECT_EQ(chosen({}), 1u);
     EXPECT_EQ(chosen({2, 3}), 0u);
-    EXPECT_EQ(chosen({0, 9}, 252), 2u);  // Not even the index itself is there.
+    EXPECT_EQ(chosen({0, 9}, 252), 2u);  // Not even the index itself is inside.
   }
 }
 
-// What the driver's registers allow bounds groups.
+// The driver's register limit bounds groups.
 TEST(ChooserTest, ObeysTheDriversLimit) {
   const Artifact artifact = Kernel({Tile(1, 1, 1)});
   const GpuTarget target = Target();
@@ -520,7 +526,7 @@ TEST(ChooserTest, ObeysTheDriversLimit) {
   EXPECT_EQ((*parts)[0].group[0], 96u);
 }
 
-class Shelf final : public LearntStore {
+class Shelf final : public TuningStore {
  public:
   void Keep(const Sha256& name, std::span<const uint8_t> record) override {
     kept[name].assign(record.begin(), record.end());
@@ -528,7 +534,7 @@ class Shelf final : public LearntStore {
   std::map<Sha256, std::vector<uint8_t>> kept;
 };
 
-// A device on which a part takes so long.
+// Simulates the time of the parts on a device.
 int64_t Simulate(std::span<const Part> parts) {
   double ns = 5'000;
   for (const Part& part : parts) {
@@ -541,7 +547,7 @@ int64_t Simulate(std::span<const Part> parts) {
 // Measured launches settle on the fastest variant, then on its fastest groups; the record serves the next process; tiny
 // launches and processors are not measured.
 TEST(ChooserTest, FindsTheFastestAndRemembers) {
-  Artifact artifact = Kernel({Tile(2, 2, 1), Tile(2, 1, 1), Tile(1, 1, 1)});  // 8, 4, 4 units an instance of four.
+  Artifact artifact = Kernel({Tile(2, 2, 1), Tile(2, 1, 1), Tile(1, 1, 1)});  // 8, 4, 4 units per four instances.
   artifact.name.bytes[0] = 7;
   const GpuTarget target = Target();
   const LaunchFacts facts = Launch({2048, 2048, 1});
@@ -564,7 +570,7 @@ TEST(ChooserTest, FindsTheFastestAndRemembers) {
   EXPECT_EQ(best[0].group[0], 16u);
   ASSERT_EQ(shelf.kept.size(), 1u);
 
-  artifact.learnt = shelf.kept.begin()->second;
+  artifact.tuning = shelf.kept.begin()->second;
   chooser = CreateChooser(artifact, target, nullptr, nullptr);
   EXPECT_FALSE(IsMeasured(*chooser, facts));
   EXPECT_EQ((*PartsOf(*chooser, facts))[0].variant, 1u);
@@ -577,8 +583,8 @@ TEST(ChooserTest, FindsTheFastestAndRemembers) {
   EXPECT_FALSE(IsMeasured(*chooser, Launch({8192, 8192, 1})));
 }
 
-// Equal devices tune one kernel together, though one of them is slower than the other by more than the variants are:
-// one measures, the other runs the best so far, and then what was found.
+// Equal devices tune one kernel together, even if one is slower than the other by more than the variants differ: one
+// measures, the other runs the best so far, and then the result.
 TEST(ChooserTest, EqualDevicesTuneTogether) {
   Artifact artifact = Kernel({Tile(2, 2, 1), Tile(2, 1, 1), Tile(1, 1, 1)});
   artifact.name.bytes[0] = 8;
@@ -607,7 +613,7 @@ TEST(ChooserTest, EqualDevicesTuneTogether) {
   }
 }
 
-// When the device that measures has nothing to run any more, another one measures, and from the beginning.
+// When the measuring device has nothing to run any more, another one measures, from the beginning.
 TEST(ChooserTest, AnotherDeviceTakesOverTheMeasuring) {
   Artifact artifact = Kernel({Tile(2, 2, 1), Tile(2, 1, 1), Tile(1, 1, 1)});
   artifact.name.bytes[0] = 9;

@@ -12,7 +12,7 @@
 namespace hpvm::gpu {
 namespace {
 
-// "0-15,32-47"; nothing when it says something else.
+// Parses "0-15,32-47"; returns nullopt for anything else.
 std::optional<NearCpus> ParseList(const std::string& text) {
   NearCpus cpus;
   const char* at = text.c_str();
@@ -40,10 +40,14 @@ std::optional<NearCpus> ParseList(const std::string& text) {
 
 }  // namespace
 
-NearCpus CpusNear(const PciAddress& address, const std::string& folder) {
-  char name[32];
+std::string ToText(const PciAddress& address) {
+  char name[48];
   snprintf(name, sizeof name, "%04x:%02x:%02x.%x", address.domain, address.bus, address.device, address.function);
-  std::ifstream file(folder + "/" + name + "/local_cpulist");
+  return name;
+}
+
+NearCpus CpusNear(const PciAddress& address, const std::string& folder) {
+  std::ifstream file(folder + "/" + ToText(address) + "/local_cpulist");
   std::string text;
   std::getline(file, text);
   const std::optional<NearCpus> cpus = ParseList(text);
@@ -63,7 +67,7 @@ void StayNear(const NearCpus& cpus) {
     }
   }
   if (CPU_COUNT(&near) > 0) {
-    sched_setaffinity(0, sizeof near, &near);  // Where that is refused copies are slower, and right.
+    sched_setaffinity(0, sizeof near, &near);  // If refused, copies are slower but correct.
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processors near a device, as the system's files have them; threads that stay there.
+// Processors near a device, as listed in the system's files; threads bound to them.
 #include "backends/gpu/near_cpus.h"
 
 #include <gtest/gtest.h>

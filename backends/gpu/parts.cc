@@ -11,16 +11,16 @@ uint64_t Product(const GroupShape& group) { return uint64_t{group[0]} * group[1]
 
 bool HoldsNone(const Extent3& extent) { return extent[0] == 0 || extent[1] == 0 || extent[2] == 0; }
 
-// How much worse groups of so many work items are than one of `wanted` along a dimension: lanes that idle in the last
-// 32, rows that begin anywhere in a line of memory, distance.
+// Returns how much worse groups of this many work items are than groups of `wanted` along a dimension: idle lanes in
+// the last 32, rows that begin anywhere in a cache line, distance.
 double Badness(uint64_t extent, uint64_t others, uint32_t wanted) {
   const double size = static_cast<double>(extent * others), lanes = std::ceil(size / 32) * 32;
   const double ratio = static_cast<double>(std::max<uint64_t>(extent, wanted)) / std::min<uint64_t>(extent, wanted);
   return lanes / size * (0.8 + 0.2 * ratio) * (extent % 8 == 0 ? 1 : 1.1);
 }
 
-// The best extent near `wanted` that divides `items`, at most `most`; min(wanted, most) if there is none. The group has
-// `others` work items in each layer across.
+// Returns the best extent near `wanted` that divides `items`, at most `most`; min(wanted, most) if there is none. The
+// group has `others` work items in each layer across.
 uint32_t FitExtent(uint64_t items, uint32_t wanted, uint64_t others, uint64_t most) {
   wanted = static_cast<uint32_t>(std::max<uint64_t>(std::min<uint64_t>(wanted, most), 1));
   if (items <= wanted) {
@@ -40,7 +40,7 @@ uint32_t FitExtent(uint64_t items, uint32_t wanted, uint64_t others, uint64_t mo
   return best;
 }
 
-// The greatest extent of a short list up to `most`, which is at least 1.
+// Returns the largest extent of a short list that is at most `most`, which is at least 1.
 uint32_t Listed(uint64_t most, uint32_t wanted) {
   for (const uint32_t extent : {256u, 32u, 8u}) {
     if (wanted <= most && wanted >= extent) {
@@ -58,7 +58,7 @@ struct Box {
   Extent3 first{}, items{};
 };
 
-// What lies beside `whole`, a box of so many work items that begins where `box` does: along x over all of y and z,
+// Returns the regions beside `whole`, a box of work items that begins where `box` does: along x over all of y and z,
 // along y beside the whole, along z above it.
 std::array<Box, 3> Beside(const Box& box, const Extent3& whole, const std::array<uint32_t, 3>& tile) {
   std::array<Box, 3> rest = {box, box, box};
@@ -76,7 +76,7 @@ class Cutter {
  public:
   explicit Cutter(const GroupShape& wanted) : wanted_(wanted) {}
 
-  // The box in groups of the shape that fits, and what is left over in further ones.
+  // Cuts the box into groups of the best shape, and its remainder into further groups.
   void Items(const Box& box, const CutVariant& variant) {
     if (HoldsNone(box.items)) {
       return;
@@ -92,7 +92,7 @@ class Cutter {
     }
   }
 
-  // A box of whole groups, in as many parts as the device's count of groups asks for.
+  // Cuts a box of whole groups into as many parts as the device's limit of groups requires.
   void Groups(const Box& box, const GroupShape& group, const CutVariant& variant) {
     if (HoldsNone(box.items)) {
       return;
@@ -133,7 +133,7 @@ std::vector<GroupShape> ShapesFor(const GpuTarget& target, size_t dimensions, co
   if (target.is_processor) {
     return {{64, 1, 1}};
   }
-  // Matrices: rows and columns of a group share what they load.
+  // Matrices: rows and columns of a group share their loads.
   constexpr uint32_t kLarge = 16;
   if (dimensions == 2 && tile[0] * tile[1] >= kLarge) {
     return {{32, 4, 1}, {16, 16, 1}, {64, 2, 1}, {16, 8, 1}};
@@ -142,7 +142,8 @@ std::vector<GroupShape> ShapesFor(const GpuTarget& target, size_t dimensions, co
   const uint32_t rows = 256 / row;
   switch (dimensions) {
     case 1:
-      return {{256, 1, 1}, {128, 1, 1}, {512, 1, 1}, {64, 1, 1}};  // The last for few instances: more cores get some.
+      // The last is for few instances, so that more cores get some.
+      return {{256, 1, 1}, {128, 1, 1}, {512, 1, 1}, {64, 1, 1}};
     case 2:
       return {{row, rows, 1}, {16, 16, 1}, {128, 2, 1}, {row / 4, rows * 4, 1}};
     default:
@@ -182,7 +183,7 @@ std::vector<Part> CutFreely(const InstanceBox& box, const CutVariant& variant, c
   Cutter cutter(wanted);
   Box core{box.first, {}};
   for (size_t d = 0; d < 3; ++d) {
-    // Code for tiles may take their alignment for granted, staged one also that of its groups.
+    // Code for tiles may assume their alignment, staged code also that of its groups.
     const uint64_t grain = uint64_t{variant.tile[d]} * (variant.fixed[0] != 0 ? variant.fixed[d] : 1);
     const uint64_t begin = (box.first[d] + grain - 1) / grain * grain, end = box.first[d] + box.count[d];
     core.first[d] = begin;

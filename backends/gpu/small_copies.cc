@@ -20,7 +20,7 @@ void SmallCopies::Clear() {
   is_ordered_ = false;
 }
 
-// Copies of a submission mostly come in the order of their places.
+// Copies of a submission are mostly in the order of their positions.
 void SmallCopies::Sort() {
   sorted_.resize(entries_.size());
   std::iota(sorted_.begin(), sorted_.end(), 0u);
@@ -55,7 +55,7 @@ void SmallCopies::Begin(Entry& entry) {
   staged_bytes_ = entry.staged + copy.bytes;
 }
 
-// `before` is the entry in front of it in its order.
+// `before` is the preceding entry in sorted order.
 void SmallCopies::Join(Entry& before, Entry& entry) {
   CopySpan& span = spans_.back();
   const SmallCopy& copy = entry.copy;
@@ -96,7 +96,7 @@ void SmallCopies::Stage(uint8_t* staging) {
     std::memcpy(staged, entry.copy.host, entry.copy.bytes);
     std::memset(staged + entry.copy.bytes, 0, entry.zeros);
     if (entry.copy.has_indices) {
-      // The scan sees the bytes that go to the device: others may write the host's memory meanwhile.
+      // The scan sees the bytes that go to the device, because others may write the host's memory meanwhile.
       WordScan scan;
       scan.Add(staged, entry.copy.bytes);
       entry.words = scan.range();
@@ -115,7 +115,7 @@ void SmallCopies::KeepWords() const {
     if (entry.copy.has_indices) {
       entry.copy.buffer->KeepWords(entry.copy.offset, entry.copy.bytes, entry.words);
     } else if (is_ordered_) {
-      // It may have written what an earlier one noted.
+      // It may have overwritten words that an earlier copy recorded.
       entry.copy.buffer->words().Forget(entry.copy.offset, entry.copy.bytes);
     }
   }

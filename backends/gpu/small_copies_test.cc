@@ -22,7 +22,7 @@ class Memory final : public GpuBuffer {
   std::vector<uint8_t> data;
 };
 
-// Does with the spans as a driver does.
+// Processes the spans like a driver.
 void MoveUp(SmallCopies& copies) {
   copies.Plan();
   std::vector<uint8_t> staging(copies.staged_bytes(), 0xdd);
@@ -50,7 +50,7 @@ std::vector<uint8_t> Counting(size_t bytes) {
   return data;
 }
 
-// Values as a memory plan lays them out: each at a multiple of 512 bytes, the rest of which is its own.
+// Values in the layout of a memory plan: each at a multiple of 512 bytes, the remainder of which belongs to it.
 TEST(SmallCopiesTest, NeighboursWithRoomAreOneSpan) {
   Memory memory(4096);
   std::vector<uint8_t> host = Counting(400);
@@ -70,7 +70,7 @@ TEST(SmallCopiesTest, NeighboursWithRoomAreOneSpan) {
   }
 }
 
-// Bytes between two copies are somebody's, unless they are said to be nobody's.
+// Bytes between two copies are in use, unless declared unused.
 TEST(SmallCopiesTest, WritesNothingButTheCopiesAndTheirRoom) {
   Memory memory(4096), other(64);
   std::vector<uint8_t> host = Counting(64);
@@ -78,9 +78,9 @@ TEST(SmallCopiesTest, WritesNothingButTheCopiesAndTheirRoom) {
   const auto add = [&](Memory& to, uint64_t offset, uint64_t bytes, uint64_t room) {
     copies.Add({.buffer = &to, .offset = offset, .bytes = bytes, .room = room, .host = host.data()});
   };
-  add(memory, 0, 8, 7);     // One byte short of the next one.
-  add(memory, 16, 8, 0);    // It touches the next one.
-  add(memory, 24, 3, 100);  // Its room is larger than it takes.
+  add(memory, 0, 8, 7);     // One byte short of the next copy.
+  add(memory, 16, 8, 0);    // Adjacent to the next copy.
+  add(memory, 24, 3, 100);  // Its room is larger than used.
   add(memory, 30, 1, 0);
   add(other, 31, 1, 0);
   MoveUp(copies);
@@ -92,7 +92,7 @@ TEST(SmallCopiesTest, WritesNothingButTheCopiesAndTheirRoom) {
   EXPECT_EQ(std::count(other.data.begin(), other.data.end(), 0xee), 63);
 }
 
-// Gaps may be read, and stay in the staging memory; those that take longer than a call are not.
+// Gaps may be read, and stay in the staging memory; gaps that take longer than a call are not read.
 TEST(SmallCopiesTest, ReadsAcrossGaps) {
   Memory memory(64 * 1024);
   memory.data = Counting(memory.data.size());
@@ -111,7 +111,7 @@ TEST(SmallCopiesTest, ReadsAcrossGaps) {
   }
 }
 
-// Copies to the same bytes are made in their order: the last one stays.
+// Copies to the same bytes are made in order: the last one takes effect.
 TEST(SmallCopiesTest, RepeatedTargetsKeepTheirOrder) {
   Memory memory(64);
   std::vector<uint8_t> first(8, 1), second(8, 2), back(8);
@@ -129,7 +129,7 @@ TEST(SmallCopiesTest, RepeatedTargetsKeepTheirOrder) {
   EXPECT_EQ(back, (std::vector<uint8_t>{1, 1, 2, 2, 2, 2, 0, 0}));
 }
 
-// Any copies do what they do one after another, and fit what they were promised to fit.
+// Any copies have the effect of making them one after another, and keep within their declared room.
 TEST(SmallCopiesTest, RandomCopiesAreThoseMadeOneByOne) {
   SeededRng rng(7);
   for (int round = 0; round < 400; ++round) {
@@ -195,7 +195,7 @@ TEST(SmallCopiesTest, ABatchFitsItsStagingMemory) {
   }
 }
 
-// Indices are looked at in the staging memory; whatever a span writes, also beside copies, is no longer known.
+// Indices are scanned in the staging memory; all words that a span overwrites, even between copies, become unknown.
 TEST(SmallCopiesTest, KnowsTheWordsOfIndices) {
   Memory memory(4096);
   std::vector<int32_t> words = {5, -2, 9, 1};
@@ -214,7 +214,7 @@ TEST(SmallCopiesTest, KnowsTheWordsOfIndices) {
   EXPECT_FALSE(memory.words().Of(1024, 4).is_known());
 }
 
-// A later copy to the same bytes makes forgotten what an earlier one noted, and only that.
+// A later copy to the same bytes invalidates the words recorded for an earlier one, and only those.
 TEST(SmallCopiesTest, ForgetsIndicesThatAreWrittenOver) {
   std::vector<int32_t> words = {5, -2, 9, 1};
   auto* const host = reinterpret_cast<uint8_t*>(words.data());

@@ -8,15 +8,15 @@
 namespace hpvm::gpu {
 namespace {
 
-// One thread's memcpy between memory that was touched before, and a bus of 16 lanes of the fifth generation.
+// One thread's memcpy between memory that was touched before, and a PCIe 5.0 x16 bus.
 constexpr double kCopyBytesPerSecond = 7e9;
 constexpr double kBusBytesPerSecond = 50e9;
-// Of a processor core under a driver that compiles for it: a few vector operations a cycle.
+// For a processor core under a driver that compiles for it: a few vector operations per cycle.
 constexpr double kCoreHz = 2.5e9;
 constexpr double kCoreLanes = 4;
 constexpr double kCoreBytesPerSecond = 8e9;
 constexpr double kGpuHz = 1.7e9;
-// Operations that a GPU does while it moves a byte.
+// Operations that a GPU performs in the time of moving a byte.
 constexpr double kOperationsPerStackedByte = 8;
 constexpr double kOperationsPerByte = 40;
 

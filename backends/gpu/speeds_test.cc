@@ -6,7 +6,7 @@
 namespace hpvm::gpu {
 namespace {
 
-// What an H200's driver tells gives what was measured there, within a factor of two.
+// The estimates from an H200's driver are within a factor of two of measurements there.
 TEST(SpeedsTest, ComeNearAKnownDevice) {
   DeviceInfo info;
   info.compute_units = 132;
@@ -19,7 +19,7 @@ TEST(SpeedsTest, ComeNearAKnownDevice) {
   EXPECT_LE(info.upload_bytes_per_second, 50e9);
 }
 
-// Devices that are the host are no faster than it; what cannot be told stays unknown.
+// Devices that are the host are no faster than it; unknown speeds stay unknown.
 TEST(SpeedsTest, ClaimNothingThatIsNotKnown) {
   DeviceInfo processor;
   processor.compute_units = 2;

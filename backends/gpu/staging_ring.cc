@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: TryTake prefers a free slot, then the slot sent first if the device is done with it, then growth. Upload
+// keeps a queue of slots that are being filled; each round begins up to two fills and submits the oldest.
+// Invariants: a slot is in free_, or in sent_, or held by one taker. The ring never shrinks; its limit falls when
+// no more memory can be pinned, and two slots exist before that counts. Upload waits for a slot only while it fills
+// none, so it never waits for itself.
+// Each round submits one slot, so an upload ends after as many rounds as it has pieces. On a lost device Await
+// fails, and the slot goes back for the next one that waits.
 #include "backends/gpu/staging_ring.h"
 
 #include <algorithm>
@@ -8,11 +15,11 @@
 namespace hpvm::gpu {
 namespace {
 
-// A copy that begins while the ring is small is under way before the ring has grown: pinning takes long.
+// A copy that begins while the ring is small starts before the ring has grown, because pinning takes long.
 constexpr int kFillsATurn = 2;
-// With fewer, who holds one might wait for it.
+// With fewer slots, the holder of one might wait for itself.
 constexpr size_t kSlotsMin = 2;
-// Parts of shared slots begin at multiples of it.
+// Alignment of parts of shared slots.
 constexpr uint64_t kPartAlignment = 64;
 
 }  // namespace
@@ -29,7 +36,7 @@ StagingRing::StagingRing(SlotDriver& driver, HostCopier& copier, const StagingSh
 StagingRing::~StagingRing() {
   HPVMD_CHECK(free_.size() + sent_.size() == slots_.size());
   for (const StagingSlot* slot : sent_) {
-    // The copy that wants to know how it ended has asked.
+    // The copy that needs the result has asked for it.
     driver_.Await(*slot).IgnoreError();
   }
 }
@@ -79,7 +86,7 @@ StatusOr<StagingSlot*> StagingRing::Take() {
     if (!free_.empty()) {
       continue;
     }
-    // It is the caller's already, so that nobody hands it to the driver again meanwhile.
+    // The caller holds it already, so that no other thread submits it to the driver meanwhile.
     slot = sent_.front();
     sent_.pop_front();
     lock.unlock();
@@ -110,7 +117,7 @@ Status StagingRing::BeginFills(const Source& source, const TakeSlot& take, uint6
       break;
     }
     const uint64_t bytes = std::min(slot_bytes_, source.bytes - *begun);
-    // The device reads it out of the processor's cache, if it is quick.
+    // The device may read it from the processor's cache.
     copier_.Start(
         slot->task,
         {.target = slot->data, .source = source.data + *begun, .bytes = bytes, .has_indices = source.words != nullptr});

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned memory through which copies between the host's pageable memory and a device pass: a ring of slots, of which
-// the host fills or empties some while the device has others.
+// StagingRing manages pinned memory for copies between the host's pageable memory and a device: a ring of slots, some
+// of which the host fills or empties while the device uses others.
 //
-// A slot is free; or held, by whoever took it: he fills it and hands it to the driver, or has the driver write it and
-// empties it; or sent: nobody holds it any more, but the driver's transfer may not be over. Sent slots become free by
-// themselves, whichever copy they belonged to, so that none stays idle between one copy and the next. The ring begins
-// empty, and grows by a slot whenever all are in use, up to its limit: a device that copies little has little pinned.
+// A slot is free; or held by its taker, which either fills it and submits it to the driver, or lets the driver write it
+// and empties it; or sent: no longer held, but the driver's transfer may still be in progress. Sent slots become free
+// by themselves, whichever copy they belonged to, so that none is idle between copies. The ring begins empty, and grows
+// by a slot whenever all are in use, up to its limit: a device that copies little pins little.
 //
-// Failures. A transfer that fails is told by the submission that it belongs to; others take its slot as any. On a lost
+// Failures: a failed transfer is reported by the submission that it belongs to; its slot is reused normally. On a lost
 // device every wait ends.
 #ifndef HPVMD_BACKENDS_GPU_STAGING_RING_H_
 #define HPVMD_BACKENDS_GPU_STAGING_RING_H_
@@ -27,33 +27,34 @@
 namespace hpvm::gpu {
 
 struct StagingSlot {
-  size_t index = 0;         // The driver knows it by this.
-  uint8_t* data = nullptr;  // Pinned; the driver's.
-  uint64_t used = 0;        // Bytes, for holders that share it out; 0 when it is taken.
-  HostCopier::Task task;    // The holder's.
+  size_t index = 0;         // Identifies the slot to the driver.
+  uint8_t* data = nullptr;  // Pinned; owned by the driver.
+  // Number of bytes used, for holders that share the slot; 0 when it is taken.
+  uint64_t used = 0;
+  HostCopier::Task task;  // Belongs to the holder.
 };
 
-// The part that differs between drivers. A slot's calls come from one thread at a time.
+// The driver-specific part. Calls for one slot come from one thread at a time.
 class SlotDriver {
  public:
   virtual ~SlotDriver() = default;
-  // Pinned memory for one more slot, which stays the driver's. Indices count from 0.
+  // Returns pinned memory for one more slot, which the driver owns. Indices count from 0.
   virtual StatusOr<uint8_t*> Grow(size_t index, uint64_t bytes) = 0;
-  // True when the device is done with everything that was handed to the driver with this slot. Does not wait.
+  // Returns true when the device has finished everything submitted with this slot. Does not wait.
   virtual bool IsOver(const StagingSlot& slot) = 0;
-  // Waits for that; fails with what the transfer failed with, or with kUnavailable when the device is lost.
+  // Waits for that; fails with the transfer's failure, or with kUnavailable when the device is lost.
   virtual Status Await(const StagingSlot& slot) = 0;
 };
 
-// Any thread.
+// Thread-safe.
 class StagingRing {
  public:
-  // Copies of at most so many bytes share slots: one slot each would hold up the driver's queue.
+  // Copies up to this size share slots, because one slot each would block the driver's queue.
   static constexpr uint64_t kSharedBytesMax = limits::kMiB;
 
   // Both are borrowed for its life.
   StagingRing(SlotDriver& driver, HostCopier& copier, const StagingShape& shape);
-  // Waits for the device. Nobody may hold a slot.
+  // Waits for the device. No slot may be held.
   ~StagingRing();
   StagingRing(const StagingRing&) = delete;
   StagingRing& operator=(const StagingRing&) = delete;
@@ -61,27 +62,27 @@ class StagingRing {
   SlotDriver& driver() const { return driver_; }
   HostCopier& copier() const { return copier_; }
   uint64_t slot_bytes() const { return slot_bytes_; }
-  // The bytes of all slots, when it has grown.
+  // Size of all slots when the ring has fully grown.
   uint64_t bytes_max() const { return bytes_max_; }
 
-  // A slot for the caller to hold; null when all are in use.
+  // Returns a slot held by the caller; null when all are in use.
   StatusOr<StagingSlot*> TryTake();
-  // Waits until there is one: only for those who hold none, or not the last one.
+  // Waits for a slot; only for callers that hold none, or not the last one.
   StatusOr<StagingSlot*> Take();
-  // Ends the hold; what the driver still does with the slot goes on.
+  // Ends the hold; the driver's transfers with the slot continue.
   void Release(StagingSlot& slot);
 
-  // Gives a copy a slot when it has none: Take, or a way that makes others free first.
+  // Provides a slot for a copy that has none: Take, or a function that first frees others.
   using TakeSlot = std::function<StatusOr<StagingSlot*>()>;
-  // Hands the transfer between the slot and the copy's bytes [at, at + bytes) to the driver, which may begin it at
+  // Submits the transfer between the slot and the copy's bytes [at, at + bytes) to the driver, which may begin it at
   // once.
   using Submit = std::function<Status(const StagingSlot& slot, uint64_t at, uint64_t bytes)>;
   struct Source {
     const uint8_t* data = nullptr;  // Borrowed for the call.
     uint64_t bytes = 0;
-    WordScan* words = nullptr;  // If not null, receives what the slots hold, once.
+    WordScan* words = nullptr;  // If not null, receives the contents of the slots, once.
   };
-  // Fills slots, several at a time, and submits each in its turn. The last ones may still be on their way when it
+  // Fills slots, several at a time, and submits each in turn. The last transfers may still be in progress when it
   // returns.
   Status Upload(const Source& source, const TakeSlot& take, const Submit& submit);
 
@@ -98,14 +99,14 @@ class StagingRing {
   const uint64_t slot_bytes_, bytes_max_;
   std::mutex mutex_;
   std::condition_variable released_;
-  size_t slots_max_;               // Guarded by mutex_; falls when no more memory can be pinned.
-  std::deque<StagingSlot> slots_;  // Guarded by mutex_; the slots themselves are their holders'.
-  std::deque<StagingSlot*> free_;  // Guarded by mutex_; the warmest last.
-  std::deque<StagingSlot*> sent_;  // Guarded by mutex_; in the order in which they were released.
+  size_t slots_max_;               // Guarded by mutex_; decreases when no more memory can be pinned.
+  std::deque<StagingSlot> slots_;  // Guarded by mutex_; the slots themselves belong to their holders.
+  std::deque<StagingSlot*> free_;  // Guarded by mutex_; most recently used last.
+  std::deque<StagingSlot*> sent_;  // Guarded by mutex_; in order of release.
 };
 
-// A slot that small pieces of one thread share, one behind the other. The driver is told of a slot's last transfer
-// only, so they must be over in order.
+// A slot shared by small pieces of one thread, one after the other. The driver is told only of a slot's last transfer,
+// so the transfers must complete in order.
 class SharedSlot {
  public:
   // Borrowed.
@@ -118,7 +119,7 @@ class SharedSlot {
     StagingSlot* slot = nullptr;
     uint8_t* data = nullptr;
   };
-  // At most StagingRing::kSharedBytesMax, the caller's until its transfer is over.
+  // `bytes` is at most StagingRing::kSharedBytesMax; the part belongs to the caller until its transfer is over.
   StatusOr<Part> Take(uint64_t bytes, const StagingRing::TakeSlot& take);
   // The same, filled.
   StatusOr<Part> Fill(const StagingRing::Source& source, const StagingRing::TakeSlot& take);

@@ -27,13 +27,12 @@ using limits::kMiB;
 
 constexpr uint64_t kSlot = kMiB;
 
-// A device with one queue, whose transfers move their bytes when they run and not before. When they run is the test's
-// choice.
+// A device with one queue, whose transfers move their bytes only when they run. The test chooses when they run.
 class FakeDevice final : public SlotDriver {
  public:
   enum class Pace : uint8_t {
-    kLast,   // When somebody waits for them, and all before them.
-    kAsked,  // One whenever somebody asks whether a slot is over.
+    kLast,   // When a caller waits for them, with all before them.
+    kAsked,  // One whenever a caller asks whether a slot is over.
     kAtOnce,
     kThread,  // On a thread of the device.
   };
@@ -115,7 +114,7 @@ class FakeDevice final : public SlotDriver {
   size_t pending() const { return queue_.size(); }
 
   size_t submit_fails_at = SIZE_MAX, grows_max = SIZE_MAX;
-  size_t transfer_fails_of = SIZE_MAX;  // The slot; the next Await of it says so.
+  size_t transfer_fails_of = SIZE_MAX;  // The slot whose next Await reports a failure.
 
  private:
   struct Transfer {
@@ -165,7 +164,7 @@ std::vector<uint8_t> Noise(uint64_t bytes, uint32_t seed) {
   return data;
 }
 
-// A ring on a fake device, which has memory of its own.
+// A ring on a fake device, which has its own memory.
 struct Rig {
   explicit Rig(FakeDevice::Pace pace, size_t slots = 3, uint32_t helpers = 2)
       : device(pace), copier(helpers, meter), ring(device, copier, {kSlot, slots, helpers}) {}
@@ -189,7 +188,7 @@ struct Rig {
                                [to = slot.data, from = memory.data() + at, bytes] { std::memcpy(to, from, bytes); });
         });
   }
-  // Everything that is on its way arrives.
+  // Completes everything in transit.
   void Settle() {
     std::vector<StagingSlot*> slots;
     for (size_t i = 0; i < device.grown(); ++i) {
@@ -214,7 +213,7 @@ constexpr FakeDevice::Pace kPaces[] = {FakeDevice::Pace::kLast, FakeDevice::Pace
                                        FakeDevice::Pace::kThread};
 constexpr uint64_t kSizes[] = {1, kSlot - 1, kSlot, kSlot + 1, 3 * kSlot, 11 * kSlot + 4321};
 
-// No slot is filled again before the device has read it, however many copies follow each other.
+// No slot is refilled before the device has read it, however many copies follow each other.
 TEST(StagingRingTest, UploadsEveryByte) {
   for (const FakeDevice::Pace pace : kPaces) {
     for (const uint32_t helpers : {0u, 3u}) {
@@ -255,7 +254,7 @@ TEST(StagingRingTest, DownloadsEveryByte) {
   }
 }
 
-// Copies are measured: downwards behind their first piece, upwards behind what the ring holds.
+// Copies are measured: downloads after their first piece, uploads after the ring's capacity.
 TEST(StagingRingTest, MeasuresLargeCopies) {
   Rig rig(FakeDevice::Pace::kAtOnce, /*slots=*/3, /*helpers=*/0);
   const std::vector<uint8_t> data = Noise(24 * kMiB, 1);
@@ -270,7 +269,7 @@ TEST(StagingRingTest, MeasuresLargeCopies) {
   EXPECT_EQ(CopyFlow::BusyThreads(), 0u);
 }
 
-// A device that copies little has little pinned; free slots are used before the ring grows.
+// A device that copies little pins little; free slots are used before the ring grows.
 TEST(StagingRingTest, GrowsSlotBySlot) {
   Rig rig(FakeDevice::Pace::kAtOnce, /*slots=*/4);
   std::vector<uint8_t> memory;
@@ -305,7 +304,7 @@ TEST(StagingRingTest, EndsAtItsLimit) {
   rig.Settle();
 }
 
-// When no more memory can be pinned the ring stays as it is; with less than two slots nothing can be staged.
+// When no more memory can be pinned the ring stays as it is; with fewer than two slots nothing can be staged.
 TEST(StagingRingTest, MakesDoWithLess) {
   for (const size_t grows_max : {0u, 1u, 2u, 3u}) {
     Rig rig(FakeDevice::Pace::kLast, /*slots=*/6);
@@ -323,7 +322,7 @@ TEST(StagingRingTest, MakesDoWithLess) {
   }
 }
 
-// A driver that refuses a transfer ends the copy; the slots it had are there for the next one.
+// A driver that refuses a transfer ends the copy; its slots are available for the next one.
 TEST(StagingRingTest, FailsInTheMiddle) {
   for (size_t at = 0; at < 9; ++at) {
     Rig rig(FakeDevice::Pace::kLast);
@@ -346,7 +345,7 @@ TEST(StagingRingTest, FailsInTheMiddle) {
   }
 }
 
-// A transfer's failure is told to its own copy and to no other.
+// A transfer's failure is reported to its own copy and to no other.
 TEST(StagingRingTest, TransfersFailForTheirOwnCopy) {
   Rig rig(FakeDevice::Pace::kLast);
   const std::vector<uint8_t> data = Noise(3 * kSlot, 5);
@@ -365,7 +364,7 @@ TEST(StagingRingTest, TransfersFailForTheirOwnCopy) {
   rig.Settle();
 }
 
-// Every wait ends on a lost device, and slots that it may still write are not used again.
+// Every wait ends on a lost device, and slots that it may still write are not reused.
 TEST(StagingRingTest, ALostDeviceEndsEveryWait) {
   for (const FakeDevice::Pace pace : {FakeDevice::Pace::kLast, FakeDevice::Pace::kThread}) {
     Rig rig(pace);
@@ -390,7 +389,7 @@ TEST(StagingRingTest, ALostDeviceEndsEveryWait) {
   }
 }
 
-// A transfer that never ends holds up nobody who needs no slot of its.
+// A transfer that never ends delays no copy that does not need its slot.
 TEST(StagingRingTest, GoesOnBesideATransferThatNeverEnds) {
   Rig rig(FakeDevice::Pace::kLast, /*slots=*/2);
   StagingSlot* const stuck = *rig.ring.Take();
@@ -402,7 +401,7 @@ TEST(StagingRingTest, GoesOnBesideATransferThatNeverEnds) {
   EXPECT_TRUE(data == memory);
 }
 
-// Nothing reaches the host's memory when it must not.
+// Nothing reaches the host's memory when writing is forbidden.
 TEST(StagingRingTest, WritesNothingThatItMayNot) {
   Rig rig(FakeDevice::Pace::kLast);
   const std::vector<uint8_t> data = Noise(9 * kSlot, 8), little(kSlot, 1);
@@ -420,7 +419,7 @@ TEST(StagingRingTest, WritesNothingThatItMayNot) {
   EXPECT_EQ(std::ranges::count(target, 0x5a), static_cast<ptrdiff_t>(target.size()));
 }
 
-// The device is waited for before its memory goes.
+// The destructor waits for the device before its memory is freed.
 TEST(StagingRingTest, WaitsForTheDeviceAtItsEnd) {
   FakeDevice device(FakeDevice::Pace::kLast);
   CopyMeter meter;
@@ -443,7 +442,7 @@ TEST(StagingRingTest, WaitsForTheDeviceAtItsEnd) {
   EXPECT_TRUE(data == memory);
 }
 
-// Two threads copy up and one down, all by one ring.
+// Two threads upload and one downloads, all through one ring.
 TEST(StagingRingTest, SeveralCopiesAtOnce) {
   Rig rig(FakeDevice::Pace::kThread, /*slots=*/4, /*helpers=*/2);
   const auto up = [&](uint32_t seed) {
@@ -480,7 +479,7 @@ TEST(StagingRingTest, SeveralCopiesAtOnce) {
   second.join();
 }
 
-// Small parts share a slot, which is used again when the last of them is over.
+// Small parts share a slot, which is reused when the last of them is over.
 TEST(SharedSlotTest, SharesASlot) {
   Rig rig(FakeDevice::Pace::kLast, /*slots=*/2);
   std::vector<uint8_t> expected, memory(40 * 100'000);
@@ -504,7 +503,7 @@ TEST(SharedSlotTest, SharesASlot) {
   EXPECT_TRUE(expected == memory);
 }
 
-// Slots that are the same memory as the source, a page further on: as it is copied the source changes under it.
+// Slots that alias the source, shifted by a page: copying changes the source.
 class AliasedSlots final : public SlotDriver {
  public:
   static constexpr uint64_t kPage = 4096;
@@ -530,7 +529,7 @@ class AliasedSlots final : public SlotDriver {
   void *slot_ = nullptr, *source_ = nullptr;
 };
 
-// The range of indices is that of the bytes that go to the device, also where somebody else writes them meanwhile.
+// The range of indices is that of the bytes sent to the device, even if others write the source meanwhile.
 TEST(StagingRingTest, LooksAtWhatIsStaged) {
   AliasedSlots slots;
   CopyMeter meter;
@@ -548,11 +547,11 @@ TEST(StagingRingTest, LooksAtWhatIsStaged) {
                       {slots.source(), kSlot, &words}, [&] { return ring.Take(); }, submit)
                   .ok());
   EXPECT_EQ(sent, largest);
-  EXPECT_NE(std::memcmp(slots.source(), &largest, sizeof(largest)), 0);  // A look there now finds less.
+  EXPECT_NE(std::memcmp(slots.source(), &largest, sizeof(largest)), 0);  // A scan there now finds less.
   EXPECT_EQ(words.range(), (ir::WordRange{0, largest}));
 }
 
-// The ranges of slices that several threads look at are one; half a word at the end is none.
+// The ranges of slices scanned by several threads are combined; half a word at the end makes the range unknown.
 TEST(StagingRingTest, JoinsTheRangesOfSlices) {
   Rig rig(FakeDevice::Pace::kAtOnce);
   std::vector<uint8_t> source((5 * kSlot) + 3, 0), memory;

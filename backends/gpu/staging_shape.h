@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The size of the pinned memory that a lane of a device stages copies in, and the number of threads that help.
+// Size of the pinned memory in which a lane of a device stages copies, and the number of helper threads.
 #ifndef HPVMD_BACKENDS_GPU_STAGING_SHAPE_H_
 #define HPVMD_BACKENDS_GPU_STAGING_SHAPE_H_
 
@@ -10,15 +10,15 @@
 
 namespace hpvm::gpu {
 
-// As many helpers as a host of so many processors can spare for a device, none on small ones.
+// Number of helper threads that a host of this size can spare for a device; none on small hosts.
 uint32_t UsualHelpers();
 
-// Devices have the usual one, unless a test gives another.
+// Devices use the default, unless a test gives another.
 struct StagingShape {
-  // At least StagingRing::kSharedBytesMax. Large enough that a transfer of a slot outlasts what handing it to the
-  // driver costs.
+  // At least StagingRing::kSharedBytesMax. Large enough that a transfer of a slot takes longer than submitting it to
+  // the driver.
   uint64_t slot_bytes = 8 * limits::kMiB;
-  // At least 2, at most kSlotsMax: some are filled or emptied while the device has others.
+  // At least 2, at most kSlotsMax: some are filled or emptied while the device uses others.
   size_t slots = 6;
   static constexpr size_t kSlotsMax = 16;
   uint32_t helpers = UsualHelpers();

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: the submit thread takes the first submission that waits for nothing and overtakes none that must precede
+// it, or waits for any of the points that hold the others up. The completion thread finishes flights in the order
+// of enqueueing and settles their signals.
+// Invariants: a submission is in waiting_, or taken, or a flight. If two signal one timeline, the lower value goes
+// first. A failing timeline fails once neither a flight, nor the taken submission, nor the submit thread's wait
+// uses it; whatever signals it is dropped first. mutex_ is taken before flights_mutex_.
+// Doom follows each timeline once, so it ends. The destructor ends the submit thread, then lets the flights finish,
+// then fails the rest.
 #include "backends/gpu/submit_thread.h"
 
 #include <time.h>
@@ -11,21 +19,21 @@
 namespace hpvm::gpu {
 namespace {
 
-// How often a page that no one signals is looked at.
+// Polling interval for the grant page, whose changes are not signalled.
 constexpr long kGrantPollNs = 200'000;
 
 bool IsStopped(const Submission& submission) {
   return submission.stop != nullptr && submission.stop->load(std::memory_order_relaxed) != 0;
 }
 
-// Whether the submission can no longer run: a wait point or a timeline that it signals has failed.
+// Returns true when the submission can no longer run: a wait point or a timeline that it signals has failed.
 bool HasFailed(const Submission& submission, Status* failure) {
   const auto has_failed = [&](const TimelinePoint& point) { return Poll(point, failure) == PointState::kFailed; };
   return std::any_of(submission.waits.begin(), submission.waits.end(), has_failed) ||
          std::any_of(submission.signals.begin(), submission.signals.end(), has_failed);
 }
 
-// Whether all it does is copy to host memory.
+// Returns true when the submission only copies to host memory.
 bool OnlyDownloads(const Submission& submission) {
   const auto is_download = [&](const Command& command) {
     const auto* copy = std::get_if<CopyCommand>(&command);
@@ -41,7 +49,7 @@ bool Signals(const Submission& submission, const Timeline* timeline) {
                      [&](const TimelinePoint& signal) { return signal.timeline == timeline; });
 }
 
-// Whether `earlier` signals a smaller value of a timeline than `later` does.
+// Returns true when `earlier` signals a smaller value of some timeline than `later` does.
 bool Precedes(const Submission& earlier, const Submission& later) {
   for (const TimelinePoint& a : earlier.signals) {
     for (const TimelinePoint& b : later.signals) {
@@ -122,11 +130,11 @@ Status SubmitThread::Submit(const Submission& submission) {
     HPVMD_RETURN_IF_ERROR(StartThreads());
   }
   Status why;
-  if (IsDoomed(submission, &why)) {
+  if (IsBoundToFail(submission, &why)) {
     {
       std::lock_guard flights_lock(flights_mutex_);
       for (const TimelinePoint& signal : submission.signals) {
-        doomed_.push_back({.timeline = signal.timeline, .why = why});
+        failing_timelines_.push_back({.timeline = signal.timeline, .why = why});
       }
     }
     flights_changed_.notify_all();
@@ -143,7 +151,7 @@ Status SubmitThread::Submit(const Submission& submission) {
   return absl::OkStatus();
 }
 
-// Takes the first submission that waits for nothing any more, or lists the points that the others wait for.
+// Takes the first submission that has nothing left to wait for, or lists the points for which the others wait.
 SubmitThread::Turn SubmitThread::TakeTurn(Next* next, std::vector<TimelinePoint>* pending) {
   pending->assign(1, board_.NextPost());
   std::lock_guard lock(mutex_);
@@ -169,7 +177,7 @@ SubmitThread::Turn SubmitThread::TakeTurn(Next* next, std::vector<TimelinePoint>
   return Turn::kNone;
 }
 
-// Also when it has failed. Else adds what it waits for.
+// Also returns true when it has failed. Otherwise adds its pending wait points.
 bool SubmitThread::IsReady(const Submission& submission, Next* next, std::vector<TimelinePoint>* pending) const {
   next->behind.clear();
   if (HasFailed(submission, nullptr)) {
@@ -201,7 +209,7 @@ void SubmitThread::ServeSubmissions() {
         next.behind.clear();
         break;
       case Turn::kNone:
-        // Only fails at a deadline, and there is none.
+        // It fails only at a deadline, and there is none.
         HPVMD_CHECK(hub_.WaitAny(pending, kNever).ok());
         LookAway();
         break;
@@ -211,10 +219,10 @@ void SubmitThread::ServeSubmissions() {
   }
 }
 
-// False when the submission is stopped, or the device closed, before it is granted.
+// Returns false when the submission is stopped, or the device closed, before it is granted.
 bool SubmitThread::AwaitGrant(const Submission& submission) {
   while (gate_ != nullptr && !gate_->TryEnter()) {
-    if (IsStopped(submission) || IsDoomed(submission, nullptr) || !FailStopped()) {
+    if (IsStopped(submission) || IsBoundToFail(submission, nullptr) || !FailStopped()) {
       return false;
     }
     const timespec pause{0, kGrantPollNs};
@@ -223,8 +231,8 @@ bool SubmitThread::AwaitGrant(const Submission& submission) {
   return true;
 }
 
-// Submissions behind the one that waits for its grant must not wait for it to learn that they are stopped. False when
-// the device is closing.
+// Stopped submissions queued behind one that waits for its grant fail without waiting for it. Returns false when the
+// device is closing.
 bool SubmitThread::FailStopped() {
   std::vector<Submission> stopped;
   {
@@ -247,7 +255,7 @@ bool SubmitThread::FailStopped() {
   return true;
 }
 
-// Until no flight of this lane has anything left to do on the host.
+// Waits until no flight of this lane has work left to do on the host.
 void SubmitThread::AwaitHostWork() {
   std::unique_lock lock(flights_mutex_);
   flights_changed_.wait(lock, [&] {
@@ -266,7 +274,7 @@ void SubmitThread::Launch(const Next& next) {
     AwaitHostWork();
   }
   board_.Enter(lane_);
-  if (IsStopped(submission) || IsDoomed(submission, nullptr) || !AwaitGrant(submission)) {
+  if (IsStopped(submission) || IsBoundToFail(submission, nullptr) || !AwaitGrant(submission)) {
     board_.Leave(lane_);
     Refuse(submission, Cancelled("The submission was stopped before it started."), /*is_taken=*/true);
     return;
@@ -299,12 +307,12 @@ void SubmitThread::AddFlight(InFlight flight, bool is_taken) {
   flights_changed_.notify_all();
 }
 
-bool SubmitThread::IsDoomed(const Submission& submission, Status* why) {
+bool SubmitThread::IsBoundToFail(const Submission& submission, Status* why) {
   std::lock_guard lock(flights_mutex_);
-  for (const Doomed& doomed : doomed_) {
-    if (Signals(submission, doomed.timeline)) {
+  for (const FailingTimeline& failing : failing_timelines_) {
+    if (Signals(submission, failing.timeline)) {
       if (why != nullptr) {
-        *why = doomed.why;
+        *why = failing.why;
       }
       return true;
     }
@@ -312,29 +320,30 @@ bool SubmitThread::IsDoomed(const Submission& submission, Status* why) {
   return false;
 }
 
-// The submit thread waits for nothing: what it waited for may go.
+// The submit thread no longer waits for any point: timelines for which it waited may be destroyed.
 void SubmitThread::LookAway() {
   {
     std::lock_guard lock(flights_mutex_);
     is_watching_ = false;
-    for (Doomed& doomed : doomed_) {
-      doomed.is_watched = false;
+    for (FailingTimeline& failing : failing_timelines_) {
+      failing.is_watched = false;
     }
   }
   flights_changed_.notify_all();
 }
 
-// The submission has failed: so will its timelines, and those that wait to signal them further never begin. The submit
-// thread may be looking at what these wait for, which may go once they have failed: it has to look away first.
+// The submission has failed: its timelines will fail too, and later submissions that signal them never begin. The
+// submit thread may be reading timelines for which those wait, which may be destroyed after the failure, so it has to
+// stop first.
 void SubmitThread::Doom(const Submission& submission, const Status& status) {
   std::lock_guard lock(mutex_);
   std::lock_guard flights_lock(flights_mutex_);
   std::vector<Timeline*> timelines;
   const auto add = [&](const Submission& failed) {
     for (const TimelinePoint& signal : failed.signals) {
-      const auto is_same = [&](const Doomed& doomed) { return doomed.timeline == signal.timeline; };
-      if (std::none_of(doomed_.begin(), doomed_.end(), is_same)) {
-        doomed_.push_back({signal.timeline, status, is_watching_});
+      const auto is_same = [&](const FailingTimeline& failing) { return failing.timeline == signal.timeline; };
+      if (std::none_of(failing_timelines_.begin(), failing_timelines_.end(), is_same)) {
+        failing_timelines_.push_back({signal.timeline, status, is_watching_});
         timelines.push_back(signal.timeline);
       }
     }
@@ -354,21 +363,21 @@ void SubmitThread::Doom(const Submission& submission, const Status& status) {
   }
 }
 
-// Whether somebody may still work for the timeline. Called with flights_mutex_ held.
+// Returns true when a flight or the taken submission may still signal the timeline. The caller holds flights_mutex_.
 bool SubmitThread::IsLive(const Timeline* timeline) const {
   return (taken_ != nullptr && Signals(*taken_, timeline)) ||
          std::any_of(flights_.begin(), flights_.end(),
                      [&](const InFlight& flight) { return Signals(flight.submission, timeline); });
 }
 
-// Fails the doomed timelines for which nobody works or waits any more; whether there was one. Called with
-// flights_mutex_ held, so that nobody takes a new timeline at the same address for a doomed one.
-bool SubmitThread::FailDoomed() {
-  return std::erase_if(doomed_, [&](const Doomed& doomed) {
-           if (doomed.is_watched || IsLive(doomed.timeline)) {
+// Fails the failing timelines that no flight or wait uses any more; returns true when there was one. The caller holds
+// flights_mutex_, so that no new timeline at the same address is mistaken for a failing one.
+bool SubmitThread::FailTimelines() {
+  return std::erase_if(failing_timelines_, [&](const FailingTimeline& failing) {
+           if (failing.is_watched || IsLive(failing.timeline)) {
              return false;
            }
-           doomed.timeline->Fail(doomed.why);
+           failing.timeline->Fail(failing.why);
            return true;
          }) != 0;
 }
@@ -381,9 +390,9 @@ Status SubmitThread::FinishFlight(InFlight& flight) {
   if (gate_ != nullptr) {
     gate_->Leave();
   }
-  flight.flight.reset();  // Before the signals: afterwards its buffers may be gone.
+  flight.flight.reset();  // Before the signals, because its buffers may be freed afterwards.
   board_.Leave(lane_);
-  // What it was enqueued behind has ended on the device; whether well, its own lane says.
+  // The flights before it have ended on the device; their own lane knows whether successfully.
   const Status awaited = AwaitAll(flight.behind);
   return awaited.ok() ? status : awaited;
 }
@@ -391,22 +400,22 @@ Status SubmitThread::FinishFlight(InFlight& flight) {
 void SubmitThread::ServeFlights() {
   std::unique_lock lock(flights_mutex_);
   while (true) {
-    flights_changed_.wait(lock, [&] { return FailDoomed() || !flights_.empty() || enqueued_all_; });
+    flights_changed_.wait(lock, [&] { return FailTimelines() || !flights_.empty() || enqueued_all_; });
     if (flights_.empty()) {
       if (enqueued_all_) {
         return;
       }
       continue;
     }
-    InFlight& first = flights_.front();  // A deque's elements stay where they are while others are added.
+    InFlight& first = flights_.front();  // A deque's elements do not move while others are added.
     lock.unlock();
     Status status = FinishFlight(first);
     board_.Strike(first.submission.signals);
     Status why;
-    if (IsDoomed(first.submission, &why)) {
-      status = why;  // An earlier flight's failure is this one's, too.
+    if (IsBoundToFail(first.submission, &why)) {
+      status = why;  // An earlier flight's failure also fails this one.
     }
-    if (!status.ok()) {  // Also then: it may signal timelines that the earlier one did not.
+    if (!status.ok()) {  // Even then, because it may signal timelines that the earlier one did not.
       Doom(first.submission, status);
     }
     const std::span<const TimelinePoint> signals = first.submission.signals;
@@ -418,8 +427,8 @@ void SubmitThread::ServeFlights() {
     }
     flights_changed_.notify_all();
     if (milestone != nullptr) {
-      // After the signals, which those of flights behind this one must not overtake; but its timeline's failure may
-      // have to wait for such flights.
+      // After the signals, which signals of later flights must not overtake; but the failure of its timeline may have
+      // to wait for such flights.
       milestone->Settle(status);
     }
   }

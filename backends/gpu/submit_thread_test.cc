@@ -27,7 +27,7 @@ struct FakeMilestone final : Milestone {
   const uint64_t number;
 };
 
-// A driver whose device finishes a flight when the test opens its gate. Submissions are told apart by the value of
+// A driver whose device finishes a flight when the test opens its gate. Submissions are identified by the value of
 // their first signal.
 class FakeDriver final : public Driver {
  public:
@@ -42,7 +42,7 @@ class FakeDriver final : public Driver {
     return std::make_unique<FakeFlight>(*this, number, next_status_);
   }
 
-  // What flights say of themselves.
+  // Properties that flights report.
   bool may_trap = true, ends_on_host = false;
 
   void Open() {
@@ -63,12 +63,12 @@ class FakeDriver final : public Driver {
     std::lock_guard lock(mutex_);
     return order_;
   }
-  // Who was enqueued behind whom before that one had ended.
+  // Pairs of a flight and the unfinished flight behind which it was enqueued.
   std::vector<std::pair<uint64_t, uint64_t>> behind() {
     std::lock_guard lock(mutex_);
     return behind_;
   }
-  // Whether `count` submissions get enqueued before the deadline.
+  // Returns true when `count` submissions are enqueued before the deadline.
   bool Enqueues(size_t count, Time deadline) {
     while (enqueued_ < count) {
       if (RealClock().Now() > deadline) {
@@ -120,7 +120,7 @@ class FakeBuffer final : public Buffer {
 };
 
 struct Fixture : testing::Test {
-  // A submission that signals `number` on a timeline of its own.
+  // A submission that signals `number` on its own timeline.
   struct Item {
     std::unique_ptr<Timeline> timeline;
     TimelinePoint signal, wait;
@@ -142,11 +142,11 @@ struct Fixture : testing::Test {
   FakeDriver driver, copies;
   FlightBoard board{hub, nullptr};
 };
-// Threads are declared behind the items that they are given: a timeline must outlive its signal.
+// Threads are declared after the items they are given, because a timeline must outlive its signal.
 using SubmitThreadTest = Fixture;
 
-// Signals are reached when the device is done, not when it is given the work; meanwhile the next ones are enqueued, up
-// to the limit.
+// Signals are reached when the device is done, not when it receives the work; meanwhile further submissions are
+// enqueued, up to the limit.
 TEST_F(SubmitThreadTest, EnqueuesAheadAndSignalsWhenDone) {
   std::vector<std::unique_ptr<Item>> items;
   SubmitThread thread(hub, driver, board, Lane::kCompute, nullptr);
@@ -168,7 +168,7 @@ TEST_F(SubmitThreadTest, EnqueuesAheadAndSignalsWhenDone) {
   EXPECT_EQ(driver.order(), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
 }
 
-// A submission that waits holds up nobody; it starts when its last point is reached, also by another submission.
+// A waiting submission delays no other; it starts when its last point is reached, even by another submission.
 TEST_F(SubmitThreadTest, WaitingHoldsUpNobody) {
   driver.OpenAll();
   std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub);
@@ -188,7 +188,7 @@ TEST_F(SubmitThreadTest, WaitingHoldsUpNobody) {
   EXPECT_EQ(driver.order(), (std::vector<uint64_t>{3, 1, 2}));
 }
 
-// A failure goes down the chain, and what waits for it is never enqueued; what does not wait runs.
+// A failure propagates along the chain, and dependent submissions are never enqueued; independent ones run.
 TEST_F(SubmitThreadTest, FailurePoisons) {
   auto failing = Make(1);
   auto victim = Make(2, &failing->signal);
@@ -227,7 +227,7 @@ TEST_F(SubmitThreadTest, ReachedBeforeFailureRuns) {
   EXPECT_EQ(fails->timeline->Wait(2, Soon()).code(), absl::StatusCode::kInternal);
 }
 
-// The stop word, set before a submission's turn, drops it.
+// A stop word set before a submission's turn drops it.
 TEST_F(SubmitThreadTest, StopDropsWhatIsNotEnqueued) {
   std::atomic<uint32_t> stop{0};
   std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub);
@@ -245,7 +245,7 @@ TEST_F(SubmitThreadTest, StopDropsWhatIsNotEnqueued) {
   EXPECT_EQ(driver.order(), (std::vector<uint64_t>{2}));
 }
 
-// The end waits for what is enqueued, whose signals are reached, and cancels the rest.
+// Closing waits for enqueued flights, whose signals are reached, and cancels the rest.
 TEST_F(SubmitThreadTest, ClosingFinishesFlightsAndCancelsTheRest) {
   std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub);
   const TimelinePoint never{gate.get(), 1};
@@ -268,7 +268,7 @@ TEST_F(SubmitThreadTest, ClosingFinishesFlightsAndCancelsTheRest) {
   EXPECT_EQ(failure.code(), absl::StatusCode::kCancelled);
 }
 
-// Every submission of many settles, whatever order their points are reached in.
+// Each of many submissions settles, in whatever order their points are reached.
 TEST_F(SubmitThreadTest, ManyInterleaved) {
   driver.OpenAll();
   constexpr uint64_t kCount = 300;
@@ -289,7 +289,7 @@ TEST_F(SubmitThreadTest, ManyInterleaved) {
   }
 }
 
-// Nothing reaches the driver while the device is not granted; what is stopped meanwhile ends, also behind others.
+// Nothing reaches the driver while the device is not granted; stopped submissions end meanwhile, even behind others.
 TEST_F(SubmitThreadTest, WaitsForItsGrant) {
   GrantEntry entry{};
   GrantGate gate(entry);
@@ -312,7 +312,7 @@ TEST_F(SubmitThreadTest, WaitsForItsGrant) {
   EXPECT_EQ(gate.in_flight(), 0u);
 }
 
-// No more in flight than the daemon allows.
+// No more flights than the daemon allows.
 TEST_F(SubmitThreadTest, KeepsToWhatMayBeInFlight) {
   GrantEntry entry{};
   entry.state.store(static_cast<uint32_t>(GrantState::kGranted));
@@ -329,7 +329,7 @@ TEST_F(SubmitThreadTest, KeepsToWhatMayBeInFlight) {
   EXPECT_TRUE(second->timeline->Wait(2, Soon()).ok());
 }
 
-// A device that closes does not wait for its grant.
+// A closing device does not wait for its grant.
 TEST_F(SubmitThreadTest, ClosesWithoutAGrant) {
   GrantEntry entry{};
   GrantGate gate(entry);
@@ -343,7 +343,8 @@ TEST_F(SubmitThreadTest, ClosesWithoutAGrant) {
   EXPECT_EQ(item->timeline->Wait(1, Soon()).code(), absl::StatusCode::kCancelled);
 }
 
-// A submission of another lane is enqueued behind a flight that cannot trap; it settles after it, and as badly.
+// A submission of another lane is enqueued behind a flight that cannot trap; it settles after that flight and inherits
+// its failure.
 TEST_F(SubmitThreadTest, WaitsForOtherLanesOnTheDevice) {
   copies.may_trap = false;
   copies.FailNext(Aborted("The copy failed."));
@@ -361,7 +362,8 @@ TEST_F(SubmitThreadTest, WaitsForOtherLanesOnTheDevice) {
   EXPECT_EQ(Message(upload->timeline->Wait(1, Soon())), "The copy failed.");
 }
 
-// Behind one that may trap only copies to host memory are enqueued, behind one that copies to host memory nobody.
+// Only copies to host memory are enqueued behind a flight that may trap; nothing behind a flight that copies to host
+// memory.
 TEST_F(SubmitThreadTest, WaitsOnTheHostForWhatMayTrap) {
   const std::unique_ptr<Buffer> device = std::make_unique<FakeBuffer>(nullptr);
   uint8_t memory[8];
@@ -398,7 +400,7 @@ TEST_F(SubmitThreadTest, WaitsOnTheHostForWhatMayTrap) {
   EXPECT_EQ(copies.behind().size() + driver.behind().size(), 1u);
 }
 
-// Values of a timeline are reached in order: who signals a higher one does not overtake who still waits.
+// Values of a timeline are reached in order: a submission that signals a higher value does not overtake a waiting one.
 TEST_F(SubmitThreadTest, KeepsTheOrderOfATimeline) {
   driver.OpenAll();
   const std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub), shared = std::make_unique<Timeline>(hub);
@@ -418,8 +420,8 @@ TEST_F(SubmitThreadTest, KeepsTheOrderOfATimeline) {
   EXPECT_EQ(driver.order(), (std::vector<uint64_t>{3, 1, 2}));
 }
 
-// A submission that fails early does not fail the timeline under flights that are to reach smaller values of it: their
-// buffers are still in use.
+// A submission that fails early does not fail the timeline under flights that are to reach smaller values of it,
+// because their buffers are still in use.
 TEST_F(SubmitThreadTest, FailuresSettleInTheirTurn) {
   const std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub), shared = std::make_unique<Timeline>(hub);
   gate->Fail(Internal("Broken."));
@@ -460,8 +462,8 @@ TEST_F(SubmitThreadTest, FailuresReachAllTimelinesOfAFlight) {
   EXPECT_EQ(Message(own->Wait(1, Soon())), "Kernel trapped.");
 }
 
-// A timeline fails when the last flight that signals it has ended, as whoever sees it fail frees what they all name;
-// what had not begun never does, nor does what comes later.
+// A timeline fails when the last flight that signals it has ended, because a waiter that sees the failure frees
+// everything that the flights name; submissions that had not begun, and later ones, never begin.
 TEST_F(SubmitThreadTest, FailsATimelineWhenNobodyUsesIt) {
   const std::unique_ptr<Timeline> gate = std::make_unique<Timeline>(hub), shared = std::make_unique<Timeline>(hub);
   const TimelinePoint never{gate.get(), 1};
@@ -487,8 +489,8 @@ TEST_F(SubmitThreadTest, FailsATimelineWhenNobodyUsesIt) {
   EXPECT_FALSE(driver.Enqueues(3, AMoment()));
 }
 
-// When a flight fails, the submissions behind it on its timeline fail, too, and the timelines that they waited for may
-// go at once, although the thread waited for those.
+// When a flight fails, the later submissions on its timeline also fail, and the timelines for which they waited may be
+// destroyed at once, although the thread waited for those.
 TEST_F(SubmitThreadTest, NobodyLooksAtWhatTheFailedWaitedFor) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   ASSERT_LE(sizeof(Timeline), page);
@@ -515,7 +517,7 @@ TEST_F(SubmitThreadTest, NobodyLooksAtWhatTheFailedWaitedFor) {
     }
     ASSERT_EQ(Poll(second.signal), PointState::kFailed);
     awaited->~Timeline();
-    ASSERT_EQ(mprotect(memory, page, PROT_NONE), 0);  // Whoever still looks there ends the program.
+    ASSERT_EQ(mprotect(memory, page, PROT_NONE), 0);  // Any later access there ends the program.
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     ASSERT_EQ(mprotect(memory, page, PROT_READ | PROT_WRITE), 0);
   }

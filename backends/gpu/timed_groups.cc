@@ -8,8 +8,8 @@
 namespace hpvm::gpu {
 namespace {
 
-// Each submission's window lies elsewhere: multiples of the golden ratio, modulo one, leave no gap for long, also where
-// submissions of several lists take turns.
+// Each submission's window is at another position: multiples of the golden ratio, modulo one, leave no gap for long,
+// even when submissions of several lists alternate.
 size_t NextWindow(size_t places) {
   static std::atomic<uint32_t> submissions{0};
   constexpr uint32_t kGoldenRatio = 0x9e3779b9u;
@@ -47,7 +47,7 @@ size_t CountLaunches(const CommandList* commands) {
 TimedGroups::TimedGroups(const CommandList* commands, size_t length)
     : length_(length), launches_(CountLaunches(commands)) {
   if (length_ > 1 && commands != nullptr && HasDifferentLaunches(*commands)) {
-    // The window may lie across an end, so that every launch is as often in it.
+    // The window may extend past an end, so that every launch is covered equally often.
     const size_t last = NextWindow(launches_ + kSampled - 1);
     sampled_begin_ = std::max(last, kSampled - 1) - (kSampled - 1);
     sampled_end_ = std::min(last + 1, launches_);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which launches of a submission are timed each by itself, and which share what they took together: a measurement costs
-// about as much as a small launch, so long lists are measured in groups of neighbours.
+// TimedGroups decides which launches of a submission are timed individually, and which share their total time: a
+// measurement costs about as much as a small launch, so long lists are measured in groups of neighbours.
 //
-// The share of a launch in a group of different ones says nothing of that launch. So of a long list with different
-// launches a few neighbours are timed alone, others in each submission, until all have been.
+// A launch's share in a group of different launches does not measure that launch. In a long list with different
+// launches, therefore, a few neighbours are timed individually, other ones in each submission, until all have been.
 #ifndef HPVMD_BACKENDS_GPU_TIMED_GROUPS_H_
 #define HPVMD_BACKENDS_GPU_TIMED_GROUPS_H_
 
@@ -13,19 +13,20 @@
 
 namespace hpvm::gpu {
 
-// Whether both run the same kernel over the same instances, and so are expected to take as long.
+// Returns true when both run the same kernel over the same instances, and are therefore expected to take equally long.
 bool AreAlike(const DispatchCommand& a, const DispatchCommand& b);
 
 class TimedGroups {
  public:
-  // Launches in a row that are timed alone, at most, of a long list that needs it.
+  // Maximum number of consecutive launches that are timed individually in a long list.
   static constexpr size_t kSampled = 32;
 
-  // `length`: launches of a group; 1: all are timed alone. `commands` may be null and is not kept.
+  // `length` is the number of launches in a group; 1: all are timed individually. `commands` may be null and is not
+  // kept.
   TimedGroups(const CommandList* commands, size_t length);
 
   size_t length() const { return length_; }
-  // Whether launch `index` of the submission, counted from 0, is the first and the last of its group.
+  // Return whether launch `index` of the submission, counted from 0, is the first or the last of its group.
   bool Begins(size_t index) const { return index == 0 || Ends(index - 1); }
   bool Ends(size_t index) const;
 
@@ -37,7 +38,7 @@ class TimedGroups {
   size_t sampled_begin_ = 0, sampled_end_ = 0;
 };
 
-// How many launches a submission has.
+// Returns the number of launches in a submission.
 size_t CountLaunches(const CommandList* commands);
 
 }  // namespace hpvm::gpu

@@ -9,7 +9,7 @@
 namespace hpvm::gpu {
 namespace {
 
-// Launches of two sizes in turn, or all of one size, with a copy between each two.
+// Launches of two sizes alternately, or all of one size, with a copy between each two.
 CommandList ListOf(size_t launches, bool is_mixed) {
   CommandList list;
   for (size_t i = 0; i < launches; ++i) {
@@ -40,8 +40,8 @@ TEST(TimedGroupsTest, ShortListsAreTimedOneByOne) {
   EXPECT_EQ(CountLaunches(&list), 64u);
 }
 
-// Of different launches a few are timed alone in each submission, and all of them within a few dozen submissions, also
-// when another list's come in between.
+// A few of different launches are timed individually in each submission, and all of them within a few dozen
+// submissions, even when submissions of another list come in between.
 TEST(TimedGroupsTest, DifferentLaunchesAreTimedAloneInTurns) {
   const CommandList list = ListOf(700, true), other = ListOf(200, true);
   std::set<size_t> seen;
@@ -59,7 +59,7 @@ TEST(TimedGroupsTest, DifferentLaunchesAreTimedAloneInTurns) {
       }
     }
     EXPECT_GE(alone, 1u);
-    EXPECT_LE(alone, TimedGroups::kSampled + 2);  // And what is left before and behind them.
+    EXPECT_LE(alone, TimedGroups::kSampled + 2);  // Plus the remainders before and after the window.
     EXPECT_EQ(longest, 11u);
   }
   EXPECT_EQ(seen.size(), 700u);

@@ -4,13 +4,13 @@
 #include <algorithm>
 
 #include "backends/shared/host_queue.h"
-#include "compiler/api/place.h"
+#include "compiler/api/source_text.h"
 #include "compiler/ir/loops_cut.h"
 
 namespace hpvm::gpu {
 namespace {
 
-// kStopped is the host's to say.
+// kStopped is reported only by the host.
 bool IsKernelTrap(uint32_t code) {
   return code == static_cast<uint32_t>(ir::TrapCode::kWrongProof) || code == static_cast<uint32_t>(ir::kLoopsCut) ||
          (code >= static_cast<uint32_t>(ir::TrapCode::kUnreachable) &&

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which dispatch of a submission writes which trap record, and what the records say when the submission ends.
+// Assigns trap records to the dispatches of a submission, and interprets the records when the submission ends.
 //
-// A record is as hostile as the kernel that could write it: any bits give a status. The width of a memory access lies
-// in the upper half of GpuTrapRecord::code; 0 when it is not known.
+// A record is as untrusted as the kernel that could write it: any bits give a status. The width of a memory access is
+// in the upper half of GpuTrapRecord::code; 0 when it is unknown.
 #ifndef HPVMD_BACKENDS_GPU_TRAP_RECORDS_H_
 #define HPVMD_BACKENDS_GPU_TRAP_RECORDS_H_
 
@@ -17,13 +17,14 @@ namespace hpvm::gpu {
 // The records of one submission, numbered from 0 in the order of its dispatches.
 class TrapSlots {
  public:
-  // The record of one more dispatch, for all its parts. The executable is borrowed until the submission's end.
+  // Returns the record of one more dispatch, for all its parts. The executable is borrowed until the submission's end.
   uint32_t Take(const DispatchCommand& dispatch);
   uint32_t count() const { return static_cast<uint32_t>(slots_.size()); }
   uint64_t bytes() const { return slots_.size() * sizeof(GpuTrapRecord); }
 
-  // OK when no record is claimed. Else kAborted for the first dispatch whose record is, as those behind it may have run
-  // on what it left; `failure` (may be null) gets its node and report. `records`: count() of them, read back.
+  // Returns OK when no record is claimed, otherwise kAborted for the first dispatch whose record is, as later ones may
+  // have run on its output; `failure` (may be null) receives its node and report. `records`: count() records, read
+  // back.
   Status Check(std::span<const GpuTrapRecord> records, Failure* failure) const;
 
  private:
@@ -34,7 +35,7 @@ class TrapSlots {
   std::vector<Slot> slots_;
 };
 
-// What a claimed record says; codes that do not exist become kUnreachable.
+// Interprets a claimed record; unknown codes become kUnreachable.
 ir::TrapReport ReadTrapRecord(const GpuTrapRecord& record);
 
 }  // namespace hpvm::gpu

@@ -44,7 +44,7 @@ struct TrapRecordsTest : testing::Test {
   std::vector<GpuTrapRecord> records{3};
 };
 
-// Without a claimed record nothing happens to the failure.
+// Without a claimed record the failure is unchanged.
 TEST_F(TrapRecordsTest, NothingTrapped) {
   EXPECT_EQ(slots.count(), 3u);
   EXPECT_EQ(slots.bytes(), 96u);
@@ -54,7 +54,7 @@ TEST_F(TrapRecordsTest, NothingTrapped) {
   EXPECT_EQ(failure.trap.code, ir::TrapCode::kNone);
 }
 
-// The first dispatch whose record is claimed is the one named: those behind it ran on what it left.
+// The first dispatch whose record is claimed is reported, because later ones ran on its output.
 TEST_F(TrapRecordsTest, TheFirstInOrderCounts) {
   records[1] = Record(2 | 4 << 16, 117);
   records[2] = Record(3, 1);
@@ -73,7 +73,7 @@ TEST_F(TrapRecordsTest, TheFirstInOrderCounts) {
   EXPECT_EQ(slots.Check(records, nullptr).code(), absl::StatusCode::kAborted);
 }
 
-// Codes that no kernel of ours writes do not become a cancellation or nothing at all.
+// Codes that no emitted kernel writes become neither a cancellation nor a success.
 TEST_F(TrapRecordsTest, CodesThatDoNotExist) {
   for (uint32_t code : {0u, 18u, 99u, 100u, 0xffffu, 0xffffffffu}) {
     records[0] = Record(code, 0);
@@ -83,10 +83,11 @@ TEST_F(TrapRecordsTest, CodesThatDoNotExist) {
   }
 }
 
-// Only code that audits proofs writes it: nothing may go on behind a wrong proof.
+// Only code that audits proofs writes it: no execution may continue after a wrong proof.
 TEST_F(TrapRecordsTest, AWrongProofEndsTheProcess) {
   records[1] = Record(static_cast<uint32_t>(ir::TrapCode::kWrongProof), 0);
-  EXPECT_DEATH((void)slots.Check(records, nullptr), "was proven to stay inside its buffers, and did not");
+  EXPECT_DEATH((void)slots.Check(records, nullptr),
+               "left its buffers although the proof at launch showed that it stays inside");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "backends/shared/host_queue.h"
 #include "backends/shared/launch_part.h"
 #include "base/limits.h"
-#include "compiler/api/place.h"
+#include "compiler/api/source_text.h"
 #include "compiler/ir/check.h"
 #include "compiler/ir/interpret/interpret.h"
 #include "compiler/ir/text/text.h"
@@ -67,7 +67,7 @@ void Report(const ir::Checker& checker, uint32_t node, const InterpExecutable& e
   }
 }
 
-// Row by row: units of a launch are numbered x fastest. A checked launch is checked row by row, too.
+// Runs row by row: units of a launch are numbered x fastest. A checked launch is also checked row by row.
 StatusOr<ir::TrapReport> RunPart(const ir::Interpreter& interpreter, const ir::Launch& launch,
                                  const backends::LaunchPart& part) {
   std::array<uint64_t, 3> from = part.from, to = part.to, units = launch.extent;
@@ -187,7 +187,7 @@ class InterpDevice final : public Device, private backends::CommandTarget {
   }
 
   DeviceInfo info_;
-  backends::HostQueue queue_;  // Last: stops before what it uses goes.
+  backends::HostQueue queue_;  // Last member, so that it stops before the members that it uses are destroyed.
 };
 
 }  // namespace

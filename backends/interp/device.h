@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference interpreter as a device: slow, and right by definition. What other backends compute is compared with
+// The reference interpreter as a device: slow, and correct by definition. Results of other backends are compared with
 // it.
 #ifndef HPVMD_BACKENDS_INTERP_DEVICE_H_
 #define HPVMD_BACKENDS_INTERP_DEVICE_H_

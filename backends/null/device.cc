@@ -20,7 +20,7 @@ class NullExecutable final : public Executable {
   const Artifact artifact_;
 };
 
-// Counts calls and says which are to fail.
+// Counts calls and decides which of them fail.
 class FailurePlan {
  public:
   explicit FailurePlan(std::vector<InjectedFailure> failures) : failures_(std::move(failures)) {}
@@ -86,7 +86,7 @@ class NullDevice final : public Device, private backends::CommandTarget {
 
   DeviceInfo info_;
   FailurePlan plan_;
-  backends::HostQueue queue_;  // Last: stops before what it uses goes.
+  backends::HostQueue queue_;  // Last member, so that it stops before the members that it uses are destroyed.
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A complete device that accepts everything, checks it, and runs nothing. For tests, simulation and fuzzing of what
-// stands above devices.
+// A complete device that accepts everything, checks it, and runs nothing. For tests, simulation and fuzzing of the
+// layers above devices.
 #ifndef HPVMD_BACKENDS_NULL_DEVICE_H_
 #define HPVMD_BACKENDS_NULL_DEVICE_H_
 
@@ -13,7 +13,7 @@ namespace hpvm {
 
 enum class NullCall : uint8_t { kLoad, kAllocate, kSubmit, kCommand };
 
-// The `index`-th call (from 0) of that kind fails with `status`, which is not OK. A failing kCommand poisons its
+// The `index`-th call (from 0) of that kind fails with `status`, which is not OK. A failing kCommand fails its
 // submission.
 struct InjectedFailure {
   NullCall call = NullCall::kCommand;

@@ -6,7 +6,7 @@
 namespace hpvm {
 namespace {
 
-// The n-th call of a kind fails, and no other.
+// The n-th call of a kind fails, and no other call.
 TEST(NullDeviceTest, InjectedFailures) {
   Hub hub;
   NullOptions options;
@@ -37,7 +37,7 @@ TEST(NullDeviceTest, InjectedFailures) {
   EXPECT_EQ(device->Submit(submission).code(), absl::StatusCode::kUnavailable);
 }
 
-// A device that goes away fails what it still holds, so that nobody waits for ever.
+// A destroyed device fails the submissions that it still holds, so that no waiter blocks for ever.
 TEST(NullDeviceTest, ClosingFailsDeferredSubmissions) {
   Hub hub;
   const std::unique_ptr<Timeline> never = std::make_unique<Timeline>(hub);

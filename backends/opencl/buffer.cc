@@ -6,7 +6,7 @@
 namespace hpvm::opencl {
 namespace {
 
-// Views of one buffer that are kept as objects: graphs that cut a buffer into parts use the same ones each time.
+// Number of sub-buffers kept per buffer: graphs that cut a buffer into parts use the same ones each time.
 constexpr size_t kViewsMax = 64;
 
 }  // namespace
@@ -28,7 +28,7 @@ StatusOr<MemoryRef> OpenClBuffer::View(uint64_t offset, uint64_t bytes) {
   HPVMD_RETURN_IF_ERROR(FromCl(error, "Making a view of " + std::to_string(bytes) + " bytes at byte " +
                                           std::to_string(offset) + " of a buffer"));
   if (views_.size() >= kViewsMax) {
-    views_.erase(views_.begin());  // Commands that use it hold on to it.
+    views_.erase(views_.begin());  // Commands that use it hold a reference.
   }
   views_.push_back({offset, bytes, std::move(memory), NextSerial()});
   return MemoryRef{views_.back().memory.get(), views_.back().serial};

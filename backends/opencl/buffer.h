@@ -15,19 +15,19 @@
 
 namespace hpvm::opencl {
 
-// A memory object as a kernel's argument. Serial numbers are never used again, unlike addresses of objects, so that
-// equal ones mean the same memory.
+// A memory object as a kernel's argument. Serial numbers are never reused, unlike addresses of objects, so equal
+// numbers mean the same memory.
 struct MemoryRef {
   cl_mem memory = nullptr;
   uint64_t serial = 0;
 };
 uint64_t NextSerial();
 
-// Everything but bytes() and host() belongs to the submit threads: what is said to be of a lane to that lane's, the
-// rest to that of kernels.
+// All methods but bytes() and host() belong to the submit threads: those with a lane to that lane's thread, the others
+// to the kernels' thread.
 class OpenClBuffer final : public gpu::GpuBuffer {
  public:
-  // `cleared` is the event after which fresh memory reads as zero; empty for imported memory.
+  // `cleared` is the event after which new memory reads as zero; empty for imported memory.
   OpenClBuffer(uint64_t bytes, Memory memory, Event cleared, bool is_imported)
       : bytes_(bytes),
         memory_(std::move(memory)),
@@ -40,9 +40,9 @@ class OpenClBuffer final : public gpu::GpuBuffer {
 
   MemoryRef whole() const { return {memory_.get(), serial_}; }
   cl_mem memory() const { return memory_.get(); }
-  // A view as a memory object of its own, at a multiple of the device's alignment; kept for the next launch.
+  // Returns a view as a separate memory object, at a multiple of the device's alignment; kept for the next launch.
   StatusOr<MemoryRef> View(uint64_t offset, uint64_t bytes);
-  // What the lane's first command that uses the buffer waits for; null afterwards.
+  // Returns the event that the lane's first command on the buffer waits for; null afterwards.
   cl_event TakeCleared(Lane lane) {
     return std::exchange(is_fresh_[static_cast<size_t>(lane)], false) ? cleared_.get() : nullptr;
   }
@@ -58,10 +58,10 @@ class OpenClBuffer final : public gpu::GpuBuffer {
   const uint64_t bytes_;
   const Memory memory_;
   const Event cleared_;
-  std::array<bool, kLanes> is_fresh_{true, true, true};  // By lane, whose own each is.
+  std::array<bool, kLanes> is_fresh_{true, true, true};  // Indexed by lane; each element belongs to its lane.
   const bool is_imported_;
   const uint64_t serial_;
-  std::vector<SubBuffer> views_;  // At most kViewsMax, the oldest first.
+  std::vector<SubBuffer> views_;  // At most kViewsMax, oldest first.
 };
 
 }  // namespace hpvm::opencl

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the process behind a DriverBuilder does for an OpenCL device.
+// Builds programs for an OpenCL device in the process behind a DriverBuilder.
 #include "backends/contract/driver_builder.h"
 #include "backends/opencl/program.h"
 
 namespace hpvm {
 
-// DriverBuild::groups is not used: PoCL, the driver that would need them, makes code for all group sizes when it is
+// DriverBuild::groups is not used: PoCL, the only driver that would need them, generates code for all group sizes when
 // asked for the binary under POCL_WORK_GROUP_SPECIALIZATION=0, which builders and runners have in their environment.
 StatusOr<DriverBinary> BuildForOpenCl(const DriverBuild& build) {
   HPVMD_ASSIGN_OR_RETURN(const opencl::Found found, opencl::FindDevice(build.device));
@@ -13,7 +13,7 @@ StatusOr<DriverBinary> BuildForOpenCl(const DriverBuild& build) {
   DriverBinary result;
   HPVMD_ASSIGN_OR_RETURN(const opencl::Program program, opencl::BuildProgram(found, context.get(), build.format,
                                                                              build.code, build.options, &result.log));
-  // A kernel that is not there is best found here, where the source's log is.
+  // A missing kernel is best detected here, where the source's log is.
   for (const std::string& entry : build.entries) {
     cl_int error = CL_SUCCESS;
     const opencl::Kernel kernel(clCreateKernel(program.get(), entry.c_str(), &error));

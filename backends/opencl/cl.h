@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenCL's headers, owned handles and errors as statuses. For .cc files of this folder, and headers only they include.
+// OpenCL's headers, owned handles, and errors as statuses. For .cc files of this folder, and headers that only they
+// include.
 #ifndef HPVMD_BACKENDS_OPENCL_CL_H_
 #define HPVMD_BACKENDS_OPENCL_CL_H_
 
-// clCreateCommandQueue, which every driver has: the newer call exists since 2.0.
+// For clCreateCommandQueue, which every driver has; the newer call exists only since 2.0.
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
@@ -18,7 +19,7 @@
 
 namespace hpvm::opencl {
 
-// Owns one reference of an OpenCL object.
+// Handle owns one reference to an OpenCL object.
 template <typename T, cl_int(CL_API_CALL* kRelease)(T)>
 class Handle {
  public:
@@ -41,7 +42,7 @@ class Handle {
       kRelease(std::exchange(object_, nullptr));
     }
   }
-  // For calls that store a new object; what was held is released.
+  // For calls that store a new object; releases the current object.
   T* out() {
     Reset();
     return &object_;
@@ -58,13 +59,13 @@ using Program = Handle<cl_program, clReleaseProgram>;
 using Kernel = Handle<cl_kernel, clReleaseKernel>;
 using Event = Handle<cl_event, clReleaseEvent>;
 
-// "CL_OUT_OF_RESOURCES (-5)".
+// Returns "CL_OUT_OF_RESOURCES (-5)".
 std::string ErrorName(cl_int error);
-// OK for CL_SUCCESS. Memory and resources: kResourceExhausted; else kInternal. `doing`: "Creating a buffer of 16
-// bytes".
+// Returns OK for CL_SUCCESS, kResourceExhausted for memory and resources, otherwise kInternal. `doing`: "Creating a
+// buffer of 16 bytes".
 Status FromCl(cl_int error, std::string_view doing);
 
-// Facts of a device or platform; what the driver does not know is zero or empty.
+// Return properties of a device or platform; zero or empty when the driver does not know them.
 template <typename T>
 T DeviceValue(cl_device_id device, cl_device_info what) {
   T value{};
@@ -72,7 +73,7 @@ T DeviceValue(cl_device_id device, cl_device_info what) {
 }
 std::string DeviceText(cl_device_id device, cl_device_info what);
 std::string PlatformText(cl_platform_id platform, cl_platform_info what);
-// Whether a list of names, separated by blanks, has `name`.
+// Returns true when a blank-separated list of names contains `name`.
 bool HasWord(std::string_view list, std::string_view name);
 
 }  // namespace hpvm::opencl

@@ -19,7 +19,7 @@ namespace hpvm {
 namespace opencl {
 namespace {
 
-// Allocations are multiples of this: what our kernels load at once, and what fills are made of.
+// Allocations are multiples of this: the size of a kernel's largest load, and of fill patterns.
 constexpr uint64_t kAllocationStep = 16;
 
 std::string Triple(const std::array<uint64_t, 3>& values) {
@@ -73,7 +73,7 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
     HPVMD_RETURN_IF_ERROR(health_.Check());
     StatusOr<std::unique_ptr<OpenClExecutable>> executable = OpenClExecutable::Load(
         found_, context_.get(), std::move(artifact),
-        {options_.builder, options_.learnt, options_.forced, options_.undeclared_group_max}, patience);
+        {options_.builder, options_.tuning, options_.forced, options_.undeclared_group_max}, patience);
     if (!executable.ok()) {
       return queue_->Recheck(executable.status());
     }
@@ -110,15 +110,15 @@ class OpenClDevice final : public Device, public gpu::LaneDrivers {
   const bool pins_ = found_.pins_host_memory || options_.always_stage;
   const uint64_t pinner_ = HostBlock::NewDevice();
   Health health_;
-  std::array<std::unique_ptr<OpenClQueue>, kLanes> queues_;  // By lane; those that are used.
-  OpenClQueue* queue_ = nullptr;                             // That of kernels.
-  std::unique_ptr<gpu::Lanes> lanes_;                        // Last: stops before what it uses goes.
+  std::array<std::unique_ptr<OpenClQueue>, kLanes> queues_;  // Indexed by lane; null for unused lanes.
+  OpenClQueue* queue_ = nullptr;                             // The queue of kernels.
+  std::unique_ptr<gpu::Lanes> lanes_;  // Last member, so that it stops before the members that it uses are destroyed.
 };
 
 StatusOr<std::unique_ptr<Buffer>> OpenClDevice::Allocate(const BufferSpec& spec) {
   HPVMD_RETURN_IF_ERROR(health_.Check());
   if (spec.import != nullptr || spec.is_exported) {
-    return Internal("Device \"" + found_.info.id + "\" neither works in host memory nor exports its own.");
+    return Internal("Device \"" + found_.info.id + "\" neither works in host memory nor exports its own memory.");
   }
   if (spec.shared != nullptr) {
     return ImportShared(spec);
@@ -134,7 +134,7 @@ StatusOr<std::unique_ptr<Buffer>> OpenClDevice::Allocate(const BufferSpec& spec)
   Memory memory(clCreateBuffer(context_.get(), CL_MEM_READ_WRITE, bytes, nullptr, &error));
   const std::string doing = "Allocating " + std::to_string(spec.bytes) + " bytes on device \"" + found_.info.id + "\"";
   HPVMD_RETURN_IF_ERROR(queue_->Recheck(FromCl(error, doing)));
-  // Drivers find out that memory is short when it is first used.
+  // Drivers detect a lack of memory only at first use.
   HPVMD_ASSIGN_OR_RETURN(Event cleared, queue_->Clear(memory.get(), bytes));
   return std::make_unique<OpenClBuffer>(spec.bytes, std::move(memory), std::move(cleared), /*is_imported=*/false);
 }
@@ -144,7 +144,7 @@ StatusOr<std::unique_ptr<Buffer>> OpenClDevice::ImportShared(const BufferSpec& s
   if (!found_.info.imports_memory || exported.fd < 0 || exported.bytes < spec.bytes) {
     return Internal("Memory cannot be shared with device \"" + found_.info.id + "\".");
   }
-  // The driver takes the descriptor over.
+  // The driver takes ownership of the descriptor.
   UniqueFd fd(fcntl(exported.fd, F_DUPFD_CLOEXEC, 0));
   if (fd.get() < 0) {
     return FromErrno(errno, "Duplicating the descriptor of shared memory");
@@ -157,7 +157,7 @@ StatusOr<std::unique_ptr<Buffer>> OpenClDevice::ImportShared(const BufferSpec& s
   const Status status =
       FromCl(error, "Importing " + std::to_string(exported.bytes) + " bytes on device \"" + found_.info.id + "\"");
   if (!status.ok()) {
-    // The caller goes on without sharing.
+    // The caller continues without sharing.
     return status.code() == absl::StatusCode::kResourceExhausted ? status : FailedPrecondition(Message(status));
   }
   (void)fd.release();
@@ -192,7 +192,7 @@ const DeviceFamily kOpenClFamily = {.name = "opencl",
                                         [](std::string_view device, Hub& hub, const DeviceOptions& options) {
                                           return CreateOpenClDevice(device, hub,
                                                                     {.builder = options.builder,
-                                                                     .learnt = options.learnt,
+                                                                     .tuning = options.tuning,
                                                                      .gate = options.gate,
                                                                      .forced = options.gpu_forced,
                                                                      .fpga = options.fpga});

@@ -21,7 +21,7 @@ Status CheckForm(const Artifact& artifact) {
   return ValidateGpuCode(artifact.gpu, artifact.params.size());
 }
 
-// Why a module was refused is its author's business only if its code is the author's.
+// The reason why a module was refused is the author's concern only if the code is the author's.
 Status Blame(Status status, const Artifact& artifact) {
   if (status.ok() || artifact.gpu.is_native || status.code() != absl::StatusCode::kInvalidArgument) {
     return status;
@@ -73,7 +73,7 @@ Status OpenClExecutable::Build(const Found& found, cl_context context, const Exe
   options_ = options;
   HPVMD_ASSIGN_OR_RETURN(built_, BuildFor(artifact_.gpu.options, patience));
   reader_ = std::make_unique<gpu::LaunchReader>(artifact_);
-  chooser_ = gpu::CreateChooser(artifact_, found_.info.gpu, options.forced, options.learnt);
+  chooser_ = gpu::CreateChooser(artifact_, found_.info.gpu, options.forced, options.tuning);
   for (size_t i = 0; i < built_.variants.size(); ++i) {
     const GpuVariant& variant = artifact_.gpu.variants[i];
     can_trap_ |= variant.can_trap && std::ranges::any_of(variant.arguments, [](const GpuArgument& argument) {
@@ -133,14 +133,14 @@ Status OpenClExecutable::CreateVariant(const GpuVariant& variant, Built& built) 
   return absl::OkStatus();
 }
 
-// Text of our compiler declares the group where it is given one (compiler/back/opencl).
+// Code from this project's compiler can declare the group (compiler/back/opencl).
 bool OpenClExecutable::CanDeclareGroups() const {
   return !artifact_.gpu.is_native && artifact_.gpu.format == GpuFormat::kOpenClC &&
          (artifact_.uses_barrier || artifact_.uses_group_memory);
 }
 
 StatusOr<OpenClExecutable::Variant*> OpenClExecutable::VariantFor(const gpu::Part& part) {
-  // Groups at a launch's sides are smaller, so that one launch has few; a graph's group may come from a symbol.
+  // Groups at a launch's sides are smaller, so one launch has few; a graph's group may come from a symbol.
   constexpr size_t kDeclaredMax = 16;
   const uint64_t size = uint64_t{part.group[0]} * part.group[1] * part.group[2];
   if (size <= built_.variants[part.variant].group_max || !CanDeclareGroups()) {
@@ -165,7 +165,7 @@ StatusOr<OpenClExecutable::Variant*> OpenClExecutable::VariantFor(const gpu::Par
   return &found->second.variants[part.variant];
 }
 
-// Kernels that are told where a view starts get the whole buffer; to others the view must be an object of its own.
+// Kernels that receive the start of a view get the whole buffer; for others the view must be a separate object.
 StatusOr<MemoryRef> OpenClExecutable::MemoryOf(const Variant& variant, uint32_t param,
                                                const gpu::LaunchInputs& inputs) const {
   auto& buffer = static_cast<OpenClBuffer&>(*inputs.buffers[param]);

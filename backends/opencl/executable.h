@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that the driver has built, with one kernel object a variant.
+// A program built by the driver, with one kernel object per variant.
 #ifndef HPVMD_BACKENDS_OPENCL_EXECUTABLE_H_
 #define HPVMD_BACKENDS_OPENCL_EXECUTABLE_H_
 
@@ -20,13 +20,13 @@
 namespace hpvm::opencl {
 
 struct ExecutableOptions {
-  DriverBuilder* builder = nullptr;  // As DeviceOptions has them.
-  LearntStore* learnt = nullptr;
+  DriverBuilder* builder = nullptr;  // As in DeviceOptions.
+  TuningStore* tuning = nullptr;
   gpu::ForcedVariant* forced = nullptr;
   uint32_t undeclared_group_max = 0;  // OpenClOptions.
 };
 
-// Where a launch's traps go.
+// Location of a launch's trap record.
 struct TrapTarget {
   MemoryRef records;
   uint32_t index = 0;
@@ -42,20 +42,20 @@ class OpenClExecutable final : public Executable {
   const gpu::LaunchReader& reader() const { return *reader_; }
   gpu::Chooser& chooser() const { return *chooser_; }
   bool can_trap() const { return can_trap_; }
-  // The kernel's own queue, for program binaries of FPGA-class devices; null: the device's.
+  // The kernel's own queue, for program binaries of FPGA-class devices; null: the device's queue.
   cl_command_queue queue() const { return queue_.get(); }
 
-  // Sets the arguments of one part, those that differ from its last launch, and returns the kernel to enqueue.
+  // Sets the arguments of one part that differ from its last launch, and returns the kernel to enqueue.
   StatusOr<cl_kernel> Prepare(const gpu::LaunchInputs& inputs, const gpu::Part& part, const TrapTarget& traps);
 
  private:
   struct Variant {
     Kernel kernel;
-    std::vector<bool> has_start;  // One a parameter: a kBufferStart goes with its kBuffer.
-    // What each argument was set to: a scalar's bits or a memory object's serial number.
+    std::vector<bool> has_start;  // One per parameter: a kBufferStart accompanies its kBuffer.
+    // Last value set for each argument: a scalar's bits or a memory object's serial number.
     std::vector<uint64_t> last;
     std::vector<bool> is_set;
-    uint64_t group_max = 0;  // Work items of a group, as the driver says.
+    uint64_t group_max = 0;  // Largest group size, as reported by the driver.
   };
   struct Built {
     Program program;
@@ -74,12 +74,12 @@ class OpenClExecutable final : public Executable {
 
   const Artifact artifact_;
   Found found_;
-  cl_context context_ = nullptr;  // The device's.
+  cl_context context_ = nullptr;  // The device's context.
   ExecutableOptions options_;
   Queue queue_;
   Built built_;
-  // The same code once more for groups that are larger than the driver allows a kernel of which it knows no group: with
-  // the group declared it sees to it that they fit. By the group; built at the first launch of such a group.
+  // The same code built again for groups larger than the driver allows for a kernel without a declared group: when the
+  // group is declared, the driver makes it fit. Keyed by group; built at the first launch with such a group.
   std::map<Group, Built> declared_;
   std::unique_ptr<gpu::LaunchReader> reader_;
   std::unique_ptr<gpu::Chooser> chooser_;

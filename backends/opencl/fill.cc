@@ -8,7 +8,7 @@
 namespace hpvm::opencl {
 namespace {
 
-// Fills that end below need no view.
+// Fills that end below this offset need no view.
 constexpr uint64_t kNearBytes = 2048 * limits::kMiB;
 constexpr uint64_t kPieceBytes = 1024 * limits::kMiB;
 
@@ -23,14 +23,14 @@ cl_int EnqueueFill(cl_command_queue queue, const FillRange& range, std::span<con
     return fill(range.memory, range.offset, range.bytes, true);
   }
   const uint64_t end = range.offset + range.bytes;
-  // Where views may begin; a multiple of every pattern's size, too.
+  // Alignment of views; also a multiple of every pattern's size.
   const uint64_t alignment = std::max<uint64_t>(range.view_alignment, 16);
   for (uint64_t at = range.offset; at < end;) {
     const uint64_t base = at / alignment * alignment;
     const uint64_t bytes = std::min(end - at, base + kPieceBytes - at);
     const cl_buffer_region region{base, at + bytes - base};
     cl_int error = CL_SUCCESS;
-    // The fill holds on to it.
+    // The fill holds a reference.
     const Memory view(
         clCreateSubBuffer(range.memory, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &error));
     if (error == CL_SUCCESS) {

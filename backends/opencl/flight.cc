@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The submit thread's half: commands into the queue.
+// The submit thread's part: enqueues commands.
 #include "backends/opencl/flight.h"
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 namespace hpvm::opencl {
 namespace {
 
-// Up to so many dispatches a submission each is timed by itself; of longer lists, so many together.
+// Up to this many dispatches of a submission are timed individually; in longer lists, groups of kTimedTogether.
 constexpr uint32_t kTimedAloneMax = 64;
 constexpr uint32_t kTimedTogether = 512;
-// So many launches in a row are worth a change to the queue without a clock, and one back for the launch that ends the
-// time of all: each change costs the device some 10 us.
+// A sequence of at least this many launches justifies switching to the queue without a clock, and back for the launch
+// that ends the timed group: each switch costs the device about 10 us.
 constexpr size_t kPlainLaunchesMin = 128;
-// The device starts on what it has got while more is enqueued.
+// Commands between flushes, so that the device starts while more are enqueued.
 constexpr uint32_t kCommandsPerFlush = 128;
-// Copies between pinned memory and the device are cut into pieces, so many under way at a time.
+// Copies between pinned memory and the device are cut into pieces, kPiecesAhead of which are in progress at a time.
 constexpr uint64_t kPieceBytes = 16 * limits::kMiB;
 constexpr size_t kPiecesAhead = 2;
 constexpr uint64_t kCheckedBytesMin = 4 * limits::kMiB;
@@ -39,7 +39,7 @@ bool IsStopped(const Submission& submission) {
   return submission.stop != nullptr && submission.stop->load(std::memory_order_relaxed) != 0;
 }
 
-// Buffers are this device's unless the host can see them.
+// Buffers belong to this device unless the host can see them.
 OpenClBuffer& OfDevice(Buffer& buffer) { return static_cast<OpenClBuffer&>(buffer); }
 
 bool IsDownload(const Command& command, const Submission& submission) {
@@ -48,7 +48,7 @@ bool IsDownload(const Command& command, const Submission& submission) {
          submission.buffers[copy->target]->host() != nullptr;
 }
 
-// Behind the launches in a row that begin there.
+// Returns the index after the consecutive launches that begin at `begin`.
 size_t EndOfLaunches(const std::vector<Command>& commands, size_t begin) {
   const auto first = commands.begin() + static_cast<ptrdiff_t>(begin);
   const auto is_launch = [](const Command& command) { return std::holds_alternative<DispatchCommand>(command); };
@@ -115,7 +115,7 @@ gpu::Behind OpenClFlight::behind() const {
 
 Status OpenClFlight::EnqueueCommands() {
   const std::vector<Command>& commands = submission_.commands->commands;
-  size_t end = commands.size();  // Behind it there are only copies to the host.
+  size_t end = commands.size();  // From here on there are only copies to the host.
   while (end > 0 && IsDownload(commands[end - 1], submission_)) {
     --end;
   }
@@ -152,7 +152,7 @@ Status OpenClFlight::EnqueueCommands() {
   return FlushUploads();
 }
 
-// Everything enqueued on another queue comes before what is enqueued on this one from now on.
+// Orders all commands on the previous queue before later ones on this queue.
 Status OpenClFlight::SwitchTo(cl_command_queue queue) {
   if (queue == current_) [[likely]] {
     return absl::OkStatus();
@@ -194,7 +194,7 @@ Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
   }
   HPVMD_RETURN_IF_ERROR(SwitchTo(queue_.main_.get()));
   if (source->host() != nullptr && target->host() != nullptr) {
-    return Internal("A copy between two buffers in host memory is no device's.");
+    return Internal("An OpenCL device was given a copy between two buffers in host memory.");
   }
   if (source->host() != nullptr) {
     return Upload(source->block(), source->host() + copy.source_offset, OfDevice(*target), copy);
@@ -219,13 +219,13 @@ Status OpenClFlight::EnqueueCopy(const CopyCommand& copy, bool is_last) {
 Status OpenClFlight::Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy) {
   const uint64_t offset = copy.target_offset, bytes = copy.bytes;
   HPVMD_RETURN_IF_ERROR(Use(target));
-  // Beside launches in one queue pieces would wait for them.
+  // In one queue with launches, pieces would wait for them.
   const bool is_apart = queue_.lane_ != Lane::kCompute || !queue_.found_.info.has_copy_lanes;
-  // A client may write its memory while a device reads it, so indices go by staging memory.
+  // A client may write its memory while a device reads it, so indices go through staging memory.
   Pin* const pin = is_apart && !copy.has_indices ? queue_.PinOf(block, bytes) : nullptr;
   if (pin == nullptr && queue_.stages_ && gpu::SmallCopies::IsSmall(bytes)) {
     const uint64_t room = std::min(copy.room, target.bytes() - offset - bytes);
-    // It is only read.
+    // The source is only read.
     const gpu::SmallCopy small{&target, offset, bytes, room, const_cast<uint8_t*>(source), copy.has_indices};
     if (!small_uploads_.Takes(small)) {
       HPVMD_RETURN_IF_ERROR(FlushUploads());
@@ -259,7 +259,7 @@ Status OpenClFlight::UploadPieces(const uint8_t* source, OpenClBuffer& target, c
                                         nullptr, sent.out());
     if (error == CL_SUCCESS) {
       queue_.uploads_.Sent(slot, std::move(sent));
-      // The end of a submission flushes what came last.
+      // The end of a submission flushes the last commands.
       error = at + bytes < copy.bytes ? clFlush(current_) : CL_SUCCESS;
     }
     return queue_.health_.Judge(error, current_, kUploading);
@@ -294,7 +294,7 @@ Status OpenClFlight::FlushUploads() {
   const std::span<const gpu::CopySpan> spans = small_uploads_.spans();
   Event sent;
   for (const gpu::CopySpan& span : spans) {
-    // The last one's event is that of all: the queue is in order.
+    // The last command's event stands for all, because the queue is in order.
     const cl_int error =
         clEnqueueWriteBuffer(current_, OfDevice(*span.buffer).memory(), CL_FALSE, span.offset, span.bytes,
                              part.data + span.staged, 0, nullptr, &span == &spans.back() ? sent.out() : nullptr);
@@ -308,7 +308,7 @@ Status OpenClFlight::FlushUploads() {
 
 Status OpenClFlight::CopyDirectly(const DirectCopy& copy) {
   CopyFlow flow = queue_.copier_.PinnedFlow(copy.is_up, copy.bytes, kPiecesAhead * kPieceBytes);
-  std::deque<std::pair<Event, uint64_t>> ahead;  // And bytes.
+  std::deque<std::pair<Event, uint64_t>> ahead;  // Events and sizes of pieces.
   const auto land = [&]() -> Status {
     const cl_event done = ahead.front().first.get();
     HPVMD_RETURN_IF_ERROR(queue_.health_.Judge(clWaitForEvents(1, &done), copy.queue, copy.doing));
@@ -386,7 +386,7 @@ Status OpenClFlight::EnqueueFill(const FillCommand& fill) {
     return absl::OkStatus();
   }
   if (target->host() != nullptr) {
-    return Internal("A fill of a buffer in host memory is no device's.");
+    return Internal("An OpenCL device was given a fill of a buffer in host memory.");
   }
   HPVMD_RETURN_IF_ERROR(SwitchTo(queue_.main_.get()));
   OpenClBuffer& buffer = OfDevice(*target);
@@ -407,7 +407,7 @@ bool OpenClFlight::IsTimed() const { return !submission_.timings.empty(); }
 
 Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
   if (queue_.lane_ != Lane::kCompute) {
-    return Internal("A launch is on a lane for copies.");
+    return Internal("A launch was submitted to a lane for copies.");
   }
   auto& executable = static_cast<OpenClExecutable&>(*dispatch.executable);
   HPVMD_RETURN_IF_ERROR(executable.reader().Read(dispatch, submission_, &inputs_));
@@ -430,7 +430,7 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
   }
   const size_t place = nodes_.size();
   const bool needs_start = groups_.Begins(place) ? !follows_launch_ : needs_start_;
-  // Launches without instances have no event to end the sample with.
+  // Launches without instances have no event that could end the sample.
   const bool may_end = groups_.Ends(place) || precedes_empty_;
   const bool has_event = chosen_.is_measured || (IsTimed() && (needs_start || may_end));
   const cl_command_queue ours = is_among_many_ && !has_event ? queue_.plain_.get() : queue_.main_.get();
@@ -446,7 +446,7 @@ Status OpenClFlight::EnqueueDispatch(const DispatchCommand& dispatch) {
   return absl::OkStatus();
 }
 
-// The dispatch's record among the submission's, which get their memory with the first.
+// Returns the dispatch's record among the submission's, whose memory is allocated at the first one.
 Status OpenClFlight::PrepareTraps(const DispatchCommand& dispatch, TrapTarget* traps) {
   if (traps_ == nullptr) {
     HPVMD_ASSIGN_OR_RETURN(traps_, queue_.traps_.Take(dispatch_count_));
@@ -510,7 +510,7 @@ void OpenClFlight::Time(const DispatchCommand& dispatch, const Event& first, con
   }
 }
 
-// Gives imported memory back, reads the trap records, and marks the end.
+// Releases imported memory, reads the trap records, and marks the end.
 Status OpenClFlight::Close() {
   HPVMD_RETURN_IF_ERROR(SwitchTo(queue_.main_.get()));
   if (!acquired_.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One submission on its way: its commands as they are enqueued, and what is left to do when the device is done.
+// One submission in progress: its commands as they are enqueued, and the work left when the device is done.
 #ifndef HPVMD_BACKENDS_OPENCL_FLIGHT_H_
 #define HPVMD_BACKENDS_OPENCL_FLIGHT_H_
 
@@ -36,29 +36,29 @@ class OpenClFlight final : public gpu::Flight {
   OpenClFlight(OpenClQueue& queue, const Submission& submission);
   ~OpenClFlight() override;
 
-  // Hands everything to the driver; what fails is Finish's to tell. The submit thread.
+  // Passes everything to the driver; Finish reports failures. Called on the submit thread.
   void Enqueue(const gpu::Milestones& behind);
   Status Finish() override;
-  // Not behind copies to host memory that are left for the end.
+  // Nothing may be enqueued behind copies to host memory that are left for the end.
   gpu::Behind behind() const override;
 
  private:
-  // A copy to host memory for the end of the submission.
+  // A copy to host memory at the end of the submission.
   struct Download {
     OpenClBuffer* source = nullptr;
     uint64_t offset = 0, bytes = 0;
     uint8_t* target = nullptr;
-    HostBlock* block = nullptr;  // Where the target lies; or null.
+    HostBlock* block = nullptr;  // The block that contains the target; or null.
   };
-  // Consecutive dispatches that are timed together: from the start of one event, or without it from the end of the
-  // sample before, to the end of another; without that, launches without instances.
+  // Consecutive dispatches that are timed together: from the start of event `first` (or, if it is empty, from the end
+  // of the sample before) to the end of event `last`; an empty `last` means launches without instances.
   struct Sample {
-    size_t first_node = 0, end_node = 0;  // In nodes_.
+    size_t first_node = 0, end_node = 0;  // Range in nodes_.
     Event first{}, last{};
-    const DispatchCommand* like = nullptr;  // The first of them.
-    bool is_mixed = false;                  // Others are different.
+    const DispatchCommand* like = nullptr;  // The first dispatch.
+    bool is_mixed = false;                  // Some of the dispatches differ.
   };
-  // A launch that the executable's chooser asked to be measured.
+  // A launch for which the executable's chooser requested a measurement.
   struct Measured {
     gpu::Chooser* chooser = nullptr;
     gpu::LaunchFacts facts;
@@ -70,9 +70,9 @@ class OpenClFlight final : public gpu::Flight {
   Status EnqueueCommands();
   Status EnqueueCopy(const CopyCommand& copy, bool is_last);
   Status Upload(HostBlock* block, const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy);
-  // Goes through staging memory.
+  // Copies through staging memory.
   Status UploadPieces(const uint8_t* source, OpenClBuffer& target, const CopyCommand& copy);
-  // The small ones that wait for more of them; before any other command.
+  // Submits the batched small uploads; called before any other command.
   Status FlushUploads();
   // A copy between pinned memory and the device, piece by piece.
   struct DirectCopy {
@@ -111,26 +111,27 @@ class OpenClFlight final : public gpu::Flight {
   gpu::Milestones behind_;
   Status status_;
   uint32_t failed_node_ = 0xffffffffu;
-  cl_command_queue current_ = nullptr;  // Where the last command went.
+  cl_command_queue current_ = nullptr;  // The queue of the last command.
   bool is_among_many_ = false;          // The launch being enqueued is one of many in a row.
-  bool precedes_empty_ = false;         // A launch without instances is next.
-  Event done_;                          // After everything that was enqueued.
+  bool precedes_empty_ = false;         // The next launch has no instances.
+  Event done_;                          // Follows everything that was enqueued.
 
   const uint32_t dispatch_count_;
   const gpu::TimedGroups groups_;
-  gpu::LaunchInputs inputs_;  // Of the dispatch being enqueued.
-  gpu::Chosen chosen_;        // As inputs_.
+  gpu::LaunchInputs inputs_;  // For the dispatch being enqueued.
+  gpu::Chosen chosen_;        // Likewise.
   gpu::TrapSlots slots_;
   std::unique_ptr<TrapMemory> traps_;
   std::vector<cl_mem> acquired_;     // Imported memory, to be released at the end.
-  std::vector<Memory> temporaries_;  // Of copies that overlap.
+  std::vector<Memory> temporaries_;  // For overlapping copies.
   gpu::SmallCopies small_uploads_{/*is_up=*/true};
   std::vector<Download> downloads_;
   gpu::SmallCopies small_downloads_{/*is_up=*/false};
-  std::vector<uint32_t> nodes_;  // Of the timed dispatches, in order.
+  std::vector<uint32_t> nodes_;  // Nodes of the timed dispatches, in order.
   std::vector<Sample> samples_;
-  bool follows_launch_ = false;  // The next command stands right behind a launch.
-  bool needs_start_ = false;     // Something else than a launch stood before the sample, and it has no event yet.
+  bool follows_launch_ = false;  // The next command directly follows a launch.
+  // The sample follows a command that is not a launch, and it has no start event yet.
+  bool needs_start_ = false;
   std::vector<Measured> measured_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The completion thread's half: what is left when the device is done.
+// The completion thread's part: the work left when the device is done.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -27,7 +27,7 @@ Status OpenClFlight::Finish() {
   if (submission_.failure != nullptr && !status_.ok()) {
     submission_.failure->node = failed_node_;
   }
-  // What trapped comes before what failed behind it.
+  // A trap takes precedence over later failures.
   if (waited.ok() && slots_.count() != 0) {
     if (Status trapped = slots_.Check(traps_->records(slots_.count()), submission_.failure); !trapped.ok()) {
       traps_->is_dirty = true;
@@ -62,14 +62,14 @@ Status OpenClFlight::WaitForDevice() {
 
 // Reads into pinned memory run ahead of the copies out of it.
 Status OpenClFlight::RunDownloads() {
-  // A launch in front of the copies may have trapped: then host memory stays as it is.
+  // If a launch before the copies has trapped, host memory stays unchanged.
   const auto may_write = [&] { return gpu::AwaitAll(behind_); };
   if (!queue_.stages_) {
     HPVMD_RETURN_IF_ERROR(may_write());
   }
   gpu::Arrivals arrivals(queue_.downloads_.ring(), may_write);
   for (const Download& download : downloads_) {
-    // The last of several copies to the same bytes counts.
+    // The last of several copies to the same bytes takes effect.
     if (arrivals.Touches(download.target, download.bytes)) {
       HPVMD_RETURN_IF_ERROR(arrivals.Finish());
     }
@@ -103,7 +103,7 @@ Status OpenClFlight::FlushDownloads(gpu::Arrivals& arrivals) {
   Event arrived;
   cl_int error = CL_SUCCESS;
   for (const gpu::CopySpan& span : spans) {
-    // Safety: what is downloaded is this device's.
+    // Safety: downloaded buffers belong to this device.
     const cl_mem memory = static_cast<const OpenClBuffer&>(*span.buffer).memory();
     error = clEnqueueReadBuffer(queue, memory, CL_FALSE, span.offset, span.bytes, part.data + span.staged, 0, nullptr,
                                 &span == &spans.back() ? arrived.out() : nullptr);
@@ -111,7 +111,7 @@ Status OpenClFlight::FlushDownloads(gpu::Arrivals& arrivals) {
   }
   queue_.downloads_.Sent(*part.slot, std::move(arrived));
   HPVMD_RETURN_IF_ERROR(queue_.downloads_.Await(*part.slot));
-  // A launch in front of the copies may have trapped: then host memory stays as it is.
+  // If a launch before the copies has trapped, host memory stays unchanged.
   HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
   small_downloads_.ForEachArrival(
       part.data, [](const uint8_t* staged, uint8_t* host, uint64_t bytes) { std::memcpy(host, staged, bytes); });
@@ -128,7 +128,7 @@ Status OpenClFlight::RunDownload(const Download& download, Pin* pin, gpu::Arriva
     return queue_.health_.Judge(error, queue, kDownloading);
   }
   if (pin != nullptr) {
-    // A launch in front of the copy may have trapped: then host memory stays as it is.
+    // If a launch before the copy has trapped, host memory stays unchanged.
     HPVMD_RETURN_IF_ERROR(gpu::AwaitAll(behind_));
     const auto enqueue = [&](uint64_t at, uint64_t piece, cl_event* done) {
       return clEnqueueReadBuffer(queue, source, CL_FALSE, download.offset + at, piece, download.target + at, 0, nullptr,

@@ -4,7 +4,7 @@
 namespace hpvm::opencl {
 namespace {
 
-// Errors that tell of the call's arguments and not of the device. Drivers' own ones are below -1000.
+// Returns true for errors that concern the call's arguments and not the device. Driver-specific errors are below -1000.
 bool TellsOfArguments(cl_int error) {
   if (error == CL_INVALID_CONTEXT || error == CL_INVALID_COMMAND_QUEUE) {
     return false;

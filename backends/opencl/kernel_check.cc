@@ -23,7 +23,7 @@ std::string ArgumentText(cl_kernel kernel, cl_uint index, cl_kernel_arg_info wha
   return text.substr(0, std::min(text.find('\0'), text.size()));
 }
 
-// Bytes of a scalar type; nothing for names that are not OpenCL's own.
+// Returns the size of a scalar type; nullopt for names that OpenCL does not define.
 std::optional<uint32_t> BytesOf(std::string_view type) {
   struct Row {
     std::string_view name;
@@ -41,7 +41,7 @@ std::optional<uint32_t> BytesOf(std::string_view type) {
   return std::nullopt;
 }
 
-// The parameter behind an argument as messages call it.
+// Returns the name of the parameter behind an argument, for messages.
 std::string ParamText(const GpuArgument& argument, const Artifact& artifact) {
   if (argument.kind == Kind::kTrapRecord) {
     return "the buffer of trap records";
@@ -71,7 +71,7 @@ std::string_view SpaceName(cl_kernel_arg_address_qualifier space) {
   }
 }
 
-// What is wrong with passing `argument` as the kernel's argument, from "is" on; empty when nothing is.
+// Returns why `argument` cannot be passed as the kernel's argument, from "is" on; empty when it can.
 std::string Misfit(const GpuArgument& argument, cl_kernel_arg_address_qualifier space, const std::string& type) {
   const bool is_pointer = type.ends_with('*');
   if (IsMemory(argument)) {
@@ -105,7 +105,7 @@ Status CheckArgument(cl_kernel kernel, cl_uint index, const GpuArgument& argumen
                              ParamText(argument, artifact) + " there.");
     }
   }
-  // Drivers that tell nothing of arguments still know their sizes.
+  // Drivers that give no information on arguments still check their sizes.
   const std::array<uint8_t, 8> zeros{};
   const size_t bytes = IsMemory(argument) ? sizeof(cl_mem) : argument.bytes;
   const cl_int error = clSetKernelArg(kernel, index, bytes, zeros.data());

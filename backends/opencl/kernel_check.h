@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a kernel takes the arguments that an artifact says it does.
+// Checks that a kernel takes the arguments that an artifact declares.
 #ifndef HPVMD_BACKENDS_OPENCL_KERNEL_CHECK_H_
 #define HPVMD_BACKENDS_OPENCL_KERNEL_CHECK_H_
 
@@ -8,8 +8,8 @@
 
 namespace hpvm::opencl {
 
-// kInvalidArgument with a sentence that names the kernel's argument and the graph's parameter. What the driver does not
-// tell of a kernel is not looked at.
+// Returns kInvalidArgument with a sentence that names the kernel's argument and the graph's parameter. Properties that
+// the driver does not report are not checked.
 Status CheckKernel(cl_kernel kernel, const GpuVariant& variant, const Artifact& artifact);
 
 }  // namespace hpvm::opencl

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch costs a driver one call, and one more for each argument that is another than before.
+// A launch costs one driver call, plus one for each argument that differs from the previous launch.
 #include <dlfcn.h>
 
 #include <array>
@@ -15,10 +15,10 @@
 
 namespace {
 
-// Calls of the devices under test since Take.
+// Calls by the devices under test since Take.
 struct Calls {
   std::atomic<int> arguments{0}, launches{0}, events{0}, others{0};
-  std::atomic<int> clocked{0};  // Launches on queues that write times.
+  std::atomic<int> clocked{0};  // Launches on queues that record times.
 };
 Calls calls;
 
@@ -29,7 +29,7 @@ Function* Real(Function*, const char* name) {
 
 }  // namespace
 
-// The loader's functions are taken from this program first.
+// The dynamic linker finds this program's definitions before the loader's.
 extern "C" cl_int CL_API_CALL clSetKernelArg(cl_kernel kernel, cl_uint index, size_t bytes, const void* value) {
   static const auto real = Real(&clSetKernelArg, "clSetKernelArg");
   ++calls.arguments;
@@ -114,7 +114,7 @@ __kernel void jump(ulong x_start, __global uchar* x) {
 }
 )";
 
-// Two variants that do different things, so that results tell which one ran.
+// Two variants that do different things, so that results show which one ran.
 Artifact Steps() {
   Artifact artifact = Native(kSteps, "advance", {BufferParam("x")});
   artifact.gpu.is_native = false;
@@ -136,8 +136,8 @@ uint32_t After(uint32_t value, uint32_t steps, uint32_t plus = 1) {
 
 class LaunchCallsTest : public testing::TestWithParam<std::string> {};
 
-// Dependent launches are one call each, independent ones on views of one buffer two. Beside them there is what a
-// submission takes and its groups of timed launches, far less than a call each. Only launches that begin or end a group
+// Dependent launches are one call each, independent ones on views of one buffer two. In addition there are the calls
+// per submission and per group of timed launches, far less than one per launch. Only launches that begin or end a group
 // are on the queue with a clock.
 TEST_P(LaunchCallsTest, ReplaysMakeNoFurtherCalls) {
   for (const uint32_t views : {1u, kViews}) {
@@ -167,7 +167,7 @@ TEST_P(LaunchCallsTest, ReplaysMakeNoFurtherCalls) {
   }
 }
 
-// A launch that may trap is told which record is its own, and nothing else again.
+// A launch that may trap sets its record's argument, and no other argument again.
 TEST_P(LaunchCallsTest, LaunchesThatMayTrapSetTheirRecord) {
   Rig rig(GetParam());
   std::unique_ptr<Executable> checked = rig.Load(Checked());
@@ -187,7 +187,7 @@ TEST_P(LaunchCallsTest, LaunchesThatMayTrapSetTheirRecord) {
   }
 }
 
-// Lists that share a kernel: the memory is set anew where the other list's was, once a change.
+// Lists that share a kernel: the memory is set again once after each change of list.
 TEST_P(LaunchCallsTest, ListsShareAKernel) {
   Rig rig(GetParam());
   std::unique_ptr<Executable> step = rig.Load(Steps());
@@ -209,7 +209,7 @@ TEST_P(LaunchCallsTest, ListsShareAKernel) {
   }
 }
 
-// Each variant keeps what was set for itself.
+// Each variant keeps its own arguments.
 TEST_P(LaunchCallsTest, VariantsChangeBetweenRuns) {
   gpu::ForcedVariant forced(0);
   Rig rig(GetParam(), {.forced = &forced});
@@ -228,7 +228,7 @@ TEST_P(LaunchCallsTest, VariantsChangeBetweenRuns) {
   }
 }
 
-// Few launches in a row are not worth a change of queues, nor are many between which other commands stand.
+// Few launches in a row do not justify a change of queues, nor do many with other commands in between.
 TEST_P(LaunchCallsTest, ShortListsStayOnOneQueue) {
   Rig rig(GetParam());
   std::unique_ptr<Executable> step = rig.Load(Steps());
@@ -253,7 +253,7 @@ TEST_P(LaunchCallsTest, ShortListsStayOnOneQueue) {
   EXPECT_EQ(rig.Read<uint32_t>(*x), expected);
 }
 
-// Memory that lies where freed memory lay, under the same handle, is other memory.
+// Memory at the address and handle of freed memory is different memory.
 TEST_P(LaunchCallsTest, HandlesThatAreUsedAgainAreSetAgain) {
   Rig rig(GetParam());
   std::unique_ptr<Executable> step = rig.Load(Steps());
@@ -274,7 +274,7 @@ TEST_P(LaunchCallsTest, HandlesThatAreUsedAgainAreSetAgain) {
   RecordProperty("handles_used_again", again);
 }
 
-// A launch without instances at the end takes no time, and does not take that of the others away.
+// A launch without instances at the end takes no time, and does not remove the time of the others.
 TEST_P(LaunchCallsTest, AnEmptyLaunchHidesNoTime) {
   Rig rig(GetParam());
   std::unique_ptr<Executable> step = rig.Load(Steps());
@@ -292,7 +292,7 @@ TEST_P(LaunchCallsTest, AnEmptyLaunchHidesNoTime) {
   }
 }
 
-// No launch's time includes what stands between two groups of launches.
+// No launch's time includes commands between two groups of launches.
 TEST_P(LaunchCallsTest, CopiesBetweenLaunchesAreNotTheirTime) {
   constexpr uint32_t kGroup = 512;
   constexpr uint64_t kBytes = 64 << 20;

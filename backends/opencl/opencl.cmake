@@ -1,4 +1,4 @@
-# Devices behind OpenCL drivers. The loader (libOpenCL.so.1) is linked: drivers it finds at run time, and a machine may
+# Devices behind OpenCL drivers. The loader (libOpenCL.so.1) is linked; it finds drivers at run time, and a machine may
 # have none.
 find_package(OpenCL REQUIRED)
 target_sources(backends PRIVATE

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Beside the conformance suite: what is OpenCL's own. On every OpenCL device present.
+// OpenCL-specific tests in addition to the conformance suite. They run on every OpenCL device present.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -29,11 +29,11 @@
 
 namespace {
 
-std::atomic<int> writes{0}, reads{0};  // Calls that the devices under test make.
+std::atomic<int> writes{0}, reads{0};  // Calls by the devices under test.
 
 }  // namespace
 
-// The loader's functions are taken from this program first.
+// The dynamic linker finds this program's definitions before the loader's.
 extern "C" cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue queue, cl_mem memory, cl_bool blocks, size_t offset,
                                                    size_t bytes, const void* data, cl_uint wait_count,
                                                    const cl_event* waits, cl_event* event) {
@@ -65,7 +65,7 @@ using opencl::ScalarParam;
 using testing::HasSubstr;
 using Kind = GpuArgument::Kind;
 
-// Builds in this process what a process of its own would.
+// Builds in this process as a separate process would.
 class CountingBuilder final : public DriverBuilder {
  public:
   StatusOr<DriverBinary> Build(const DriverBuild& build, const Patience&) override {
@@ -103,7 +103,7 @@ TEST_P(OpenClTest, RunsATenantsKernel) {
   EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{30, 60, 9, 12}));
 }
 
-// What is wrong with a module is told with the driver's log, or the argument and parameter that do not fit.
+// Faults of a module are reported with the driver's log, or with the argument and parameter that do not fit.
 TEST_P(OpenClTest, RefusesWhatDoesNotFit) {
   struct Case {
     const char* name;
@@ -151,7 +151,7 @@ TEST_P(OpenClTest, RefusesWhatDoesNotFit) {
   }
 }
 
-// The same faults in code that we generated are ours; artifacts of another kind or without a sense are refused.
+// The same faults in generated code are internal errors; artifacts of another kind or without meaning are refused.
 TEST_P(OpenClTest, RefusesArtifactsThatAreNotItsOwn) {
   Rig rig(GetParam());
   Artifact ours = Native("nonsense", "f", {});
@@ -167,7 +167,7 @@ TEST_P(OpenClTest, RefusesArtifactsThatAreNotItsOwn) {
   EXPECT_EQ(rig.device().Load(std::move(empty)).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// Arguments of generated code: views that lie anywhere, sizes, extents; and launches again with other buffers.
+// Arguments of generated code: views at any position, sizes, extents; and repeated launches with other buffers.
 TEST_P(OpenClTest, PassesArgumentsOfGeneratedCode) {
   Rig rig(GetParam());
   std::unique_ptr<Executable> checked = rig.Load(Checked());
@@ -213,7 +213,7 @@ TEST_P(OpenClTest, ReadsTrapsBack) {
   }
 }
 
-// A tenant's kernel gets an aligned view as memory of its own; one that lies elsewhere is refused with the reason.
+// A tenant's kernel gets an aligned view as separate memory; an unaligned one is refused with the reason.
 TEST_P(OpenClTest, ViewsOfTenantsKernels) {
   Rig rig(GetParam());
   std::unique_ptr<Executable> scale = rig.Load(Native(kScale, "scale", {BufferParam("x"), ScalarParam("by")}));
@@ -232,7 +232,7 @@ TEST_P(OpenClTest, ViewsOfTenantsKernels) {
   EXPECT_EQ(rig.failure.node, 0u);
 }
 
-// Groups that the device or the kernel does not take are a status that names the limit, and not the device's end.
+// Groups that the device or the kernel does not take give an error that names the limit, and the device survives.
 TEST_P(OpenClTest, RefusesGroupsThatAreTooLarge) {
   Rig rig(GetParam());
   std::unique_ptr<Executable> scale = rig.Load(Native(kScale, "scale", {BufferParam("x"), ScalarParam("by")}));
@@ -249,8 +249,8 @@ TEST_P(OpenClTest, RefusesGroupsThatAreTooLarge) {
   EXPECT_TRUE(rig.Run().ok());
 }
 
-// As our compiler writes kernels that run by groups: each instance tells which group the driver was told, and what the
-// instance on the group's other end wrote.
+// Code as the compiler writes it for kernels that run by groups: each instance reports the group that the driver was
+// told, and the value written by the instance at the group's other end.
 constexpr std::string_view kByGroups = R"(
 #ifdef GROUP_X
 #define GROUP __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z)))
@@ -267,8 +267,8 @@ __kernel GROUP void grouped(__global uchar* x, ulong x_start, uint first) {
 }
 )";
 
-// Groups beyond what the driver allows a kernel of unknown group run code that declares theirs, built once a group; the
-// rest of a launch, and smaller groups, run the other.
+// Groups beyond the driver's limit for kernels without a declared group run code that declares theirs, built once per
+// group; the rest of a launch, and smaller groups, run the other code.
 TEST_P(OpenClTest, DeclaresLargeGroups) {
   CountingBuilder builder;
   Rig rig(GetParam(), {.builder = &builder, .undeclared_group_max = 32});
@@ -300,7 +300,7 @@ TEST_P(OpenClTest, DeclaresLargeGroups) {
   EXPECT_EQ(builder.builds, 3);
 }
 
-// A buffer beyond the device's single allocation is refused with the limit.
+// A buffer beyond the device's largest allocation is refused with the limit.
 TEST_P(OpenClTest, RefusesBuffersThatAreTooLarge) {
   Rig rig(GetParam());
   const uint64_t limit = rig.device().info().allocation_bytes_max;
@@ -309,8 +309,8 @@ TEST_P(OpenClTest, RefusesBuffersThatAreTooLarge) {
   EXPECT_THAT(Message(status), HasSubstr(std::to_string(limit)));
 }
 
-// Copies through pinned memory: larger than all slots together, of odd sizes, many small ones; in both directions and
-// in the middle of a submission.
+// Copies through pinned memory: larger than all slots together, of odd sizes, and many small ones; in both directions
+// and in the middle of a submission.
 TEST_P(OpenClTest, StagesCopies) {
   for (const bool always_stage : {false, true}) {
     Rig rig(GetParam(), {.always_stage = always_stage});
@@ -323,8 +323,8 @@ TEST_P(OpenClTest, StagesCopies) {
     std::unique_ptr<Buffer> a = rig.Allocate(bytes), b = rig.Allocate(bytes);
     rig.Copy(*from, *a, bytes);
     rig.Copy(*a, *b, bytes);
-    rig.Copy(*b, *between, 1000, 777);      // Waits on the spot,
-    rig.Copy(*between, *a, 1000, 0, 5000);  // as this reads what it wrote.
+    rig.Copy(*b, *between, 1000, 777);      // Waits immediately,
+    rig.Copy(*between, *a, 1000, 0, 5000);  // because this reads its output.
     rig.Copy(*b, *to, bytes - 1000, 1000, 0);
     for (size_t i = 0; i < 1000; ++i) {
       rig.Copy(*a, *to, 1, 5000 + i, bytes - 1000 + i);
@@ -336,8 +336,8 @@ TEST_P(OpenClTest, StagesCopies) {
   }
 }
 
-// Copies of any size there and back, through a ring of two slots and through the usual one, have the effect that they
-// have one after the other. The last ones are made when the device is done with the rest.
+// Copies of any size in both directions, through a ring of two slots and through the default one, have the same effect
+// as one after the other. The last ones are made when the device is done with the rest.
 TEST_P(OpenClTest, CopiesInOrder) {
   constexpr uint64_t kBytes = 6 << 20;
   for (uint32_t seed = 0; seed < 6; ++seed) {
@@ -370,8 +370,8 @@ TEST_P(OpenClTest, CopiesInOrder) {
   }
 }
 
-// Small copies that lie side by side are one call of the driver each way, whether they come in the order of their
-// places or not. Room between them is given, as a memory plan gives it.
+// Adjacent small copies are one driver call per direction, whether or not they come in the order of their positions.
+// Room between them is declared, as by a memory plan.
 TEST_P(OpenClTest, MakesSmallCopiesTogether) {
   constexpr uint64_t kCount = 250, kStep = 512;
   for (const bool has_room : {true, false}) {
@@ -404,8 +404,8 @@ TEST_P(OpenClTest, MakesSmallCopiesTogether) {
   }
 }
 
-// Small copies of odd sizes and places, both ways, between kernels, copies on the device and fills, in one submission:
-// what a byte is depends on the order of all of them.
+// Small copies of odd sizes and positions, in both directions, between kernels, copies on the device and fills, in one
+// submission: the value of a byte depends on the order of all of them.
 TEST_P(OpenClTest, SmallCopiesKeepTheirPlaceAmongCommands) {
   constexpr uint64_t kWords = 4096, kBytes = kWords * 4;
   SeededRng rng(11);
@@ -463,7 +463,7 @@ TEST_P(OpenClTest, SmallCopiesKeepTheirPlaceAmongCommands) {
   }
 }
 
-// A copy that reaches beyond its buffer fails the submission, also among small ones.
+// A copy that extends beyond its buffer fails the submission, even among small ones.
 TEST_P(OpenClTest, RefusesASmallCopyThatDoesNotFit) {
   Rig rig(GetParam(), {.always_stage = true});
   std::vector<uint8_t> data(64);
@@ -489,7 +489,7 @@ class PinnableView final : public Buffer {
   const uint64_t bytes_;
 };
 
-// What is copied again and again is pinned, and arrives as it did before; a pin may outlive its device.
+// Memory that is copied repeatedly is pinned, and the data is unchanged; a pin may outlive its device.
 TEST_P(OpenClTest, PinsWhatIsCopiedOften) {
   constexpr uint64_t kBytes = (37 << 20) + 4096, kFrom = 3, kCopied = kBytes - 4099;
   auto* memory = static_cast<uint8_t*>(aligned_alloc(4096, kBytes));
@@ -537,7 +537,7 @@ TEST_P(OpenClTest, FillsAnyRange) {
   }
 }
 
-// Timings of short lists are each dispatch's own, of long ones shared; they never run backwards.
+// In short lists each dispatch has its own time, in long ones a share; times never run backwards.
 TEST_P(OpenClTest, Timings) {
   Rig rig(GetParam());
   std::unique_ptr<Executable> checked = rig.Load(Checked());
@@ -561,7 +561,7 @@ TEST_P(OpenClTest, Timings) {
   }
 }
 
-// A stop word that is set stops the commands that are not enqueued yet.
+// A set stop word stops the commands that are not enqueued yet.
 TEST_P(OpenClTest, Stops) {
   Rig rig(GetParam());
   std::unique_ptr<Executable> scale = rig.Load(Native(kScale, "scale", {BufferParam("x"), ScalarParam("by")}));
@@ -575,7 +575,7 @@ TEST_P(OpenClTest, Stops) {
   EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{1, 1}));
 }
 
-// Binaries that a builder made run like what this process builds, and its refusals have the log.
+// Binaries made by a builder behave like programs built in this process, and its refusals contain the log.
 TEST_P(OpenClTest, LoadsWhatABuilderMade) {
   CountingBuilder builder;
   Rig rig(GetParam(), {.builder = &builder});
@@ -594,7 +594,7 @@ TEST_P(OpenClTest, LoadsWhatABuilderMade) {
   EXPECT_EQ(misfit.code(), absl::StatusCode::kInvalidArgument);
 }
 
-// An FPGA-class device runs program binaries, each kernel on a queue of its own, in the submission's order.
+// An FPGA-class device runs program binaries, each kernel on its own queue, in the submission's order.
 TEST_P(OpenClTest, RunsBitstreams) {
   DriverBuild build;
   build.device = GetParam();
@@ -624,7 +624,7 @@ TEST_P(OpenClTest, RunsBitstreams) {
   EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{0x03030303u * 2, 0x01010101u * 81}));
 }
 
-// SPIR bitcode runs where a driver takes it (PoCL). The test needs the compiler that the driver's LLVM comes with.
+// SPIR bitcode runs when a driver takes it (PoCL). The test needs the compiler of the driver's LLVM.
 TEST_P(OpenClTest, RunsSpirBitcode) {
   Rig rig(GetParam());
   if (rig.device().info().gpu.kernel_il != GpuFormat::kSpirBitcode) {
@@ -656,7 +656,7 @@ TEST_P(OpenClTest, RunsSpirBitcode) {
   EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{3, 6, 9, 12}));
 }
 
-// PTX runs where a driver takes it as a program binary (NVIDIA).
+// PTX runs when a driver takes it as a program binary (NVIDIA).
 TEST_P(OpenClTest, RunsPtx) {
   Rig rig(GetParam());
   if (rig.device().info().gpu.kernel_il != GpuFormat::kPtx) {
@@ -693,7 +693,7 @@ TEST_P(OpenClTest, RunsPtx) {
   EXPECT_EQ(rig.Read<uint32_t>(*x), (std::vector<uint32_t>{3, 6, 9, 12}));
 }
 
-// Dependent tiny launches: prints what each costs.
+// Prints the cost of dependent tiny launches.
 TEST_P(OpenClTest, ManyDependentLaunches) {
   Rig rig(GetParam());
   std::unique_ptr<Executable> checked = rig.Load(Checked());
@@ -716,7 +716,7 @@ TEST_P(OpenClTest, ManyDependentLaunches) {
   }
 }
 
-// What the driver alone takes for the same launches, and what parts of how this backend makes them cost: for people.
+// Prints the driver's own cost of the same launches, and the cost of parts of this backend's method.
 TEST_P(OpenClTest, WhatLaunchesCostTheDriver) {
   const StatusOr<opencl::Found> found = opencl::FindDevice(GetParam());
   ASSERT_TRUE(found.ok());
@@ -777,7 +777,7 @@ INSTANTIATE_TEST_SUITE_P(Present, OpenClTest, testing::ValuesIn(Present()), [](c
   return name;
 });
 
-// Names that are none, and devices that are not there.
+// Invalid names, and devices that do not exist.
 TEST(OpenClNamesTest, RefusesWhatDoesNotExist) {
   Hub hub;
   for (const char* name : {"opencl:9999", "opencl:", "opencl:x", "opencl:-1", "opencl:0x", "opencl:99999999999"}) {
@@ -787,7 +787,7 @@ TEST(OpenClNamesTest, RefusesWhatDoesNotExist) {
   EXPECT_EQ(backends::DriverIdentity("cpu").status().code(), absl::StatusCode::kNotFound);
 }
 
-// An event that ends in an error is a loss, which every later call tells; what tells of memory or arguments is not.
+// An event that ends in an error is a loss, which every later call reports; errors of memory or arguments are not.
 TEST(OpenClHealthTest, KnowsALostDevice) {
   opencl::Health health("opencl:7", "Some GPU");
   EXPECT_EQ(health.JudgeEvent(CL_MEM_OBJECT_ALLOCATION_FAILURE, "Running").code(),

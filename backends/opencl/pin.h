@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host block's memory, pinned by the driver: copies from and to it need no staging memory.
+// Pin is a host block's memory pinned by the driver: copies from and to it need no staging memory.
 //
-// The pin is a buffer made with CL_MEM_USE_HOST_PTR that nobody ever maps or uses: NVIDIA's driver pins the memory as
-// the buffer is made, and knows by the address that what a copy names is pinned. A map would take as much of the
-// device's memory again (driver 580).
+// The pin is a buffer created with CL_MEM_USE_HOST_PTR that is never mapped or used: NVIDIA's driver pins the memory
+// when the buffer is created, and recognises by its address that a copy's memory is pinned. Mapping would take the same
+// amount of the device's memory again (driver 580).
 #ifndef HPVMD_BACKENDS_OPENCL_PIN_H_
 #define HPVMD_BACKENDS_OPENCL_PIN_H_
 
@@ -17,10 +17,10 @@ namespace hpvm::opencl {
 
 class Pin final : public HostPin {
  public:
-  static constexpr uint64_t kPaysAfter = 4;  // HostBlock::Pinner
+  static constexpr uint64_t kPaysAfter = 4;  // As HostBlock::Pinner::pays_after.
 
-  // Null where the driver does not take the memory. What may only be read is not tried: NVIDIA's driver takes it, and
-  // crashes in the first copy.
+  // Returns null when the driver does not take the memory. Read-only memory is not tried, because NVIDIA's driver takes
+  // it and crashes in the first copy.
   static std::unique_ptr<Pin> Make(cl_context context, const HostBlock& block) {
     if (!block.is_writable()) {
       return nullptr;
@@ -31,11 +31,11 @@ class Pin final : public HostPin {
         Memory(clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, block.bytes(), block.data(), &error));
     return error == CL_SUCCESS ? std::move(pin) : nullptr;
   }
-  // The first copy finds out whether the memory is pinned in truth: drivers do not say so. Any thread.
+  // The first copy determines whether the memory is really pinned, because drivers do not report it. Thread-safe.
   bool TakeCheck() { return !is_checked_.exchange(true); }
 
  private:
-  Memory memory_;  // Holds the context.
+  Memory memory_;  // Holds a reference to the context.
   std::atomic<bool> is_checked_{false};
 };
 

@@ -11,7 +11,7 @@
 namespace hpvm::opencl {
 namespace {
 
-constexpr cl_uint kDevicesMax = 64;  // Of a platform, and platforms; no machine comes near.
+constexpr cl_uint kDevicesMax = 64;  // Limit of devices per platform, and of platforms; no machine comes near.
 
 std::string Hex(std::span<const uint8_t> bytes) {
   constexpr char kDigits[] = "0123456789abcdef";
@@ -23,10 +23,10 @@ std::string Hex(std::span<const uint8_t> bytes) {
   return text;
 }
 
-// NVIDIA's queries, which no header here names.
+// NVIDIA's queries, which no header here defines.
 constexpr cl_device_info kPciBusNv = 0x4008, kPciSlotNv = 0x4009, kPciDomainNv = 0x400a;
 
-// Older drivers of NVIDIA's know it by queries of their own only.
+// Older NVIDIA drivers report it only by their own queries.
 std::optional<gpu::PciAddress> AddressOf(cl_device_id device) {
   cl_device_pci_bus_info_khr bus{};
   if (clGetDeviceInfo(device, CL_DEVICE_PCI_BUS_INFO_KHR, sizeof(bus), &bus, nullptr) == CL_SUCCESS) {
@@ -41,16 +41,21 @@ std::optional<gpu::PciAddress> AddressOf(cl_device_id device) {
   return is_known ? std::optional(address) : std::nullopt;
 }
 
-// Text that tells one piece of hardware from another.
-std::string SiliconOf(const Found& found, cl_device_type type, std::string_view extensions) {
+std::string UuidOf(cl_device_id device, std::string_view extensions) {
+  std::array<uint8_t, CL_UUID_SIZE_KHR> uuid{};
+  const bool is_known = HasWord(extensions, "cl_khr_device_uuid") &&
+                        clGetDeviceInfo(device, CL_DEVICE_UUID_KHR, uuid.size(), uuid.data(), nullptr) == CL_SUCCESS;
+  return is_known ? Hex(uuid) : "";
+}
+
+// Returns text that identifies one piece of hardware.
+std::string SiliconOf(const Found& found, cl_device_type type) {
   if ((type & CL_DEVICE_TYPE_CPU) != 0) {
     return "cpu";
   }
   const std::string kind = (type & CL_DEVICE_TYPE_GPU) != 0 ? "gpu " : "device ";
-  std::array<uint8_t, CL_UUID_SIZE_KHR> uuid{};
-  if (HasWord(extensions, "cl_khr_device_uuid") &&
-      clGetDeviceInfo(found.device, CL_DEVICE_UUID_KHR, uuid.size(), uuid.data(), nullptr) == CL_SUCCESS) {
-    return kind + Hex(uuid);
+  if (!found.info.uuid.empty()) {
+    return kind + found.info.uuid;
   }
   if (const std::optional<gpu::PciAddress> address = AddressOf(found.device)) {
     return kind + "pci " + std::to_string(address->domain) + ":" + std::to_string(address->bus) + ":" +
@@ -73,7 +78,7 @@ void FillTypes(const Found& found, std::string_view extensions, GpuTarget& targe
   const bool is_embedded = DeviceText(device, CL_DEVICE_PROFILE) == "EMBEDDED_PROFILE";
   target.has_int64 = !is_embedded || HasWord(extensions, "cles_khr_int64");
   target.has_fp64 = DeviceValue<cl_device_fp_config>(device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
-  target.has_8_bit_storage = target.has_16_bit_storage = true;  // Since 1.1.
+  target.has_8_bit_storage = target.has_16_bit_storage = true;  // Available since 1.1.
   target.has_int64_atomics =
       HasWord(extensions, "cl_khr_int64_base_atomics") && HasWord(extensions, "cl_khr_int64_extended_atomics");
   const auto floats = DeviceValue<cl_device_fp_config>(device, CL_DEVICE_SINGLE_FP_CONFIG);
@@ -108,7 +113,7 @@ void FillLimits(const Found& found, GpuTarget& target) {
   target.subgroup_size = SubgroupSize(device, target.api_version);
 }
 
-// How kernel-flavoured SPIR-V gets in.
+// Fills how kernel-flavoured SPIR-V is loaded.
 void FillIl(std::string_view extensions, Found& found) {
   GpuTarget& target = found.info.gpu;
   const bool is_nvidia = PlatformText(found.platform, CL_PLATFORM_NAME) == "NVIDIA CUDA";
@@ -126,17 +131,17 @@ void FillIl(std::string_view extensions, Found& found) {
     const auto minor = DeviceValue<cl_uint>(found.device, CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV);
     target.kernel_il = GpuFormat::kPtx;
     target.ptx_arch = "sm_" + std::to_string(major) + std::to_string(minor);
-    target.device_math = major >= 2;  // "sin" and its like, "fma", and "atom" in the PTX ISA.
+    target.device_math = major >= 2;  // "sin" and the like, "fma", and "atom" in the PTX ISA.
     target.has_f32_atomic_add = major >= 2;
     target.has_f64_atomic_add = major >= 6;
     target.has_subgroup_sums =
-        major >= 8;  // "shfl.sync" takes any work items that wait for each other, and there is "redux".
+        major >= 8;  // "shfl.sync" accepts any work items that wait for each other, and "redux" exists.
   } else if (found.is_pocl && HasWord(extensions, "cl_khr_spir")) {
     target.kernel_il = GpuFormat::kSpirBitcode;
   }
 }
 
-// Copies run beside kernels on GPUs with memory of their own; where the device is the host they would take its cores.
+// Copies overlap with kernels on GPUs with their own memory; on a device that is the host they would take its cores.
 void FillSpeeds(const Found& found, DeviceInfo& info) {
   const cl_device_id device = found.device;
   const auto major = DeviceValue<cl_uint>(device, CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV);
@@ -145,7 +150,7 @@ void FillSpeeds(const Found& found, DeviceInfo& info) {
   gpu::SpeedFacts facts;
   facts.clock_hz = 1e6 * DeviceValue<cl_uint>(device, CL_DEVICE_MAX_CLOCK_FREQUENCY);
   facts.shares_memory = DeviceValue<cl_bool>(device, CL_DEVICE_HOST_UNIFIED_MEMORY) != CL_FALSE;
-  // NVIDIA's larger chips of a generation, ".0", have HBM, and up to Ampere half the lanes.
+  // NVIDIA's larger chips of a generation, ".0", have HBM and, up to Ampere, half the lanes.
   facts.has_stacked_memory = major >= 6 && minor == 0;
   facts.lanes_per_unit = major == 0 ? (is_gpu ? 64 : 0) : major == 7 || (major <= 8 && minor == 0) ? 64 : 128;
   facts.launch_ns = info.is_emulated ? 1'500 : 4'000;
@@ -153,7 +158,7 @@ void FillSpeeds(const Found& found, DeviceInfo& info) {
   info.has_copy_lanes = is_gpu && !facts.shares_memory;
 }
 
-// Whether memory of another driver can be taken in by an opaque file descriptor.
+// Fills whether memory of another driver can be imported by an opaque file descriptor.
 void FillImports(std::string_view extensions, Found& found) {
   if (!HasWord(extensions, "cl_khr_external_memory") && !HasWord(extensions, "cl_khr_external_memory_opaque_fd")) {
     return;
@@ -188,7 +193,8 @@ Found Describe(cl_platform_id platform, cl_device_id device) {
   info.kind = (type & CL_DEVICE_TYPE_ACCELERATOR) != 0 ? DeviceKind::kFpga : DeviceKind::kGpu;
   info.name = DeviceText(device, CL_DEVICE_NAME) + ", " + PlatformText(platform, CL_PLATFORM_NAME) + ", driver " +
               DeviceText(device, CL_DRIVER_VERSION);
-  info.silicon = SiliconOf(found, type, extensions);
+  info.uuid = UuidOf(device, extensions);
+  info.silicon = SiliconOf(found, type);
   info.compute_units = std::max(1u, DeviceValue<cl_uint>(device, CL_DEVICE_MAX_COMPUTE_UNITS));
   info.memory_bytes = DeviceValue<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE);
   info.is_emulated = (type & CL_DEVICE_TYPE_CPU) != 0;
@@ -202,6 +208,7 @@ Found Describe(cl_platform_id platform, cl_device_id device) {
   info.allocation_bytes_max = std::min(target.buffer_bytes_max, info.memory_bytes);
   FillSpeeds(found, info);
   if (const std::optional<gpu::PciAddress> address = AddressOf(device)) {
+    info.bus = gpu::ToText(*address);
     found.near = gpu::CpusNear(*address);
   }
   return found;
@@ -253,13 +260,15 @@ StatusOr<Found> FindDevice(std::string_view name) {
     const std::string_view digits = name.substr(std::min(name.size(), kBackend.size() + 1));
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
     if (!name.starts_with("opencl:") || error != std::errc() || end != digits.data() + digits.size()) {
-      return NotFound("\"" + std::string(name) + "\" names no OpenCL device; \"opencl:0\" would.");
+      return NotFound("\"" + std::string(name) +
+                      "\" is not the name of an OpenCL device; names have the form \"opencl:0\".");
     }
   }
   std::vector<Found> all = AllDevices();
   if (index >= all.size()) {
     return NotFound("OpenCL device \"" + std::string(name) + "\" does not exist; " +
-                    (all.empty() ? "there is none." : "there are " + std::to_string(all.size()) + "."));
+                    (all.empty() ? "no OpenCL device was found."
+                                 : "the number of OpenCL devices is " + std::to_string(all.size()) + "."));
   }
   return std::move(all[index]);
 }

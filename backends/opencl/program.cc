@@ -6,11 +6,10 @@
 namespace hpvm::opencl {
 namespace {
 
-// What is passed on of a log: the first errors and their places.
+// Part of a log that is passed on: the first errors and their places.
 constexpr size_t kLogBytesMax = 8 * 1024;
 
-// Drivers that compile from a file name the one that they wrote, somewhere on the host: "/tmp/x.cl:2:10" becomes
-// "source:2:10".
+// Drivers that compile from a file name the temporary file on the host: "/tmp/x.cl:2:10" becomes "source:2:10".
 std::string WithoutPaths(std::string_view log) {
   std::string text;
   for (size_t at = 0; at < log.size();) {
@@ -125,7 +124,7 @@ std::string OptionsFor(GpuFormat format, const std::string& options) {
     case GpuFormat::kSpirBitcode:
       return options + (options.empty() ? "" : " ") + "-x spir -spir-std=1.2";
     case GpuFormat::kBitstream:
-      return "";  // They are in the binary.
+      return "";  // The options are in the binary.
     default:
       return options;
   }
@@ -157,8 +156,8 @@ StatusOr<Context> CreateContext(const Found& found) {
   cl_int error = CL_SUCCESS;
   Context context(clCreateContext(properties, 1, &found.device, nullptr, nullptr, &error));
   if (!context) {
-    // A device that has no room for a context will have some when others are gone; what else fails here is a driver
-    // that does not come up.
+    // A device without room for a context will have some when others are gone; any other failure means that the driver
+    // does not start.
     const Status status = FromCl(error, "Opening device \"" + found.info.id + "\"");
     return status.code() == absl::StatusCode::kResourceExhausted ? status : Unavailable(Message(status));
   }

@@ -53,7 +53,7 @@ Pin* OpenClQueue::PinOf(HostBlock* block, uint64_t bytes) const {
   if (!stages_ || pinner_ == 0 || block == nullptr) {
     return nullptr;
   }
-  // Safety: only this makes pins by that number.
+  // Safety: only this queue makes pins with that number.
   return static_cast<Pin*>(
       block->PinFor({pinner_, Pin::kPaysAfter}, bytes, [&] { return Pin::Make(context_, *block); }));
 }
@@ -74,7 +74,7 @@ Status OpenClQueue::Recheck(Status status) {
     return status;
   }
   // Fails with a loss if the idle queue cannot finish.
-  const Status judged = health_.Judge(CL_OUT_OF_RESOURCES, setup_.get(), "Looking after the device");
+  const Status judged = health_.Judge(CL_OUT_OF_RESOURCES, setup_.get(), "Checking the device");
   return judged.code() == absl::StatusCode::kUnavailable ? judged : status;
 }
 

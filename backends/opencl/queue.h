@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How submissions of one lane get onto an OpenCL device: everything on one in-order queue, no event but where something
-// is measured or waited for. Many launches in a row of which nobody wants the time go to another one, which has no
-// clock: a queue that has one may write times for every launch, events or not.
+// OpenClQueue brings the submissions of one lane to an OpenCL device: everything goes to one in-order queue, with
+// events only for measurements and waits. Long sequences of launches whose times are not needed go to a second queue
+// without a clock, because a queue with a clock may write times for every launch, with or without events.
 //
-// Copies to host memory at the end of a submission are made when the device is done with the rest, on a queue of their
-// own, so that the next submission runs meanwhile. Copies to host memory that other commands follow wait for the device
-// on the spot.
+// Copies to host memory at the end of a submission are made when the device is done with the rest, on a separate queue,
+// so that the next submission runs meanwhile. Copies to host memory that are followed by other commands wait for the
+// device immediately.
 #ifndef HPVMD_BACKENDS_OPENCL_QUEUE_H_
 #define HPVMD_BACKENDS_OPENCL_QUEUE_H_
 
@@ -23,20 +23,20 @@
 
 namespace hpvm::opencl {
 
-// The names of copies in messages.
+// Names of copies in messages.
 inline constexpr std::string_view kUploading = "Copying from host memory";
 inline constexpr std::string_view kDownloading = "Copying to host memory";
 
 class OpenClQueue final : public gpu::Driver {
  public:
-  // What it borrows for its life. `always_stage`: also where the device is the host's processor, which can copy from
-  // pageable memory itself.
+  // Borrowed for the queue's life. `always_stage`: also stages copies when the device is the host's processor, which
+  // can copy from pageable memory itself.
   struct Parts {
     const Found& found;
     cl_context context;
     Health& health;
     CopyMeter& meter;
-    uint64_t pinner = 0;  // What the device is called by host blocks; 0: it pins none.
+    uint64_t pinner = 0;  // The device's number in host blocks; 0: it pins none.
     Lane lane = Lane::kCompute;
     bool always_stage = false;
     gpu::StagingShape staging{};
@@ -44,16 +44,16 @@ class OpenClQueue final : public gpu::Driver {
   static StatusOr<std::unique_ptr<OpenClQueue>> Create(const Parts& parts);
 
   std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission, const gpu::Milestones& behind) override;
-  // Makes fresh memory read as zero: the event after which it does. Any thread.
+  // Makes new memory read as zero; returns the event after which it does. Thread-safe.
   StatusOr<Event> Clear(cl_mem memory, uint64_t bytes);
-  // `status` of a call that went by no queue; when that is not the caller's fault it may mean that the device is lost.
-  // Any thread.
+  // Examines `status` of a call that used no queue: when it is not the caller's fault, the device may be lost.
+  // Thread-safe.
   Status Recheck(Status status);
 
  private:
   friend class OpenClFlight;
 
-  // By which copies between the device and this part of the block go without staging memory; null: they do not.
+  // Returns the pin for direct copies between the device and this part of the block; null when they use staging memory.
   Pin* PinOf(HostBlock* block, uint64_t bytes) const;
 
   OpenClQueue(const Parts& parts, Queue main, Queue plain, Queue download, Queue setup);
@@ -64,13 +64,13 @@ class OpenClQueue final : public gpu::Driver {
   const Lane lane_;
   const bool stages_;
   const uint64_t pinner_;
-  const Queue main_;      // Submissions; the submit thread's.
-  const Queue plain_;     // The same, without a clock; only of the lane for kernels.
-  const Queue download_;  // Copies to host memory; the completion thread's.
-  const Queue setup_;     // Fresh memory.
+  const Queue main_;      // For submissions; used by the submit thread.
+  const Queue plain_;     // Likewise, without a clock; only in the kernels' lane.
+  const Queue download_;  // For copies to host memory; used by the completion thread.
+  const Queue setup_;     // For new memory.
   gpu::HostCopier copier_;
-  Staging uploads_;    // main_'s; the submit thread's.
-  Staging downloads_;  // download_'s; the completion thread's.
+  Staging uploads_;    // For main_; used by the submit thread.
+  Staging downloads_;  // For download_; used by the completion thread.
   TrapPool traps_;
 };
 

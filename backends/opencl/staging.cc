@@ -48,7 +48,7 @@ StatusOr<uint8_t*> Staging::Grow(size_t index, uint64_t bytes) {
 bool Staging::IsOver(const gpu::StagingSlot& slot) {
   const Event& transfer = slots_[slot.index].transfer;
   cl_int state = CL_COMPLETE;
-  // A transfer that fails is over, too: Await says so.
+  // A failed transfer is also over; Await reports the failure.
   return !transfer ||
          clGetEventInfo(transfer.get(), CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(state), &state, nullptr) !=
              CL_SUCCESS ||

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned memory, and the ring of it (gpu/staging_ring.h) through which copies between the host's pageable memory and a
-// device pass.
+// Pinned memory, and the ring (gpu/staging_ring.h) of it for copies between the host's pageable memory and a device.
 #ifndef HPVMD_BACKENDS_OPENCL_STAGING_H_
 #define HPVMD_BACKENDS_OPENCL_STAGING_H_
 
@@ -15,11 +14,11 @@
 
 namespace hpvm::opencl {
 
-// Host memory that the driver allocated for transfers, mapped for its whole life.
+// Pinned is host memory that the driver allocated for transfers, mapped for its whole life.
 class Pinned {
  public:
   Pinned() = default;
-  // `queue` is borrowed for its life.
+  // `queue` is borrowed for the object's life.
   static StatusOr<Pinned> Allocate(cl_context context, cl_command_queue queue, uint64_t bytes);
   Pinned(Pinned&& other) noexcept;
   Pinned& operator=(Pinned&& other) noexcept;
@@ -35,16 +34,16 @@ class Pinned {
   uint64_t bytes_ = 0;
 };
 
-// The ring of one queue. One thread.
+// Staging is the ring of one queue. Used by one thread.
 class Staging final : private gpu::SlotDriver {
  public:
-  // All are borrowed for its life. `queue`: the transfers'; `setup`: where memory is mapped.
+  // All are borrowed for its life. `queue` makes the transfers; `setup` maps memory.
   struct Parts {
     cl_context context;
     cl_command_queue queue, setup;
     Health& health;
     gpu::HostCopier& copier;
-    std::string_view doing;  // The name of its transfers in messages.
+    std::string_view doing;  // Name of its transfers in messages.
   };
   Staging(const Parts& parts, const gpu::StagingShape& shape)
       : parts_(parts), ring_(*this, parts.copier, shape), shared_(ring_) {}
@@ -52,7 +51,7 @@ class Staging final : private gpu::SlotDriver {
   gpu::StagingRing& ring() { return ring_; }
   // For small pieces.
   gpu::SharedSlot& shared() { return shared_; }
-  // The last transfer from or to the slot.
+  // Records the last transfer from or to the slot.
   void Sent(const gpu::StagingSlot& slot, Event transfer) { slots_[slot.index].transfer = std::move(transfer); }
   Status Await(const gpu::StagingSlot& slot) override;
 

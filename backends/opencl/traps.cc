@@ -8,7 +8,7 @@ namespace hpvm::opencl {
 namespace {
 
 constexpr uint32_t kRecordsMin = 128;  // 4 KiB.
-// As many as there are submissions in flight.
+// The number of submissions in flight.
 constexpr size_t kIdleMax = 4;
 
 Status Zero(cl_command_queue queue, cl_mem memory, uint64_t bytes) {
@@ -48,7 +48,7 @@ StatusOr<std::unique_ptr<TrapMemory>> TrapPool::Take(uint32_t count) {
 void TrapPool::Give(std::unique_ptr<TrapMemory> memory) {
   std::lock_guard lock(mutex_);
   if (idle_.size() >= kIdleMax) {
-    idle_.erase(idle_.begin());  // Often too small for what comes now.
+    idle_.erase(idle_.begin());  // It is often too small for later submissions.
   }
   idle_.push_back(std::move(memory));
 }

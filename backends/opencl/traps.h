@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory for the trap records of the submissions in flight.
+// TrapPool provides device memory for the trap records of the submissions in flight.
 #ifndef HPVMD_BACKENDS_OPENCL_TRAPS_H_
 #define HPVMD_BACKENDS_OPENCL_TRAPS_H_
 
@@ -15,7 +15,7 @@
 
 namespace hpvm::opencl {
 
-// Records on the device, and where they are read back to. All zero on the device unless `is_dirty`.
+// Records on the device, and the host memory into which they are read. All zero on the device unless `is_dirty`.
 struct TrapMemory {
   Memory device;
   uint64_t serial = 0;
@@ -29,13 +29,13 @@ struct TrapMemory {
 
 class TrapPool {
  public:
-  // All are borrowed for its life. `setup` is idle, so that mapping memory waits for nothing.
+  // All are borrowed for its life. `setup` is idle, so that mapping memory does not wait.
   TrapPool(cl_context context, cl_command_queue main, cl_command_queue setup)
       : context_(context), main_(main), setup_(setup) {}
 
-  // Memory for `count` records that are zero for what is enqueued on `main` from now on. The submit thread.
+  // Returns memory for `count` records, which are zero for later commands on `main`. Called on the submit thread.
   StatusOr<std::unique_ptr<TrapMemory>> Take(uint32_t count);
-  // Any thread.
+  // Thread-safe.
   void Give(std::unique_ptr<TrapMemory> memory);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread's way through commands of a submission: the stop word, timings, who failed.
+// CommandWalk is one thread's pass over commands of a submission: handles the stop word, timings, and failures.
 #ifndef HPVMD_BACKENDS_SHARED_COMMAND_WALK_H_
 #define HPVMD_BACKENDS_SHARED_COMMAND_WALK_H_
 
@@ -11,28 +11,29 @@
 
 namespace hpvm::backends {
 
-// What passes between whoever walks and the target beside a command's status.
+// Data passed between the walk and the target in addition to a command's status.
 struct CommandRecord {
-  uint64_t start_ticks = 0;  // When the command before it ended.
-  uint64_t end_ticks = 0;    // Set by targets that read the counter anyway; else the walk reads it.
+  uint64_t start_ticks = 0;  // When the preceding command ended.
+  uint64_t end_ticks = 0;    // Set by targets that read the counter anyway; otherwise the walk reads it.
   ir::TrapReport trap;       // Set by the target when a kernel traps.
-  uint8_t variant = kVariantUnknown;  // Set by targets whose kernels have several: NodeTiming::variant.
+  // Set by targets whose kernels have several variants: NodeTiming::variant.
+  uint8_t variant = kVariantUnknown;
   bool is_settled = true;             // Likewise: NodeTiming::is_settled.
 };
 
-// What differs between host devices: how commands run.
+// The device-specific part of host devices: runs commands.
 class CommandTarget {
  public:
   virtual ~CommandTarget() = default;
-  // Runs one command. Any thread.
+  // Runs one command. Thread-safe.
   virtual Status Run(const Command& command, const Submission& submission, CommandRecord* record) = 0;
-  // Runs all of the submission's list, as its order allows; fills timings and the failure. Any thread. One after
-  // another unless a target knows better.
+  // Runs the submission's list in an order that it allows; fills timings and the failure. Thread-safe. The default
+  // implementation runs commands one after another.
   virtual Status RunList(const Submission& submission);
 };
 
-// Tick readings as nanoseconds of the monotonic clock. The rate is only an estimate, so the clock itself is read again
-// after each millisecond: the error stays below a microsecond however long a submission runs.
+// Converts tick readings to nanoseconds of the monotonic clock. The rate is only an estimate, so the clock itself is
+// read again after each millisecond: the error stays below a microsecond however long a submission runs.
 class TickClock {
  public:
   TickClock(const Ticks& ticks, uint64_t now)
@@ -69,18 +70,18 @@ inline bool IsStopped(const Submission& submission) {
 
 class CommandWalk {
  public:
-  // All borrowed.
+  // All are borrowed.
   CommandWalk(CommandTarget& target, const Submission& submission, const Ticks& ticks)
       : target_(target), submission_(submission), ticks_(ticks), clock_(ticks, ticks.Now()) {
     Resume();
   }
 
-  // The next command begins now, not where the one before ended.
+  // The next command begins now, not when the preceding one ended.
   void Resume() {
     record_.start_ticks = ticks_.Now();
     now_ns_ = clock_.Ns(record_.start_ticks);
   }
-  // kCancelled when the submission is stopped. After a failure there is nothing further to run.
+  // Returns kCancelled when the submission is stopped. After a failure nothing further is to be run.
   Status Run(const Command& command) {
     const auto* dispatch = std::get_if<DispatchCommand>(&command);
     record_.end_ticks = 0;
@@ -101,7 +102,7 @@ class CommandWalk {
     }
     return status;
   }
-  // Says who failed, after Run did. By one walk of a submission only.
+  // Reports the failed command, after Run has failed. Called by only one walk of a submission.
   void Report(const Command& command) const;
   // When the last command ended, or Resume was called.
   uint64_t ticks() const { return record_.start_ticks; }

@@ -12,7 +12,8 @@ namespace hpvm::backends {
 namespace {
 
 constexpr uint64_t kAlignment = 64;                      // A cache line, and the widest vector.
-constexpr uint64_t kMapFromBytes = 256 * limits::kKiB;   // Above, fresh pages are cheaper than clearing recycled ones.
+// Above this size, new pages are cheaper than clearing recycled ones.
+constexpr uint64_t kMapFromBytes = 256 * limits::kKiB;
 
 enum class Source : uint8_t { kImported, kHeap, kMapped };
 

@@ -9,8 +9,8 @@
 
 namespace hpvm::backends {
 
-// Large allocations are mapped, so that the kernel zeroes a page when it is first touched; small ones come from the
-// heap. Data is aligned to 64 bytes at least. kResourceExhausted above `bytes_max` or when memory is short.
+// Large allocations are mapped, so that the kernel zeroes a page at its first access; small ones come from the heap.
+// Data is aligned to at least 64 bytes. Returns kResourceExhausted above `bytes_max` or when memory is short.
 StatusOr<std::unique_ptr<Buffer>> AllocateHostBuffer(const BufferSpec& spec, uint64_t bytes_max);
 
 }  // namespace hpvm::backends

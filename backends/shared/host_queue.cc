@@ -24,8 +24,8 @@ Readiness CheckWaits(const Submission& submission, Status* failure) {
   return pending ? Readiness::kPending : Readiness::kReady;
 }
 
-// Tells whether the submission must wait, and adds the points that it waits for. Each point is looked at once: one that
-// settles between two looks would be neither reached nor waited for.
+// Returns true when the submission must wait, and adds its pending points. Each point is polled once: a point that
+// settles between two polls would be neither reached nor waited for.
 bool FindPending(const Submission& submission, std::vector<TimelinePoint>& pending_points) {
   const size_t before = pending_points.size();
   for (const TimelinePoint& point : submission.waits) {
@@ -112,7 +112,8 @@ void HostQueue::Defer(const Submission& submission) {
   changed_->Signal(++changes_);
 }
 
-// Moves what may start from deferred_ to `ready` and lists the points that the others wait for. False at the end.
+// Moves submissions that may start from deferred_ to `ready` and lists the points for which the others wait. Returns
+// false when the queue is closing.
 bool HostQueue::TakeReady(std::vector<Submission>& ready, std::vector<TimelinePoint>& pending_points) {
   std::lock_guard lock(mutex_);
   if (closing_) {
@@ -144,7 +145,7 @@ void HostQueue::ServeDeferred() {
       Submit(submission);
     }
     if (ready.empty()) {
-      // Only fails at a deadline, and there is none.
+      // It fails only at a deadline, and there is none.
       HPVMD_CHECK(hub_.WaitAny(pending_points, kNever).ok());
     }
   }
@@ -210,7 +211,7 @@ Status RunFill(const FillCommand& fill, const Submission& submission) {
 
 Status TrapStatus(const ir::TrapReport& trap, std::string_view what) {
   if (trap.code == ir::TrapCode::kWrongProof) {
-    std::fprintf(stderr, "A launch was proven to stay inside its buffers, and did not: %s.\n",
+    std::fprintf(stderr, "A launch left its buffers although the proof at launch showed that it stays inside: %s.\n",
                  std::string(what).c_str());
     HPVMD_CHECK(trap.code != ir::TrapCode::kWrongProof);
   }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submissions of a device whose commands run on the host: waits, deferral, signals. The target runs the commands.
+// HostQueue handles submissions of a device whose commands run on the host: waits, deferral, signals. The target runs
+// the commands.
 //
 // A submission whose waits are reached runs on the thread that calls Submit. Any other is deferred: it starts on the
 // queue's own thread (started at the first deferral), never on the thread that reaches the last point, because that may
 // be a socket's or a driver's thread and a kernel may run for seconds. Deferred submissions run one at a time, in the
-// order in which they become ready, beside submissions that run inline; so CommandTarget's methods must allow
-// calls from several threads.
+// order in which they become ready, concurrently with submissions that run inline; CommandTarget's methods must
+// therefore be thread-safe.
 #ifndef HPVMD_BACKENDS_SHARED_HOST_QUEUE_H_
 #define HPVMD_BACKENDS_SHARED_HOST_QUEUE_H_
 
@@ -28,7 +29,7 @@ class HostQueue {
   HostQueue(const HostQueue&) = delete;
   HostQueue& operator=(const HostQueue&) = delete;
 
-  // Never fails and never waits for a point. Any thread.
+  // Never fails and never waits for a point. Thread-safe.
   void Submit(const Submission& submission);
 
  private:
@@ -43,20 +44,22 @@ class HostQueue {
   std::mutex mutex_;
   std::vector<Submission> deferred_;       // Guarded by mutex_.
   bool closing_ = false;                   // Guarded by mutex_.
-  uint64_t changes_ = 0;                   // Guarded by mutex_; what changed_ was last signalled with.
+  uint64_t changes_ = 0;                   // Guarded by mutex_; the value last signalled on changed_.
   std::unique_ptr<Timeline> changed_;      // Wakes the thread for a new submission or the end.
   std::thread thread_;                     // Guarded by mutex_ until the destructor.
 };
 
-// The bytes of a view, checked against its buffer; kInternal when it does not fit, because callers have validated it.
+// Returns the bytes of a view, checked against its buffer; kInternal when it does not fit, because callers have
+// validated it.
 StatusOr<uint8_t*> HostRange(const Submission& submission, SlotIndex slot, uint64_t offset, uint64_t bytes);
-// Arguments of a dispatch against its executable's parameters: count, kinds, slots and views. kInternal.
+// Checks a dispatch's arguments against its executable's parameters: count, kinds, slots and views. Returns kInternal
+// on a mismatch.
 Status CheckDispatch(const DispatchCommand& dispatch, const Submission& submission);
 Status RunCopy(const CopyCommand& copy, const Submission& submission);
 Status RunFill(const FillCommand& fill, const Submission& submission);
 
-// The status of a launch that ended early: kCancelled for kStopped, else kAborted with `what`. Ends the process for
-// kWrongProof, which only code that audits proofs gives.
+// Returns the status of a launch that ended early: kCancelled for kStopped, otherwise kAborted with `what`. Ends the
+// process for kWrongProof, which only code that audits proofs reports.
 Status TrapStatus(const ir::TrapReport& trap, std::string_view what);
 
 }  // namespace hpvm::backends

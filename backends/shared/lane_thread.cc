@@ -70,7 +70,7 @@ Status LaneThread::Run(const Submission& submission) const {
   return submission.commands == nullptr ? absl::OkStatus() : runner_(submission);
 }
 
-// Called with mutex_ held, so that nobody adds a submission for a timeline that is about to fail.
+// The caller holds mutex_, so that no submission is added for a timeline that is about to fail.
 void LaneThread::Fail(const Submission& failed, const Status& status) {
   std::vector<Timeline*> timelines;
   const auto add = [&](const Submission& submission) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submissions of a lane whose commands run on the host but not on the submitting thread: they run one after another, in
-// the order of submission, on a thread of the lane's own, which starts with the first and also waits for their points.
+// LaneThread runs submissions of a lane whose commands run on the host but not on the submitting thread: they run one
+// after another, in the order of submission, on the lane's own thread, which starts with the first one and also waits
+// for their points.
 //
-// When a submission fails, those behind it that signal one of its timelines are dropped before these timelines fail:
-// whoever sees a timeline failed frees what the submissions name that were to signal it (backends/contract/device.h).
+// When a submission fails, later ones that signal one of its timelines are dropped before these timelines fail, because
+// a waiter that sees a failed timeline frees everything named by the submissions that were to signal it
+// (backends/contract/device.h).
 #ifndef HPVMD_BACKENDS_SHARED_LANE_THREAD_H_
 #define HPVMD_BACKENDS_SHARED_LANE_THREAD_H_
 
@@ -24,13 +26,13 @@ class LaneThread {
   using Runner = std::function<Status(const Submission&)>;
 
   explicit LaneThread(Runner runner) : runner_(std::move(runner)) {}
-  // Runs what was submitted; nothing of it may wait for points that nobody will reach.
+  // Runs all submissions; none of them may wait for points that will never be reached.
   ~LaneThread();
   LaneThread(const LaneThread&) = delete;
   LaneThread& operator=(const LaneThread&) = delete;
 
-  // Only queues; fails the signals where one of their timelines has failed. kResourceExhausted when no thread can be
-  // started; the signals do not change then. Any thread.
+  // Only queues; fails the signals when one of their timelines has failed. Returns kResourceExhausted, with unchanged
+  // signals, when no thread can be started. Thread-safe.
   Status Submit(const Submission& submission);
 
  private:

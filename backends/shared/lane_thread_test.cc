@@ -12,7 +12,7 @@ namespace {
 
 class LaneThreadTest : public ::testing::Test {
  protected:
-  // A submission that counts in `ran_` when it runs.
+  // A submission that increments `ran_` when it runs.
   Status Submit(std::span<const TimelinePoint> waits, std::span<const TimelinePoint> signals) {
     return lane_.Submit({.waits = waits, .commands = &list_, .signals = signals});
   }
@@ -38,8 +38,8 @@ TEST_F(LaneThreadTest, RunsInOrderOnceThePointsAreReached) {
   EXPECT_EQ(ran_, 2);
 }
 
-// A timeline that has failed has no submission left: its owner frees what they name at once, also the timelines that
-// they wait for. The same holds for timelines that they share with further ones.
+// A timeline that has failed has no submission left: its owner frees everything that they name at once, including the
+// timelines for which they wait. The same holds for timelines that they share with later ones.
 TEST_F(LaneThreadTest, ATimelineFailsWhenNothingIsLeftForIt) {
   auto bad = NewTimeline(), never = NewTimeline(), shared = NewTimeline(), further = NewTimeline();
   const auto other = NewTimeline();

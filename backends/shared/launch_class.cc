@@ -7,7 +7,7 @@
 namespace hpvm::backends {
 namespace {
 
-// Two bits of size a step: within a factor of four the caches and the pool behave alike.
+// Two bits of size per step: within a factor of four the caches and the pool behave alike.
 uint8_t SizeClass(uint64_t size) { return static_cast<uint8_t>((std::bit_width(size) + 1) / 2); }
 
 uint32_t Distance(const std::array<uint8_t, 4>& a, const std::array<uint8_t, 4>& b) {
@@ -38,7 +38,7 @@ bool LaunchClass::Publish() {
 void LaunchClass::Learn(double instance_ns_now) {
   const auto now = static_cast<float>(instance_ns_now);
   const float before = instance_ns();
-  // Threads that run launches of one class at once must not take the line from each other for nothing.
+  // Avoids unnecessary contention for the cache line between threads that run launches of one class.
   if (now < before * 0.75f || now > before * 1.5f) {
     lately_ns.store(before == 0 ? now : (before + now) / 2, std::memory_order_relaxed);
   }
@@ -72,18 +72,18 @@ LaunchClass& ClassTable::ClassOf(VariantMask mask, const Extent& extent, const E
       nearest = known.get();
     }
   }
-  // Sets of candidates are few: with and without a proof, and groups that are too large for a variant.
-  return nearest != nullptr && classes_.size() >= kLearntClassesMax ? *nearest : Add(mask, sizes);
+  // There are few sets of candidates: with and without a proof, and with groups that are too large for a variant.
+  return nearest != nullptr && classes_.size() >= kTuningClassesMax ? *nearest : Add(mask, sizes);
 }
 
-void ClassTable::Restore(std::span<const uint8_t> learnt) {
-  const StatusOr<LearntRecord> record = DecodeLearnt(learnt);
+void ClassTable::Restore(std::span<const uint8_t> tuning) {
+  const StatusOr<TuningRecord> record = DecodeTuning(tuning);
   if (!record.ok() || record->device != device_) {
     return;
   }
   const VariantMask known = static_cast<VariantMask>((uint64_t{1} << variant_count_) - 1);
   std::lock_guard lock(mutex_);
-  for (const LearntClass& c : record->classes) {
+  for (const TuningClass& c : record->classes) {
     if ((c.candidates & ~known) != 0 || Find(c.candidates, c.sizes) != nullptr) {
       continue;
     }
@@ -95,7 +95,7 @@ void ClassTable::Restore(std::span<const uint8_t> learnt) {
 }
 
 std::vector<uint8_t> ClassTable::Record() {
-  LearntRecord record;
+  TuningRecord record;
   record.device = device_;
   std::lock_guard lock(mutex_);
   for (const std::unique_ptr<LaunchClass>& known : classes_) {
@@ -103,14 +103,14 @@ std::vector<uint8_t> ClassTable::Record() {
     if (winner == LaunchClass::kUnsettled) {
       continue;
     }
-    // Settled: its tuner does not change any more.
-    LearntClass c{known->mask, known->sizes, winner, std::vector<float>(variant_count_)};
+    // The class is settled: its tuner does not change any more.
+    TuningClass c{known->mask, known->sizes, winner, std::vector<float>(variant_count_)};
     for (uint32_t i = 0; i < variant_count_; ++i) {
       c.instance_ns[i] = static_cast<float>(known->tuner.measured(i));
     }
     record.classes.push_back(std::move(c));
   }
-  return EncodeLearnt(record);
+  return EncodeTuning(record);
 }
 
 }  // namespace hpvm::backends

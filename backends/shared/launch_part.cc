@@ -14,7 +14,7 @@ constexpr char kDimension[] = {'x', 'y', 'z'};
 
 StatusOr<uint64_t> ReadExtent(const ExtentSource& source, const Submission& submission) {
   if (source.bytes != 4 && source.bytes != 8) {
-    return Internal("An extent is read from " + std::to_string(source.bytes) + " bytes; 4 or 8 are possible.");
+    return Internal("An extent is read from " + std::to_string(source.bytes) + " bytes; 4 or 8 are allowed.");
   }
   HPVMD_ASSIGN_OR_RETURN(const uint8_t* data, HostRange(submission, source.slot, source.offset, source.bytes));
   uint64_t value = 0;  // Hosts are little-endian.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a dispatch runs: extents that are known at launch only, and parts of a launch.
+// Determines which part of a dispatch runs: extents that are known only at launch, and parts of a launch.
 #ifndef HPVMD_BACKENDS_SHARED_LAUNCH_PART_H_
 #define HPVMD_BACKENDS_SHARED_LAUNCH_PART_H_
 
@@ -18,7 +18,7 @@ struct LaunchPart {
   bool is_empty = false;
 };
 
-// Whether all of the extent as written runs: what nearly every dispatch does.
+// Returns true when all of the given extent runs, as in nearly every dispatch.
 inline bool IsPlain(const DispatchCommand& dispatch) {
   bool is_plain = true;
   for (size_t d = 0; d < 3; ++d) {
@@ -27,8 +27,9 @@ inline bool IsPlain(const DispatchCommand& dispatch) {
   return is_plain;
 }
 
-// Reads DispatchCommand::extent_from from host memory. kAborted: more instances than the extent allows. kInternal: a
-// part that does not begin at a whole group, or a source that is no integer in a bound buffer.
+// Reads DispatchCommand::extent_from from host memory. Errors: kAborted when there are more instances than the extent
+// allows; kInternal for a part that does not begin at a whole group, or a source that is not an integer in a bound
+// buffer.
 StatusOr<LaunchPart> PartOf(const DispatchCommand& dispatch, const Submission& submission);
 
 }  // namespace hpvm::backends

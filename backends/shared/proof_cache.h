@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch shows of a kernel's accesses (ir::ProveBounds), remembered for the launches that look alike.
+// ProofCache stores proofs of a kernel's accesses for launches (ir::ProveBounds), for reuse by equal launches.
 //
-// A key holds the values the answer depends on, and is compared whole: a wrong answer would let code without checks
-// run.
+// A key holds all values on which the answer depends, and is compared completely, because a wrong answer would let
+// unchecked code run.
 #ifndef HPVMD_BACKENDS_SHARED_PROOF_CACHE_H_
 #define HPVMD_BACKENDS_SHARED_PROOF_CACHE_H_
 
@@ -23,22 +23,22 @@ namespace hpvm::backends {
 // Unchecked code computes offsets in 32 bits.
 inline constexpr uint64_t kProvenBytesMax = uint64_t{1} << 31;
 
-// Which parameters a proof looks at.
+// The parameters that a proof uses.
 struct ProofParams {
-  std::vector<uint32_t> used;     // Those that the program names.
-  std::vector<uint32_t> buffers;  // Those that are buffers.
-  std::vector<uint32_t> words;    // Those of which it asks for the words.
+  std::vector<uint32_t> used;     // Parameters that the program names.
+  std::vector<uint32_t> buffers;  // Parameters that are buffers.
+  std::vector<uint32_t> words;    // Parameters whose words it uses.
 };
 ProofParams ProofParamsOf(const Artifact& artifact);
 
-// `Argument` is what a device keeps of an argument; kFactOf(param, argument) is what the bounds program sees of it: a
-// buffer's bytes, a scalar's bits; kWordsOf, where a device knows any, the range of a buffer's words. `Known` is what
-// the device keeps of launches that look alike.
+// `Argument` is a device's representation of an argument; kFactOf(param, argument) is the value that the bounds program
+// uses: a buffer's bytes, a scalar's bits; kWordsOf, if a device knows any, is the range of a buffer's words. `Known`
+// is the data that the device stores for equal launches.
 template <typename Argument, uint64_t (*kFactOf)(const ir::KernelParam&, const Argument&), typename Known,
           ir::WordRange (*kWordsOf)(const Argument&) = nullptr>
 class ProofCache {
  public:
-  // Keeps what it needs of `artifact`.
+  // Copies what it needs of `artifact`.
   explicit ProofCache(const Artifact& artifact)
       : bounds_(artifact.bounds), params_(artifact.params), named_(ProofParamsOf(artifact)) {
     for (Entry& entry : entries_) {
@@ -48,23 +48,23 @@ class ProofCache {
 
   struct Launch {
     Extent extent{1, 1, 1}, group{1, 1, 1};
-    std::span<const Argument> arguments;  // One a parameter of the artifact.
-    // How many instances run, where that is not all of the extent: what is known of such launches is kept apart. What
-    // is proven for the whole holds for its parts.
+    std::span<const Argument> arguments;  // One per parameter of the artifact.
+    // The number of instances that run, when that is not the whole extent: data about such launches is stored
+    // separately. Proofs for the whole hold for its parts.
     Extent count{0, 0, 0};
   };
 
-  // Whether accesses in the bounds program stay inside and no buffer passes kProvenBytesMax.
+  // Returns true when accesses in the bounds program stay inside and no buffer exceeds kProvenBytesMax.
   bool Prove(const Launch& launch) const {
     return !HasLargeBuffer(launch) && ir::ProveBounds(bounds_, FactsOf(launch));
   }
-  // The same of those that rest on words, too.
+  // The same, including accesses that depend on words.
   bool ProveByWords(const Launch& launch) const {
     return !bounds_.by_words.empty() && !HasLargeBuffer(launch) && ir::ProveByWords(bounds_, FactsOf(launch));
   }
 
-  // What is remembered for launches like this; null when there is nothing, or when another thread writes just now.
-  // Allocates nothing, and writes nothing that other threads read.
+  // Returns the data stored for such a launch; null when there is none, or when another thread is writing. Allocates
+  // nothing, and does not modify data that other threads read.
   Known* Find(const Launch& launch) {
     const bool has_large = HasLargeBuffer(launch);
     const uint32_t version = version_.load(std::memory_order_acquire);
@@ -75,7 +75,7 @@ class ProofCache {
       if (known == nullptr) {
         continue;
       }
-      // Written meanwhile: what was compared may be of two entries.
+      // Modified meanwhile: the comparison may have mixed two entries.
       if (version % 2 != 0 || version_.load(std::memory_order_relaxed) != version) {
         return nullptr;
       }
@@ -91,12 +91,12 @@ class ProofCache {
     const bool has_large = HasLargeBuffer(launch);
     uint32_t version = version_.load(std::memory_order_relaxed);
     if (version % 2 != 0 || !version_.compare_exchange_strong(version, version + 1, std::memory_order_acquire)) {
-      return;  // Another thread is here: the next launch tries again.
+      return;  // Another thread is writing: the next launch tries again.
     }
     Entry& entry = entries_[next_];
     last_.store(next_, std::memory_order_relaxed);
     next_ = (next_ + 1) % kEntries;
-    // Each is a release: whoever reads one of them sees that the version is odd.
+    // Each store is a release: a reader of any of them sees that the version is odd.
     std::atomic<uint64_t>* key = entry.key.get();
     const auto write = [&](uint64_t word) { key++->store(word, std::memory_order_release); };
     for (const Extent& part : {launch.extent, launch.group, launch.count}) {
@@ -114,15 +114,16 @@ class ProofCache {
   }
 
  private:
-  static constexpr size_t kEntries = 8;  // A kernel that several nodes use is launched with as many sizes.
-  // Words before the parameters': extent, group, count, whether a buffer is large.
+  // A kernel used by several nodes is launched with as many sizes.
+  static constexpr size_t kEntries = 8;
+  // Words before the parameters': extent, group, count, and whether a buffer is large.
   static constexpr size_t kShape = 10;
   struct Entry {
     std::atomic<Known*> known{nullptr};
     std::unique_ptr<std::atomic<uint64_t>[]> key;
   };
 
-  // Each read is an acquire: a version that is read later is not older.
+  // Each load is an acquire: a version that is read later is not older.
   Known* Match(const Entry& entry, const Launch& launch, bool has_large) const {
     Known* const known = entry.known.load(std::memory_order_acquire);
     const std::atomic<uint64_t>* key = entry.key.get();
@@ -179,9 +180,9 @@ class ProofCache {
   const std::vector<ir::KernelParam> params_;
   const ProofParams named_;
   std::atomic<uint32_t> version_{0};     // Odd while an entry is written.
-  std::array<Entry, kEntries> entries_;  // Written while version_ is odd, by whoever made it so.
-  size_t next_ = 0;                      // As entries_.
-  std::atomic<size_t> last_{0};          // Where the last one was found.
+  std::array<Entry, kEntries> entries_;  // Written while version_ is odd, by the thread that made it odd.
+  size_t next_ = 0;                      // Like entries_.
+  std::atomic<size_t> last_{0};          // Index of the last match.
 };
 
 }  // namespace hpvm::backends

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A counter cheap enough to read at every command boundary: the time-stamp counter where it is invariant (measured: 10
-// ns against 25 for clock_gettime), else nanoseconds of CLOCK_MONOTONIC. Its unit is unknown: intervals are converted
-// by the clock readings around them.
+// Ticks is a counter cheap enough to read at every command boundary: the time-stamp counter if it is invariant
+// (measured: 10 ns against 25 for clock_gettime), otherwise nanoseconds of CLOCK_MONOTONIC. Its unit is unknown:
+// intervals are converted by the clock readings around them.
 #ifndef HPVMD_BACKENDS_SHARED_TICKS_H_
 #define HPVMD_BACKENDS_SHARED_TICKS_H_
 
@@ -24,7 +24,7 @@ class Ticks {
 #endif
     return MonotonicNs();
   }
-  // As measured over a fraction of a millisecond at construction: good for estimates, not for records.
+  // Measured over a fraction of a millisecond at construction: good for estimates, not for records.
   double ns_per_tick() const { return ns_per_tick_; }
 
   static uint64_t MonotonicNs();
@@ -34,7 +34,7 @@ class Ticks {
   double ns_per_tick_ = 1;
 };
 
-// The process's counter.
+// Returns the process's counter.
 const Ticks& ProcessTicks();
 
 }  // namespace hpvm::backends

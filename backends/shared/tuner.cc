@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: elimination. The staying candidate with the least weight of samples is measured next; the least time of
+// each counts. One that is slower than the best by more than the patience's ratio leaves, after a first sample only
+// when all others have one.
+// Invariants: best_ stays and is beaten only by a factor of 0.98, so that equals keep the compiler's order. Samples
+// below kSampleNsMin weigh a third of a whole one. A glimpse decides only if it is long enough, or the fifth, and
+// never against the best.
+// A candidate has at most nine samples, and one that has samples leaves at its 16th glimpse. The tuner settles with
+// one candidate left that has a sample, or when all have their weight.
 #include "backends/shared/tuner.h"
 
 #include <algorithm>
@@ -11,15 +19,15 @@ namespace hpvm::backends {
 namespace {
 
 constexpr uint32_t kWholeWeight = Tuner::kShortSamples / Tuner::kSamples;
-// How far behind the best a candidate may be after a glimpse.
+// Largest ratio to the best time at which a candidate stays after a glimpse.
 constexpr double kGlimpseRatio = 4;
-// Below this a glimpse may say more of the call, or of a large page that was cleared, than of the code.
+// A shorter glimpse may measure the call, or the clearing of a large page, more than the code.
 constexpr double kGlimpseNsMin = 500'000;
-// After so many it counts all the same.
+// After this many glimpses even short ones count.
 constexpr uint32_t kGlimpsesMax = 5;
-// Of a candidate that has samples, and still is given no more of them.
+// Limit for a candidate that has samples, and is still denied more of them.
 constexpr uint32_t kGlimpsesEnough = 16;
-// A later candidate must be better by this much: equals keep the compiler's order.
+// A later candidate must be better by this factor: equals keep the compiler's order.
 constexpr double kMargin = 0.98;
 
 void Lower(double* ns, double now) { *ns = *ns == 0 ? now : std::min(*ns, now); }
@@ -55,8 +63,8 @@ void Tuner::AddGlimpse(uint32_t variant, double ns, uint64_t instances) {
   ++candidate.glimpses;
   const double best = estimate(best_);
   const bool is_sure = (candidate.glimpses >= kGlimpses && ns >= kGlimpseNsMin) || candidate.glimpses >= kGlimpsesMax;
-  // Whoever takes it for too slow goes by its sample, which may have been an unlucky one: looks that speak against that
-  // must end, too.
+  // The caller may judge a candidate too slow by its sample, which may have been an unlucky one: contradicting glimpses
+  // must also end.
   const bool is_enough = candidate.samples != 0 && candidate.glimpses >= kGlimpsesEnough;
   if (variant != best_ && best != 0 &&
       ((is_sure && candidate.glimpse_ns > best * kGlimpseRatio) || is_enough)) {
@@ -120,7 +128,8 @@ void Tuner::DropLaggards() {
   for (uint32_t i = 0; i < candidates_.size(); ++i) {
     Candidate& candidate = candidates_[i];
     const double ratio = candidate.samples > 1 ? patience_.later : patience_.first;
-    // Whoever has been measured once keeps its place until the others have been, too: its sample may be the cold one.
+    // A candidate measured once keeps its place until the others have been measured too: its sample may be the cold
+    // one.
     const bool is_judged = std::all_of(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
       return !other.stays || other.samples + 1 >= candidate.samples + (candidate.samples == 1 ? 1 : 0);
     });
@@ -130,7 +139,7 @@ void Tuner::DropLaggards() {
   }
 }
 
-// To the next candidate that wants to be looked at, then to the one with the fewest samples.
+// Moves to the next candidate that needs a glimpse, then to the one with the fewest samples.
 void Tuner::Advance() {
   const Candidate* fewest = nullptr;
   size_t staying = 0;

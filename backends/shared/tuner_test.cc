@@ -11,15 +11,15 @@
 namespace hpvm::backends {
 namespace {
 
-// Kernels whose variants take so many nanoseconds an instance, on a machine whose clock is simulated.
+// Kernels whose variants have the given nanoseconds per instance, on a machine with a simulated clock.
 struct Simulation {
   std::vector<double> instance_ns;
-  uint64_t instances = 1'000'000;  // Of a sample.
+  uint64_t instances = 1'000'000;  // Number of instances in a sample.
   std::function<double(uint32_t sample)> disturbance = [](uint32_t) { return 1.0; };
   uint32_t samples = 0, glimpses = 0;
   double total_ns = 0;
 
-  // Until the tuner settles, as a dispatch drives it; at most 1,000 steps.
+  // Drives the tuner like a dispatch until it settles; at most 1,000 steps.
   void Drive(Tuner& tuner) {
     for (int step = 0; step < 1'000 && !tuner.settled(); ++step) {
       const uint32_t variant = tuner.next();
@@ -38,7 +38,7 @@ struct Simulation {
   }
 };
 
-// The first launch on a GPU that was idle takes several times as long; the candidate that has it does not pay for that.
+// The first launch on an idle GPU takes several times as long; the candidate that meets it is not penalised.
 TEST(TunerTest, TheFirstSampleIsNobodysFault) {
   for (const bool skips_first : {false, true}) {
     Simulation simulation{.instance_ns = {1, 1.4, 8, 1.5}, .disturbance = [](uint32_t sample) {
@@ -56,7 +56,7 @@ TEST(TunerTest, TheFirstSampleIsNobodysFault) {
   }
 }
 
-// The fastest candidate wins, whatever stands around it; equals keep the compiler's order; the number of samples is
+// The fastest candidate wins, whatever its neighbours; equals keep the compiler's order; the number of samples is
 // bounded.
 TEST(TunerTest, SettlesOnTheFastest) {
   struct Case {
@@ -93,7 +93,7 @@ TEST(TunerTest, SettlesOnTheFastest) {
   }
 }
 
-// A machine that is slow for a while, or at random, does not change who wins: the others take turns.
+// A machine that is slow for a while, or at random, does not change the winner, because the candidates alternate.
 TEST(TunerTest, StandsDisturbances) {
   struct Case {
     const char* name;
@@ -116,7 +116,7 @@ TEST(TunerTest, StandsDisturbances) {
   }
 }
 
-// Short samples are taken more often, and no more than is said.
+// Short samples are taken more often, but no more than the limit.
 TEST(TunerTest, TakesMoreOfShortSamples) {
   Tuner tuner(0b11);
   Simulation simulation{.instance_ns = {1.1, 1.0}, .instances = 1'000};
@@ -129,7 +129,7 @@ TEST(TunerTest, TakesMoreOfShortSamples) {
   EXPECT_EQ(simulation.samples, 2 * Tuner::kSamples);
 }
 
-// A candidate that is hopeless costs a glimpse, not a sample.
+// A hopeless candidate costs a glimpse, not a sample.
 TEST(TunerTest, DropsTheHopelessAtAGlimpse) {
   Tuner tuner(0b11);
   Simulation simulation{.instance_ns = {1, 100}, .instances = 5'000'000};
@@ -139,8 +139,8 @@ TEST(TunerTest, DropsTheHopelessAtAGlimpse) {
   EXPECT_EQ(tuner.measured(1), 0);
 }
 
-// A candidate whose first look was cold is looked at again, and may win; one that stays slow leaves at last, however
-// small the part was.
+// A candidate whose first glimpse was cold gets another one, and may win; one that stays slow leaves eventually,
+// however small the part was.
 TEST(TunerTest, LooksTwice) {
   Tuner tuner(0b11);
   tuner.AddGlimpse(0, 400'000, 64);
@@ -178,8 +178,8 @@ TEST(TunerTest, StartsOver) {
   EXPECT_EQ(simulation.glimpses, 0u);
 }
 
-// What was learnt earlier settles a tuner at once, unless it names no candidate.
-// A sample that met a busy machine makes a candidate look too slow for another one, whatever looks at it say: they end.
+// A record settles a tuner at once, unless it names no candidate. A sample taken on a busy machine may make a candidate
+// seem too slow for another one; its glimpses end, whatever they measure.
 TEST(TunerTest, LooksAtTheUnluckyEnd) {
   Tuner tuner(0b11);
   uint32_t looks = 0;
@@ -211,7 +211,7 @@ TEST(TunerTest, SettlesAsFoundEarlier) {
   EXPECT_EQ(tuner.measured(2), 3.5);
 }
 
-// What was not asked for, or holds nothing, changes nothing.
+// Results that were not requested, or are empty, change nothing.
 TEST(TunerTest, IgnoresWhatItDidNotAskFor) {
   Tuner tuner(0b11);
   tuner.AddSample(1, 5, 1);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Vulkan functions this backend uses, found at run time: the loader library is opened, not linked, so that a
-// machine without one just has no Vulkan devices; and a device's functions are its driver's own, without the loader's
+// The Vulkan functions used by this backend, resolved at run time: the loader library is opened, not linked, so that a
+// machine without it merely has no Vulkan devices; a device's functions are its driver's own, without the loader's
 // dispatch on each call.
 //
-// Only the .cc files of this folder, and its internal headers, include this.
+// Included only by the .cc files and internal headers of this folder.
 #ifndef HPVMD_BACKENDS_VULKAN_API_H_
 #define HPVMD_BACKENDS_VULKAN_API_H_
 
@@ -16,7 +16,7 @@
 
 #include "base/status.h"
 
-// Without an instance; of an instance; of a device; of a device whose extension is there.
+// Functions of no instance; of an instance; of a device; of a device with an extension.
 #define HPVMD_VULKAN_GLOBAL_FUNCTIONS(X) \
   X(CreateInstance)                      \
   X(EnumerateInstanceLayerProperties)    \
@@ -105,13 +105,13 @@ struct DeviceFunctions {
 
 #undef HPVMD_VULKAN_MEMBER
 
-// Opens the loader, once a process; it stays open, because drivers leave threads and exit handlers behind. kNotFound
-// when there is none.
+// Opens the loader, once per process; it stays open, because drivers leave threads and exit handlers behind. Returns
+// kNotFound when there is none.
 StatusOr<InstanceFunctions> OpenLoader();
 Status FindInstanceFunctions(VkInstance instance, InstanceFunctions& functions);
 Status FindDeviceFunctions(const InstanceFunctions& functions, VkDevice device, DeviceFunctions& found);
 
-// A structure of Vulkan's, zero but for its type.
+// Returns a Vulkan structure that is zero except for its type.
 template <typename T>
 T Typed(VkStructureType type) {
   T value{};
@@ -119,10 +119,10 @@ T Typed(VkStructureType type) {
   return value;
 }
 
-// "VK_ERROR_DEVICE_LOST"; "VkResult (-77)" for results that are not known here.
+// Returns "VK_ERROR_DEVICE_LOST"; "VkResult (-77)" for unknown results.
 std::string ResultName(VkResult result);
-// A status for what failed while `doing` ("Creating the device"): kUnavailable for a lost device, kResourceExhausted
-// for memory, else kInternal. OK for VK_SUCCESS.
+// Returns the status of a failure while `doing` ("Creating the device"): kUnavailable for a lost device,
+// kResourceExhausted for memory, otherwise kInternal. Returns OK for VK_SUCCESS.
 Status ToStatus(VkResult result, const std::string& doing);
 
 }  // namespace hpvm::vulkan

@@ -65,7 +65,7 @@ StatusOr<std::unique_ptr<Buffer>> AllocateVulkanBuffer(Context& context, Memory&
   if (spec.is_exported && !context.physical().info.exports_memory) {
     return Internal("Device " + context.name() + " exports no memory.");
   }
-  HPVMD_ASSIGN_OR_RETURN(Storage storage, memory.Allocate(spec.bytes, Place::kDevice, spec.is_exported));
+  HPVMD_ASSIGN_OR_RETURN(Storage storage, memory.Allocate(spec.bytes, MemoryClass::kDevice, spec.is_exported));
   UniqueFd exported;
   if (spec.is_exported) {
     auto info = Typed<VkMemoryGetFdInfoKHR>(VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR);
@@ -77,8 +77,8 @@ StatusOr<std::unique_ptr<Buffer>> AllocateVulkanBuffer(Context& context, Memory&
   }
   HPVMD_ASSIGN_OR_RETURN(const uint64_t zeroed_at, zeroer.Zero(storage));
   if (spec.is_exported) {
-    // Another driver's queue knows nothing of ours. Between submissions, which the engine orders, no ownership is
-    // passed: for buffers that does nothing on the drivers that share memory with OpenCL.
+    // Another driver's queue does not know this one. No ownership is transferred between submissions, which the engine
+    // orders: for buffers a transfer has no effect on the drivers that share memory with OpenCL.
     HPVMD_RETURN_IF_ERROR(context.Wait({Lane::kCompute, zeroed_at}));
   }
   return std::make_unique<VulkanBuffer>(context, std::move(storage), spec.bytes, std::move(exported), zeroed_at);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A buffer of a Vulkan device.
 //
-// Its memory is zeroed by the queue for kernels, ahead of every submission there that could name it; other lanes wait
-// for that. Mapped memory is zeroed by the host.
+// Its memory is zeroed by the kernels' queue, before every submission there that could name it; other lanes wait for
+// that. Mapped memory is zeroed by the host.
 #ifndef HPVMD_BACKENDS_VULKAN_BUFFER_H_
 #define HPVMD_BACKENDS_VULKAN_BUFFER_H_
 
@@ -25,12 +25,12 @@ class VulkanBuffer final : public gpu::GpuBuffer {
         bytes_(bytes),
         exported_(std::move(exported)),
         zeroed_at_(zeroed_at) {}
-  // Callers free buffers when their submissions are done; what zeroes the memory may still be under way.
+  // Callers free buffers when their submissions are done; zeroing of the memory may still be in progress.
   ~VulkanBuffer() override { context_.Wait(zeroed_at()).IgnoreError(); }
 
   uint64_t bytes() const override { return bytes_; }
-  // Null also where the memory is mapped: a DeviceInfo::host_visible device would have to take any host memory for a
-  // buffer, and Vulkan takes whole pages at best. Copies use the mapping.
+  // Null even when the memory is mapped: a DeviceInfo::host_visible device would have to accept any host memory as a
+  // buffer, and Vulkan accepts whole pages at best. Copies use the mapping.
   uint8_t* host() override { return nullptr; }
   bool is_shared() const override { return exported_.valid(); }
   ExportedMemory exported() const override {
@@ -41,11 +41,11 @@ class VulkanBuffer final : public gpu::GpuBuffer {
   uint8_t* mapped() const { return storage_.mapped(); }
   const Context& context() const { return context_; }
 
-  // From then on it is zero.
+  // The point from which on it is zero.
   LanePoint zeroed_at() const { return {Lane::kCompute, zeroed_at_}; }
 
-  // Where the memory is mapped, and there are no copy lanes then; the submit thread's: the queue's value behind which
-  // no command uses the buffer; kUseOpen while one is being recorded that does.
+  // Set when the memory is mapped, in which case there are no copy lanes; belongs to the submit thread: the queue's
+  // value after which no command uses the buffer; kUseOpen while a command that uses it is being recorded.
   uint64_t used_until = 0;
   static constexpr uint64_t kUseOpen = ~uint64_t{0};
 
@@ -57,15 +57,16 @@ class VulkanBuffer final : public gpu::GpuBuffer {
   const uint64_t zeroed_at_;
 };
 
-// Zeroes fresh memory. Any thread.
+// Zeroes new memory. Thread-safe.
 class Zeroer {
  public:
   explicit Zeroer(Context& context) : context_(context) {}
-  // The queue's value behind which the memory is zero; 0 where it is already.
+  // Returns the queue's value after which the memory is zero; 0 when it is already.
   StatusOr<uint64_t> Zero(const Storage& storage);
 
  private:
-  static constexpr size_t kTurns = 8;  // Buffers being zeroed at once, before one waits for the first.
+  // Number of buffers being zeroed at once, before one waits for the first.
+  static constexpr size_t kTurns = 8;
   struct Turn {
     Owned<VkCommandPool> pool;
     VkCommandBuffer commands = VK_NULL_HANDLE;
@@ -82,7 +83,7 @@ class Zeroer {
 StatusOr<std::unique_ptr<Buffer>> AllocateVulkanBuffer(Context& context, Memory& memory, Zeroer& zeroer,
                                                        const BufferSpec& spec);
 
-// A pool of the family of the lane's queue and one command buffer of it.
+// Creates a pool of the queue family of the lane, and a command buffer of it.
 StatusOr<Owned<VkCommandPool>> CreateCommandPool(Context& context, Lane lane);
 StatusOr<VkCommandBuffer> AllocateCommands(Context& context, VkCommandPool pool);
 

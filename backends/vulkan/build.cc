@@ -20,14 +20,15 @@ StatusOr<uint32_t> VulkanDeviceIndex(std::string_view device) {
   const std::string_view digits = device.substr(std::min(device.size(), kBackend.size() + 1));
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
   if (!device.starts_with("vulkan:") || error != std::errc() || end != digits.data() + digits.size()) {
-    return NotFound("\"" + std::string(device) + "\" names no Vulkan device; they are called \"vulkan:0\" and so on.");
+    return NotFound("\"" + std::string(device) +
+                    "\" is not the name of a Vulkan device; names have the form \"vulkan:0\".");
   }
   return index;
 }
 
 StatusOr<DriverBinary> BuildForVulkan(const DriverBuild& build) {
   if (build.format != GpuFormat::kSpirvShader || build.variants.empty()) {
-    return InvalidArgument("A build for a Vulkan device is of something else than a SPIR-V shader module.");
+    return InvalidArgument("A Vulkan device's driver builds SPIR-V shader modules only.");
   }
   HPVMD_ASSIGN_OR_RETURN(const uint32_t index, VulkanDeviceIndex(build.device));
   HPVMD_ASSIGN_OR_RETURN(const vulkan::Instance* instance, vulkan::Instance::Get(false));

@@ -12,9 +12,9 @@
 
 namespace hpvm {
 
-// Which device a name means. kNotFound for other names.
+// Returns the index of the named device; kNotFound for other names.
 StatusOr<uint32_t> VulkanDeviceIndex(std::string_view device);
-// As DeviceFamily::build and identity.
+// Implementations of DeviceFamily::build and identity.
 StatusOr<DriverBinary> BuildForVulkan(const DriverBuild& build);
 StatusOr<std::string> VulkanDriverIdentity(const std::string& device);
 

@@ -72,7 +72,7 @@ Status Clock::Read(std::span<NodeTiming> timings, std::vector<int64_t>* alone_ns
   const uint64_t mask = bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
   const double period_ns = context_.limits().timestampPeriod;
   const auto to_ns = [&](uint32_t query) {
-    // Clocks that count from 1970 in nanoseconds need more bits than a double has.
+    // Clocks that count nanoseconds from 1970 need more bits than a double has.
     return static_cast<int64_t>(static_cast<long double>(ticks[query] & mask) * period_ns);
   };
   for (const Stretch& stretch : stretches_) {

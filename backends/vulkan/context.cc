@@ -121,7 +121,7 @@ StatusOr<uint64_t> Context::Submit(Lane lane, VkCommandBuffer commands, std::spa
   info.signalSemaphoreCount = 1;
   info.pSignalSemaphores = &line.finished;
   HPVMD_RETURN_IF_ERROR(
-      Check(vk_.QueueSubmit(queue.handle, 1, &info, VK_NULL_HANDLE), "Handing commands to the queue"));
+      Check(vk_.QueueSubmit(queue.handle, 1, &info, VK_NULL_HANDLE), "Submitting commands to the queue"));
   line.submitted = value;
   return value;
 }
@@ -143,7 +143,7 @@ Status Context::Wait(const LanePoint& point) {
   info.pValues = &point.value;
   VkResult result = VK_TIMEOUT;
   while (result == VK_TIMEOUT) {
-    // A device that is lost while another thread learns of it need not wake this one.
+    // When another thread detects the loss of the device, this thread might not be woken.
     HPVMD_RETURN_IF_ERROR(lost());
     result = vk_.WaitSemaphores(device_, &info, uint64_t{1'000'000'000});
   }
@@ -176,7 +176,8 @@ Status Context::Check(VkResult result, const std::string& doing) {
 
 Status Context::lost() const {
   return is_lost_.load(std::memory_order_relaxed)
-             ? Unavailable("Device " + name_ + " is lost: its driver has given it up, and it must be opened anew.")
+             ? Unavailable("Device " + name_ +
+                           " is lost: its driver reports it as lost; the device must be opened again.")
              : absl::OkStatus();
 }
 

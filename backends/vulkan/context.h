@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One open device: its functions, a queue for each lane with the semaphore that counts what the queue has finished, and
-// what is said when it is lost.
+// Context is one open device: its functions, a queue for each lane with the semaphore that counts the queue's finished
+// work, and the status of a lost device.
 //
-// Values of a lane count calls of Submit; a value is reached when everything of that call and of all before it is
-// done. Everything here may be called from any thread.
+// Values of a lane count calls of Submit; a value is reached when everything of that call and of all earlier calls is
+// done. Everything here is thread-safe.
 #ifndef HPVMD_BACKENDS_VULKAN_CONTEXT_H_
 #define HPVMD_BACKENDS_VULKAN_CONTEXT_H_
 
@@ -21,7 +21,7 @@
 
 namespace hpvm::vulkan {
 
-// A handle that is destroyed with its owner, before the device.
+// Owned is a handle that is destroyed with its owner, before the device.
 template <typename T>
 class Owned {
  public:
@@ -56,8 +56,8 @@ struct LanePoint {
 
 class Context : public std::enable_shared_from_this<Context> {
  public:
-  // `shares_queue`: also where the device has no queues for copies there are lanes for them, which use the one for
-  // kernels; for tests.
+  // `shares_queue`, for tests: there are copy lanes even if the device has no queues for copies; they use the kernels'
+  // queue.
   static StatusOr<std::unique_ptr<Context>> Create(const Instance& instance, uint32_t index, bool shares_queue = false);
   ~Context();
   Context(const Context&) = delete;
@@ -67,32 +67,32 @@ class Context : public std::enable_shared_from_this<Context> {
   VkDevice device() const { return device_; }
   const PhysicalDevice& physical() const { return physical_; }
   const VkPhysicalDeviceLimits& limits() const { return physical_.properties.limits; }
-  // "vulkan:0 (NVIDIA H200)".
+  // Returns "vulkan:0 (NVIDIA H200)".
   const std::string& name() const { return name_; }
   // Offsets at which buffers are bound are multiples of this, and of 16.
   uint64_t binding_alignment() const { return binding_alignment_; }
 
-  // What this device is called by host blocks; 0: copies go by way of staging memory, always. Where there are no copy
-  // lanes, host and device share memory.
+  // The device's number in host blocks; 0: copies always use staging memory. When there are no copy lanes, host and
+  // device share memory.
   uint64_t pinner() const { return physical_.enabled.pin_alignment != 0 && has_copy_lanes() ? pinner_ : 0; }
 
   bool has_copy_lanes() const { return shares_queue_ || physical_.info.has_copy_lanes; }
   uint32_t family(Lane lane) const { return lines_[static_cast<size_t>(lane)].family; }
-  // Of a lane's queue, what of ours it knows: compute shaders and transfers, or transfers alone.
+  // The stages that a lane's queue supports: compute shaders and transfers, or transfers alone.
   VkPipelineStageFlags stages(Lane lane) const { return lines_[static_cast<size_t>(lane)].stages; }
-  // The families that use a buffer; one alone where all lanes are of it.
+  // The queue families that use a buffer; only one when all lanes use it.
   const std::vector<uint32_t>& families() const { return families_; }
 
-  // Hands a recorded command buffer to the lane's queue, to begin when `waits` are reached, as does all that comes
-  // behind it; returns the value that it will reach.
+  // Submits a recorded command buffer to the lane's queue. It and all later ones begin when `waits` are reached.
+  // Returns the value that it will reach.
   StatusOr<uint64_t> Submit(Lane lane, VkCommandBuffer commands, std::span<const LanePoint> waits = {});
-  // The last value that Submit returned.
+  // Returns the last value that Submit returned.
   uint64_t submitted(Lane lane);
-  // However long it takes; a status when the device is lost.
+  // Waits without a time limit; returns an error when the device is lost.
   Status Wait(const LanePoint& point);
   bool IsReached(const LanePoint& point);
 
-  // ToStatus with the device's name; a lost device stays lost for every later Submit and Wait.
+  // Like ToStatus, with the device's name; once lost, the device stays lost for every later Submit and Wait.
   Status Check(VkResult result, const std::string& doing);
   Status lost() const;
 
@@ -100,15 +100,15 @@ class Context : public std::enable_shared_from_this<Context> {
   // A lane's queue.
   struct Line {
     uint32_t family = 0;
-    uint32_t queue = 0;  // In queues_.
+    uint32_t queue = 0;  // Index in queues_.
     VkPipelineStageFlags stages = 0;
     VkSemaphore finished = VK_NULL_HANDLE;
-    std::atomic<uint64_t> reached{0};  // At least so far.
+    std::atomic<uint64_t> reached{0};  // A lower bound of the reached value.
     uint64_t submitted = 0;            // Guarded by the queue's mutex.
   };
   struct Queue {
     VkQueue handle = VK_NULL_HANDLE;
-    std::mutex mutex;  // Held by who calls with the handle.
+    std::mutex mutex;  // Held while the handle is used.
   };
 
   Context(const Instance& instance, uint32_t index, bool shares_queue);
@@ -124,8 +124,9 @@ class Context : public std::enable_shared_from_this<Context> {
   DeviceFunctions vk_;
   VkDevice device_ = VK_NULL_HANDLE;
   const bool shares_queue_;
-  std::array<Queue, kLanes> queues_;  // Of kernels, then of copies; as many as there are.
-  std::array<Line, kLanes> lines_;    // By lane; without copy lanes only the first.
+  // For kernels, then for copies; as many as there are.
+  std::array<Queue, kLanes> queues_;
+  std::array<Line, kLanes> lines_;  // Indexed by lane; without copy lanes only the first.
   std::vector<uint32_t> families_;
   std::atomic<bool> is_lost_{false};
 };

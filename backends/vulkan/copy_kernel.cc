@@ -4,7 +4,7 @@
 namespace hpvm::vulkan {
 namespace {
 
-// As spirv-as --target-env vulkan1.2 makes it of:
+// The output of spirv-as --target-env vulkan1.2 for:
 //
 //   OpCapability Shader
 //   OpMemoryModel Logical GLSL450

@@ -39,7 +39,7 @@ class FailedFlight final : public gpu::Flight {
 // One lane of a device.
 class VulkanLane final : public gpu::Driver {
  public:
-  // Borrowed.
+  // All are borrowed.
   VulkanLane(Context& context, Memory& memory, CopyMeter& meter, Lane lane, bool copies_by_kernel,
              const gpu::StagingShape& shape)
       : copier_(shape.helpers, meter, context.physical().near),
@@ -54,7 +54,7 @@ class VulkanLane final : public gpu::Driver {
               .copies_by_kernel = copies_by_kernel} {}
 
   std::unique_ptr<gpu::Flight> Enqueue(const Submission& submission, const gpu::Milestones& behind) override {
-    StatusOr<std::unique_ptr<Slot>> slot = slots_.Take();
+    StatusOr<std::unique_ptr<CommandSlot>> slot = slots_.Take();
     if (!slot.ok()) {
       return std::make_unique<FailedFlight>(slot.status());
     }
@@ -66,7 +66,7 @@ class VulkanLane final : public gpu::Driver {
  private:
   gpu::HostCopier copier_;
   Staging staging_;
-  Slots slots_;
+  CommandSlots slots_;
   FlightDeck deck_;
 };
 
@@ -112,16 +112,16 @@ class VulkanDevice final : public Device, public gpu::LaneDrivers {
   }
 
   const VulkanOptions options_;
-  const std::shared_ptr<Context> context_;  // Pins hold it, too.
+  const std::shared_ptr<Context> context_;  // Pins also hold a reference.
   DeviceInfo info_;
   Memory memory_;
   std::unique_ptr<FmaTrial> fma_trial_;  // Null once it is over.
   Zeroer zeroer_;
-  std::array<std::unique_ptr<VulkanLane>, kLanes> drivers_;  // By lane; those that are used.
-  gpu::Lanes lanes_;                                         // Last: stops before what it uses goes.
+  std::array<std::unique_ptr<VulkanLane>, kLanes> drivers_;  // Indexed by lane; null for unused lanes.
+  gpu::Lanes lanes_;  // Last member, so that it stops before the members that it uses are destroyed.
 };
 
-// Asks each driver once a process. One that did not answer is asked again.
+// Tests each driver once per process. A driver that did not answer is tested again.
 void VulkanDevice::TryFma() {
   static std::mutex mutex;
   static std::map<std::string, bool> known;
@@ -152,7 +152,7 @@ Support VulkanDevice::Supports(const KernelNeeds& needs) const {
                          ") is larger than the limit of " + context_->name() + " (" +
                          std::to_string(target.group_extent_max[d]) + ")."};
     }
-    size *= needs.group[d];  // Extents are below 2^16 or so on every device; three of them fit.
+    size *= needs.group[d];  // Extents are below about 2^16 on every device; the product of three fits.
   }
   if (size > target.group_size_max) {
     return {false, "The group's instances (" + std::to_string(size) + ") are more than the limit of " +
@@ -173,7 +173,7 @@ StatusOr<DriverBinary> VulkanDevice::BuildElsewhere(const Artifact& artifact, co
   for (const GpuVariant& variant : build.variants) {
     build.entries.push_back(variant.entry);
   }
-  // Beside UsualGroup: what launches of two dimensions begin with.
+  // In addition to UsualGroup: the first group of launches of two dimensions.
   for (const GpuVariant& variant : build.variants) {
     const Group group = gpu::ShapesFor(info_.gpu, 2, variant.tile).front();
     if (std::find(build.groups.begin(), build.groups.end(), group) == build.groups.end()) {
@@ -183,8 +183,8 @@ StatusOr<DriverBinary> VulkanDevice::BuildElsewhere(const Artifact& artifact, co
   return options_.builder->Build(build, patience);
 }
 
-// A tenant's shader must not see what another tenant's left in group memory. Where the device is the host's processor,
-// that memory is this process's own.
+// A tenant's shader must not see data that another tenant's shader left in group memory. On a device that is the host's
+// processor, that memory is this process's own.
 Status VulkanDevice::ZeroGroups(Artifact& artifact) const {
   if (!artifact.gpu.is_native) {
     return absl::OkStatus();
@@ -197,7 +197,7 @@ Status VulkanDevice::ZeroGroups(Artifact& artifact) const {
     artifact.code = std::move(zeroed);
   } else if (!info_.is_emulated) {
     return FailedPrecondition("Kernel \"" + artifact.entry + "\" uses group memory, which the driver of " + info_.id +
-                              " cannot clear for shaders that it runs as they are.");
+                              " cannot clear for native shaders.");
   }
   return absl::OkStatus();
 }
@@ -215,13 +215,13 @@ StatusOr<std::unique_ptr<Executable>> VulkanDevice::Load(Artifact artifact, cons
   HPVMD_ASSIGN_OR_RETURN(const DriverBinary built, BuildElsewhere(artifact, patience));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Pipelines> pipelines,
                          Pipelines::Create(*context_, artifact.code, artifact.gpu.variants, built.bytes));
-  // What the driver cannot build fails here and not at some launch.
+  // Code that the driver cannot build fails here and not at some launch.
   HPVMD_RETURN_IF_ERROR(pipelines->Get(0, UsualGroup(artifact.gpu.variants[0], info_.gpu)).status());
   if (options_.builder != nullptr) {
     HPVMD_RETURN_IF_ERROR(CompileEarly(*context_, memory_, artifact.gpu.variants, *pipelines));
   }
   return std::make_unique<VulkanExecutable>(std::move(artifact), std::move(pipelines), info_.gpu, options_.forced,
-                                            options_.learnt);
+                                            options_.tuning);
 }
 
 }  // namespace
@@ -253,7 +253,7 @@ const DeviceFamily kVulkanFamily = {.name = "vulkan",
                                         [](std::string_view device, Hub& hub, const DeviceOptions& options) {
                                           return CreateVulkanDevice(device, hub,
                                                                     {.builder = options.builder,
-                                                                     .learnt = options.learnt,
+                                                                     .tuning = options.tuning,
                                                                      .gate = options.gate,
                                                                      .forced = options.gpu_forced});
                                         },

@@ -12,8 +12,9 @@ namespace {
 constexpr std::array<uint32_t, 3> kOneInstance{1, 1, 1};
 constexpr VkPipelineBindPoint kCompute = VK_PIPELINE_BIND_POINT_COMPUTE;
 
-// Any buffer at every binding, and zeros for what is pushed: a dispatch of no groups looks at neither.
-Status Bind(Context& context, Slot& slot, const VariantLayout& layout, uint32_t push_bytes, VkCommandBuffer commands) {
+// Binds any buffer at every binding, and zeros as push constants: a dispatch of no groups uses neither.
+Status Bind(Context& context, CommandSlot& slot, const VariantLayout& layout, uint32_t push_bytes,
+            VkCommandBuffer commands) {
   const DeviceFunctions& vk = context.vk();
   if (push_bytes != 0) {
     const std::vector<uint8_t> zeros((push_bytes + 3) / 4 * 4);
@@ -57,7 +58,7 @@ Status CompileEarly(Context& context, Memory& memory, std::span<const GpuVariant
   if (!context.physical().compiles_at_dispatch) {
     return absl::OkStatus();
   }
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Slot> slot, Slot::Create(context, memory, Lane::kCompute));
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<CommandSlot> slot, CommandSlot::Create(context, memory, Lane::kCompute));
   HPVMD_RETURN_IF_ERROR(slot->GrowTraps(1));
   HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, slot->NextCommands());
   const DeviceFunctions& vk = context.vk();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Some drivers compile a kernel when it is first dispatched (Mesa's llvmpipe; PhysicalDevice::compiles_at_dispatch). A
-// dispatch of no groups makes them do it before: in the builder's process, where a compile may take too long or die,
-// and then in the device's own, while the graph is prepared and not while it runs.
+// Some drivers compile a kernel at its first dispatch (Mesa's llvmpipe; PhysicalDevice::compiles_at_dispatch). A
+// dispatch of no groups makes them compile earlier: in the builder's process, where a compile may take too long or
+// crash, and then in the device's own, while the graph is prepared and not while it runs.
 #ifndef HPVMD_BACKENDS_VULKAN_EARLY_COMPILE_H_
 #define HPVMD_BACKENDS_VULKAN_EARLY_COMPILE_H_
 
@@ -14,8 +14,8 @@
 
 namespace hpvm::vulkan {
 
-// Returns when the driver has compiled those of `variants` that launches on such a device take (of one instance a work
-// item), in their usual group. At once on other devices. Nothing of them runs.
+// Returns when the driver has compiled those of `variants` that launches on such a device use (of one instance per work
+// item), in their usual group. Returns at once for other devices. No instance runs.
 Status CompileEarly(Context& context, Memory& memory, std::span<const GpuVariant> variants, Pipelines& pipelines);
 
 }  // namespace hpvm::vulkan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builders see what it costs a driver to compile a kernel, also where the driver leaves it for the first dispatch.
+// Builders measure the cost of compiling a kernel, even if the driver defers it to the first dispatch.
 #include "backends/vulkan/early_compile.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 namespace hpvm::vulkan {
 namespace {
 
-// Files that hold more than an index entry; the driver writes them on a thread of its own.
+// Returns true when there are files with more than an index entry; the driver writes them on its own thread.
 bool HasCode(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
@@ -30,7 +30,7 @@ bool HasCode(const std::string& folder) {
   return false;
 }
 
-// Mesa keeps the machine code that it has made in a folder: a build that leaves none has compiled nothing.
+// Mesa stores generated machine code in a folder: a build that leaves none has compiled nothing.
 TEST(EarlyCompileTest, BuildsCompile) {
   std::string folder = ::testing::TempDir() + "hpvm-early-XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);

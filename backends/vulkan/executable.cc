@@ -12,12 +12,12 @@ namespace {
 using Kind = GpuArgument::Kind;
 
 constexpr uint32_t kSpirvMagic = 0x07230203;
-constexpr uint32_t kSetsMax = 32;        // As many as a device may bind; the limit of most is as high.
+constexpr uint32_t kSetsMax = 32;        // The number that devices commonly allow to be bound.
 constexpr uint32_t kBindingsMax = 4096;  // Drivers keep a table up to the highest binding of a set.
 
 std::string VariantName(size_t index) { return "Variant " + std::to_string(index) + " of the kernel"; }
 
-// What the device's limits allow, before the driver is asked.
+// Checks the device's limits before the driver is called.
 Status CheckVariant(const Context& context, const GpuVariant& variant, size_t index) {
   const GpuTarget& target = context.physical().info.gpu;
   if (variant.facts_binding == GpuVariant::kNoConstant && variant.push_bytes > target.push_bytes_max) {
@@ -124,7 +124,7 @@ Status Pipelines::CreateModule(std::span<const uint8_t> code) {
 }
 
 Status Pipelines::CreateCache(std::span<const uint8_t> cached) {
-  // Drivers must ignore what another driver or device wrote, but what they do with the middle of a header is theirs.
+  // Drivers must ignore data of another driver or device, but may do anything with a truncated header.
   VkPipelineCacheHeaderVersionOne header{};
   const VkPhysicalDeviceProperties& properties = context_.physical().properties;
   if (cached.size() > sizeof(header)) {
@@ -138,7 +138,7 @@ Status Pipelines::CreateCache(std::span<const uint8_t> cached) {
   info.pInitialData = is_ours ? cached.data() : nullptr;
   VkPipelineCache cache = VK_NULL_HANDLE;
   VkResult result = context_.vk().CreatePipelineCache(context_.device(), &info, nullptr, &cache);
-  if (result != VK_SUCCESS && info.initialDataSize != 0) {  // Data that is cut short is an error to some.
+  if (result != VK_SUCCESS && info.initialDataSize != 0) {  // Some drivers treat truncated data as an error.
     info.initialDataSize = 0;
     result = context_.vk().CreatePipelineCache(context_.device(), &info, nullptr, &cache);
   }
@@ -211,7 +211,7 @@ StatusOr<VkPipeline> Pipelines::Get(uint32_t variant, const Group& group) {
   return it != built_.end() ? StatusOr<VkPipeline>(it->second.get()) : Build(variant, key);
 }
 
-// Called with mutex_ held.
+// The caller holds mutex_.
 StatusOr<VkPipeline> Pipelines::Build(uint32_t variant, const Group& group) {
   const GpuVariant& code = variants_[variant];
   std::vector<VkSpecializationMapEntry> entries;
@@ -258,10 +258,10 @@ StatusOr<std::vector<uint8_t>> Pipelines::CacheData() {
 }
 
 VulkanExecutable::VulkanExecutable(Artifact artifact, std::unique_ptr<Pipelines> pipelines, const GpuTarget& target,
-                                   gpu::ForcedVariant* forced, LearntStore* learnt)
+                                   gpu::ForcedVariant* forced, TuningStore* tuning)
     : artifact_(std::move(artifact)),
       pipelines_(std::move(pipelines)),
       reader_(artifact_),
-      chooser_(gpu::CreateChooser(artifact_, target, forced, learnt)) {}
+      chooser_(gpu::CreateChooser(artifact_, target, forced, tuning)) {}
 
 }  // namespace hpvm::vulkan

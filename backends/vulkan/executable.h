@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shader module on a device, and its pipelines: one for each variant and shape of groups, made when a launch first
-// wants it, out of the pipeline cache that a DriverBuilder prepared where there is one.
+// A shader module on a device, and its pipelines: one for each variant and group shape, created when a launch first
+// needs it, from the pipeline cache that a DriverBuilder prepared, if there is one.
 #ifndef HPVMD_BACKENDS_VULKAN_EXECUTABLE_H_
 #define HPVMD_BACKENDS_VULKAN_EXECUTABLE_H_
 
@@ -22,35 +22,37 @@ namespace hpvm::vulkan {
 
 using Group = std::array<uint32_t, 3>;
 
-// One storage buffer that a variant takes.
+// One storage buffer of a variant.
 struct Binding {
   enum class Kind : uint8_t { kParam, kTrapRecords, kFacts };
   Kind kind = Kind::kParam;
   uint32_t set = 0, binding = 0;
-  uint32_t param = 0;  // kParam.
+  uint32_t param = 0;  // Set for kParam.
   bool is_writable = false;
-  bool takes_start = false;  // kParam: some argument is its kBufferStart, so a view may begin anywhere.
+  // kParam: some argument is its kBufferStart, so a view may begin anywhere.
+  bool takes_start = false;
 };
 
-// What the pipelines of one variant share.
+// State shared by the pipelines of one variant.
 struct VariantLayout {
-  std::vector<Binding> bindings;                   // By set, then binding; no two alike.
-  std::vector<Owned<VkDescriptorSetLayout>> sets;  // From 0 on; those without bindings are empty.
+  std::vector<Binding> bindings;                   // Sorted by set, then binding; all different.
+  std::vector<Owned<VkDescriptorSetLayout>> sets;  // From set 0 on; sets without bindings are empty.
   Owned<VkPipelineLayout> pipeline;
-  bool pushes_descriptors = false;  // All bindings lie in set 0, and the device takes them with the commands.
+  // All bindings are in set 0, and the device accepts them with the commands.
+  bool pushes_descriptors = false;
   bool has_facts_buffer = false;
 };
 
-// A module and the pipelines made of it. Any thread.
+// A module and its pipelines. Thread-safe.
 class Pipelines {
  public:
-  // Borrows the context. `cached`: what CacheData gave earlier; data of another driver is ignored. kInvalidArgument
-  // when the module or a variant does not fit the device, with the limit.
+  // Borrows the context. `cached`: an earlier result of CacheData; data of another driver is ignored. Returns
+  // kInvalidArgument, with the limit, when the module or a variant exceeds the device's limits.
   static StatusOr<std::unique_ptr<Pipelines>> Create(Context& context, std::span<const uint8_t> code,
                                                      std::span<const GpuVariant> variants,
                                                      std::span<const uint8_t> cached);
   const VariantLayout& layout(uint32_t variant) const { return layouts_[variant]; }
-  // kInvalidArgument when the driver refuses the module.
+  // Returns kInvalidArgument when the driver refuses the module.
   StatusOr<VkPipeline> Get(uint32_t variant, const Group& group);
   StatusOr<std::vector<uint8_t>> CacheData();
 
@@ -72,15 +74,15 @@ class Pipelines {
   std::map<std::pair<uint32_t, Group>, Owned<VkPipeline>> built_;  // Guarded by mutex_.
 };
 
-// The bindings of a variant, sorted; kInvalidArgument when two are alike.
+// Returns the sorted bindings of a variant; kInvalidArgument when two are equal.
 StatusOr<std::vector<Binding>> BindingsOf(const GpuVariant& variant);
-// The shape of groups to prepare a variant for, before any launch is known.
+// Returns the group shape for which to prepare a variant before any launch is known.
 Group UsualGroup(const GpuVariant& variant, const GpuTarget& target);
 
 class VulkanExecutable final : public Executable {
  public:
   VulkanExecutable(Artifact artifact, std::unique_ptr<Pipelines> pipelines, const GpuTarget& target,
-                   gpu::ForcedVariant* forced, LearntStore* learnt);
+                   gpu::ForcedVariant* forced, TuningStore* tuning);
   const Artifact& artifact() const override { return artifact_; }
   const gpu::LaunchReader& reader() const { return reader_; }
   gpu::Chooser& chooser() { return *chooser_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a physical device is and can do, and which of its features are enabled.
+// Properties of a physical device, and the choice of features to enable.
 #include <algorithm>
 #include <cstring>
 #include <thread>
@@ -15,7 +15,7 @@ constexpr VkMemoryPropertyFlags kReadByHost = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BI
                                               VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
                                               VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 
-// Everything that is asked of a device, as one chain.
+// All queried properties of a device, as one chain.
 struct Properties {
   Properties() = default;
   Properties(const Properties&) = delete;
@@ -68,7 +68,7 @@ void GetProperties(const InstanceFunctions& functions, const PhysicalDevice& dev
   functions.GetPhysicalDeviceProperties2(device.handle, &properties.core);
 }
 
-// A family for copies alone, of as many queues as lanes need, has engines of its own.
+// A queue family for copies alone, with as many queues as lanes need, has its own engines.
 void FindCopyQueues(const std::vector<VkQueueFamilyProperties>& families, PhysicalDevice& device) {
   constexpr uint32_t kWanted = 2;
   constexpr VkQueueFlags kCopies = VK_QUEUE_TRANSFER_BIT | VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
@@ -87,7 +87,7 @@ void FindCopyQueues(const std::vector<VkQueueFamilyProperties>& families, Physic
   }
 }
 
-// Queues that do nothing but compute come first: what draws on a desktop does not wait behind kernels there.
+// Queues for compute alone come first, so that drawing on a desktop does not wait for kernels.
 bool FindQueueFamily(const InstanceFunctions& functions, PhysicalDevice& device) {
   uint32_t count = 0;
   functions.GetPhysicalDeviceQueueFamilyProperties(device.handle, &count, nullptr);
@@ -135,11 +135,11 @@ GpuTarget MakeTarget(const PhysicalDevice& device, const Properties& properties,
       VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
   target.has_subgroup_sums = (properties.v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
                              (properties.v11.subgroupSupportedOperations & kSums) == kSums;
-  target.exact_divide = false;  // Vulkan promises 2.5 units in the last place, and offers no more.
-  target.exact_fma = false;     // VulkanDevice finds out (fma_trial.h).
+  target.exact_divide = false;  // Vulkan guarantees 2.5 units in the last place, and offers no more.
+  target.exact_fma = false;     // VulkanDevice tests it (fma_trial.h).
   target.device_math = properties.v12.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY;
   target.keeps_denormals = properties.v12.shaderDenormPreserveFloat32 == VK_TRUE;
-  // Asked for in every width that a kernel uses.
+  // Required for every width that a kernel uses.
   target.keeps_nan_and_zero = properties.v12.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE &&
                               (!target.has_fp64 || properties.v12.shaderSignedZeroInfNanPreserveFloat64 == VK_TRUE);
   target.rounds_to_even = properties.v12.shaderRoundingModeRTEFloat32 == VK_TRUE &&
@@ -161,7 +161,7 @@ GpuTarget MakeTarget(const PhysicalDevice& device, const Properties& properties,
   return target;
 }
 
-// The heap that a device's own memory comes from. Drivers may list a window into it as a second, smaller one.
+// Returns the size of the heap of the device's own memory. Drivers may list a window into it as a second, smaller heap.
 uint64_t LocalHeapBytes(const VkPhysicalDeviceMemoryProperties& memory) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < memory.memoryHeapCount; ++i) {
@@ -189,7 +189,8 @@ DeviceInfo MakeInfo(const PhysicalDevice& device, const Properties& properties) 
               std::to_string(VK_API_VERSION_MAJOR(device.properties.apiVersion)) + "." +
               std::to_string(VK_API_VERSION_MINOR(device.properties.apiVersion));
   info.is_emulated = type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-  info.silicon = info.is_emulated ? "cpu" : "gpu " + Hex(properties.v11.deviceUUID, VK_UUID_SIZE);
+  info.uuid = Hex(properties.v11.deviceUUID, VK_UUID_SIZE);
+  info.silicon = info.is_emulated ? "cpu" : "gpu " + info.uuid;
   info.compute_units = info.is_emulated ? std::max(1u, std::thread::hardware_concurrency())
                                         : std::max(1u, properties.multiprocessors.shaderSMCount);
   info.memory_bytes = LocalHeapBytes(device.memory);
@@ -200,7 +201,7 @@ DeviceInfo MakeInfo(const PhysicalDevice& device, const Properties& properties) 
   return info;
 }
 
-// Chips with HBM keep 64 warps on a multiprocessor, those since Ampere without it fewer. Vulkan tells no clock.
+// Chips with HBM have 64 warps per multiprocessor, those since Ampere without it fewer. Vulkan reports no clock rate.
 void FillSpeeds(const Properties& properties, PhysicalDevice& device) {
   gpu::SpeedFacts facts;
   facts.lanes_per_unit = properties.multiprocessors.shaderSMCount != 0 ? 128 : 0;
@@ -261,18 +262,20 @@ bool Describe(const InstanceFunctions& functions, PhysicalDevice& device) {
   device.info = MakeInfo(device, properties);
   if (properties.bus.sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT) {
     const VkPhysicalDevicePCIBusInfoPropertiesEXT& bus = properties.bus;
-    device.near = gpu::CpusNear({bus.pciDomain, bus.pciBus, bus.pciDevice, bus.pciFunction});
+    const gpu::PciAddress address{bus.pciDomain, bus.pciBus, bus.pciDevice, bus.pciFunction};
+    device.info.bus = gpu::ToText(address);
+    device.near = gpu::CpusNear(address);
   }
-  // Buffers are rounded up, and one alignment longer (Memory::Allocate).
+  // Buffers are rounded up, and are one alignment longer (Memory::Allocate).
   const uint64_t rounding = 2 * std::max<uint64_t>(16, device.properties.limits.minStorageBufferOffsetAlignment);
   device.info.allocation_bytes_max -= std::min(device.info.allocation_bytes_max, rounding);
-  // Of a discrete device the host may see all memory too, but reads of it cross the bus uncached, word by word.
+  // The host may also see all memory of a discrete device, but reads cross the bus uncached, word by word.
   device.maps_memory =
       HasReadByHost(device.memory) && (device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ||
                                        device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU);
   FillSpeeds(properties, device);
   device.info.exports_memory = enabled.memory_fd;
-  // Where the host and the device share memory, copies take the processor that runs what they would run beside.
+  // When host and device share memory, copies take the processor that would run the concurrent work.
   device.info.has_copy_lanes = device.copy_queues != 0 && !device.maps_memory;
   device.info.gpu = MakeTarget(device, properties, features);
   device.ends_loops = device.compiles_at_dispatch = properties.v12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE;
@@ -311,7 +314,7 @@ void ChooseFeatures(const InstanceFunctions& functions, const PhysicalDevice& de
     Append(chain.core, chain.float_atomics, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_ATOMIC_FLOAT_FEATURES_EXT);
   }
   functions.GetPhysicalDeviceFeatures2(device.handle, &chain.core);
-  // Of what the device has, only what is used.
+  // Enables only the available features that are used.
   const VkPhysicalDeviceFeatures core = chain.core.features;
   chain.core.features = {};
   chain.core.features.robustBufferAccess = core.robustBufferAccess;

@@ -13,14 +13,14 @@ bool IsStopped(const Submission& submission) {
 
 }  // namespace
 
-VulkanFlight::VulkanFlight(FlightDeck& deck, const Submission& submission, std::unique_ptr<Slot> slot)
+VulkanFlight::VulkanFlight(FlightDeck& deck, const Submission& submission, std::unique_ptr<CommandSlot> slot)
     : deck_(deck),
       context_(deck.context),
       submission_(submission),
       slot_(std::move(slot)),
       writer_(context_, *slot_, deck.lane),
       transfers_(context_, deck.staging, writer_, behind_),
-      clock_(context_, slot_->timestamps(), Slot::kTimestamps, submission.commands) {}
+      clock_(context_, slot_->timestamps(), CommandSlot::kTimestamps, submission.commands) {}
 
 VulkanFlight::~VulkanFlight() { deck_.slots.Give(std::move(slot_)); }
 
@@ -34,7 +34,7 @@ void VulkanFlight::Record(const gpu::Milestones& behind) {
   if (!status_.ok() && submission_.failure != nullptr) {
     *submission_.failure = {node_, {}};
   }
-  // What was recorded before a failure runs: some of it may have been handed to the queue already.
+  // Commands recorded before a failure run: some of them may already have been submitted to the queue.
   const Status ended = EndRecording();
   if (status_.ok()) {
     status_ = ended;
@@ -45,7 +45,7 @@ void VulkanFlight::Record(const gpu::Milestones& behind) {
   writer_.EndUse();
 }
 
-// What is downloaded is the host's to finish.
+// Downloads have to be finished by the host.
 gpu::Behind VulkanFlight::behind() const {
   const bool is_empty = writer_.value() == 0;
   if (!status_.ok() || has_downloads_ || (is_empty && !behind_.empty())) {
@@ -110,7 +110,8 @@ Status VulkanFlight::RecordCopy(const CopyCommand& copy) {
   }
   if ((source == nullptr && from->host() == nullptr) || (target == nullptr && to->host() == nullptr) ||
       (source == nullptr && target == nullptr)) {
-    return Internal("A copy on " + context_.name() + " is between two buffers of which none is its own.");
+    return Internal("A copy on " + context_.name() +
+                    " is between two buffers, neither of which belongs to the device.");
   }
   if (source == nullptr) {
     const uint8_t* data = from->host() + copy.source_offset;
@@ -122,7 +123,7 @@ Status VulkanFlight::RecordCopy(const CopyCommand& copy) {
       deck_.copier.Copy(target->mapped() + copy.target_offset, data, copy.bytes);
       return absl::OkStatus();
     }
-    // It is only read.
+    // The source is only read.
     const Transfers::HostCopy up{.block = from->block(),
                                  .data = const_cast<uint8_t*>(data),
                                  .buffer = *target,
@@ -179,7 +180,7 @@ Status VulkanFlight::RecordCopyWithin(VulkanBuffer& buffer, const VkBufferCopy& 
     context_.vk().CmdCopyBuffer(commands, buffer.handle(), buffer.handle(), 1, &region);
     return absl::OkStatus();
   }
-  HPVMD_ASSIGN_OR_RETURN(Storage scratch, deck_.memory.Allocate(region.size, Place::kDevice));
+  HPVMD_ASSIGN_OR_RETURN(Storage scratch, deck_.memory.Allocate(region.size, MemoryClass::kDevice));
   const VkBufferCopy away{region.srcOffset, 0, region.size}, back{0, region.dstOffset, region.size};
   context_.vk().CmdCopyBuffer(commands, buffer.handle(), scratch.buffer(), 1, &away);
   HPVMD_RETURN_IF_ERROR(writer_.Barrier());
@@ -194,9 +195,9 @@ Status VulkanFlight::RecordFill(const FillCommand& fill) {
   HPVMD_ASSIGN_OR_RETURN(Buffer * filled, gpu::ViewedBuffer(submission_, fill.target, fill.offset, fill.bytes));
   auto* target = dynamic_cast<VulkanBuffer*>(filled);
   if (target == nullptr) {
-    return Internal("A fill on " + context_.name() + " is of a buffer that is not its own.");
+    return Internal("A fill on " + context_.name() + " is of a buffer that does not belong to the device.");
   }
-  // Vulkan fills whole words; what is beside them is copied.
+  // Vulkan fills whole words; the other bytes are copied.
   const uint64_t end = fill.offset + fill.bytes;
   const uint64_t first = std::min(end, (fill.offset + 3) / 4 * 4), last = std::max(first, end / 4 * 4);
   HPVMD_RETURN_IF_ERROR(FillEdge(*target, fill.offset, first - fill.offset, fill.value));
@@ -237,13 +238,13 @@ Status VulkanFlight::EndRecording() {
 
 Status VulkanFlight::Finish() {
   if (status_.ok() && has_downloads_ && !can_trap_) {
-    // Some bytes arrive while the device copies others. Behind kernels that may trap none may.
+    // Some bytes arrive while the device copies others. None may arrive behind kernels that may trap.
     status_ = transfers_.Finish();
   }
-  // Whatever has gone wrong, the device may still be at work on what it got.
+  // Even after a failure the device may still be working on earlier commands.
   const Status waited = context_.Wait({deck_.lane, writer_.value()});
   const Status status = !status_.ok() ? status_ : !waited.ok() ? waited : Complete();
-  // Some record may be claimed; nobody else need look for which.
+  // Some record may be claimed; finding out which is unnecessary.
   slot_->must_zero_traps |= !status.ok();
   return status;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One submission on its way through the device: recorded on the submit thread, finished on the completion thread.
+// One submission in progress on the device: recorded on the submit thread, finished on the completion thread.
 #ifndef HPVMD_BACKENDS_VULKAN_FLIGHT_H_
 #define HPVMD_BACKENDS_VULKAN_FLIGHT_H_
 
@@ -15,41 +15,41 @@
 
 namespace hpvm::vulkan {
 
-// Where a flight's work ends on the device.
+// The point at which a flight's work ends on the device.
 class QueueMilestone final : public gpu::Milestone {
  public:
   explicit QueueMilestone(const LanePoint& at) : point(at) {}
   const LanePoint point;
 };
 
-// What flights of one lane of a device share; borrowed.
+// State shared by flights of one lane of a device; borrowed.
 struct FlightDeck {
   Context& context;
   Memory& memory;
   Staging& staging;
-  Slots& slots;
+  CommandSlots& slots;
   gpu::HostCopier& copier;
   Lane lane = Lane::kCompute;
   bool copies_by_kernel = false;
-  // The submit thread's:
-  std::unique_ptr<Pipelines> copy_kernel = nullptr;  // Once it is needed.
+  // Belongs to the submit thread:
+  std::unique_ptr<Pipelines> copy_kernel = nullptr;  // Created when needed.
 };
 
 class VulkanFlight final : public gpu::Flight {
  public:
-  VulkanFlight(FlightDeck& deck, const Submission& submission, std::unique_ptr<Slot> slot);
+  VulkanFlight(FlightDeck& deck, const Submission& submission, std::unique_ptr<CommandSlot> slot);
   ~VulkanFlight() override;
   VulkanFlight(const VulkanFlight&) = delete;
   VulkanFlight& operator=(const VulkanFlight&) = delete;
 
-  // Records the commands and hands them to the queue. What fails is Finish's to return.
+  // Records the commands and submits them to the queue. Finish returns failures.
   void Record(const gpu::Milestones& behind);
   Status Finish() override;
   gpu::Behind behind() const override;
 
  private:
   using LaunchFacts = gpu::LaunchFacts;
-  // A dispatch that the chooser learns from.
+  // A dispatch from which the chooser learns.
   struct Tuned {
     gpu::Chooser* chooser = nullptr;
     LaunchFacts facts;
@@ -66,7 +66,7 @@ class VulkanFlight final : public gpu::Flight {
   Status PrepareTraps(size_t dispatches);
   Status PlaceViews(const VulkanExecutable& executable, bool is_native);
   Status RecordPart(VulkanExecutable& executable, const gpu::Part& part, uint32_t trap_index);
-  // `record`: the one that alone is bound, as the tenant's own code takes it.
+  // `record`: the only record to be bound, as a tenant's own code expects.
   Status FindBuffers(const VariantLayout& layout, const VkDescriptorBufferInfo& facts_buffer, uint32_t record);
   Status BindBuffers(const VariantLayout& layout);
   Status BindSets(const VariantLayout& layout);
@@ -78,7 +78,7 @@ class VulkanFlight final : public gpu::Flight {
   Context& context_;
   const Submission submission_;
   gpu::Milestones behind_;
-  std::unique_ptr<Slot> slot_;
+  std::unique_ptr<CommandSlot> slot_;
   Writer writer_;
   Transfers transfers_;
   Clock clock_;
@@ -88,12 +88,12 @@ class VulkanFlight final : public gpu::Flight {
   std::vector<Storage> scratch_;
   std::vector<Tuned> tuned_;
   size_t dispatches_ = 0;
-  uint32_t node_ = 0xffffffffu;  // Of the command being recorded.
+  uint32_t node_ = 0xffffffffu;  // Node of the command being recorded.
 
-  // Of the dispatch being recorded; kept for their storage.
+  // For the dispatch being recorded; kept to reuse their storage.
   gpu::LaunchInputs inputs_;
   gpu::Chosen chosen_;
-  std::vector<VkDescriptorBufferInfo> views_;  // By parameter.
+  std::vector<VkDescriptorBufferInfo> views_;  // Indexed by parameter.
   std::vector<VkDescriptorBufferInfo> infos_;
   std::vector<VkWriteDescriptorSet> writes_;
   std::vector<uint8_t> values_;

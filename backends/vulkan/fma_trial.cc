@@ -29,15 +29,15 @@ constexpr uint8_t kShader[] = {
 #include "backends/vulkan/fma_trial.inc"
 };
 constexpr uint32_t kGroup = 64, kGroups = 64, kTriples = kGroup * kGroups;
-constexpr Duration kWaitMax = std::chrono::seconds(2);  // Work of microseconds.
+constexpr Duration kWaitMax = std::chrono::seconds(2);  // The work takes microseconds.
 
 struct Triple {
   float a = 0, b = 0, c = 0;
 };
 static_assert(sizeof(Triple) == 12);
 
-// Triples as the quotients and roots of compiler/back/vulkan/fused_float.cc have them, and others that an
-// fma gets wrong which rounds the product, or keeps too few bits of it.
+// Triples like those in quotients and roots of compiler/back/vulkan/fused_float.cc, and others for which an fma that
+// rounds the product, or keeps too few bits of it, is wrong.
 class Triples {
  public:
   std::vector<Triple> Make() {
@@ -54,11 +54,11 @@ class Triples {
     const bool is_tiny = std::fabs(x * any) < std::ldexp(1.0f, -70);  // Its loss would be a denormal number.
     const float y = is_tiny ? 1 / any : any, q = x / y, product = x * y;
     switch (kind) {
-      case 0:  // The loss of a product by rounding.
+      case 0:  // The rounding loss of a product.
         return {x, y, -product};
       case 1:
         return {-x, y, std::nextafter(product, 0.0f)};
-      case 2:  // Remainders of a division, down to 2^-110, and what is added of them.
+      case 2:  // Remainders of a division, down to 2^-110, and terms added from them.
         return {-y, q, x};
       case 3: {
         const float near = std::nextafter(q, 0.0f);
@@ -70,7 +70,7 @@ class Triples {
         const float root = std::sqrt(std::fabs(x));
         return {-std::nextafter(root, 0.0f), root, std::fabs(x)};
       }
-      case 6: {  // A product of half an ulp of the sum less 2^-70: in 53 bits that is a tie.
+      case 6: {  // A product of half an ulp of the sum less 2^-70, which is a tie in 53 bits.
         const float ulp = std::ldexp(1.0f, -23), more = 1 + ulp;
         const float sum = 1 + ulp * static_cast<float>(random_() % 4096);
         return {random_() % 2 == 0 ? more : -more, std::ldexp(1 - ulp, -24), sum};
@@ -89,7 +89,7 @@ class Triples {
   std::mt19937 random_{1};
 };
 
-// The shader as entries of our compiler are: in the float modes that the device offers.
+// The shader in the float modes that the device offers, like entries of this project's compiler.
 std::vector<uint32_t> ShaderFor(const GpuTarget& target) {
   constexpr uint32_t kHeaderWords = 5;
   constexpr uint32_t kCapability = 17, kExecutionMode = 16;
@@ -124,7 +124,7 @@ bool FmaTrial::Run() {
   if (!Start().ok()) {
     return false;
   }
-  // Another process may keep the device from everybody (docs/GPU.md, Faults): whoever opens it does not wait for that.
+  // Another process may occupy the device (docs/GPU.md, Faults): opening the device does not wait for that.
   const Time end = RealClock().Now() + kWaitMax;
   while (!is_over()) {
     if (RealClock().Now() > end || !context_.lost().ok()) {
@@ -151,12 +151,12 @@ Status FmaTrial::Start() {
   HPVMD_ASSIGN_OR_RETURN(pipelines_,
                          Pipelines::Create(context_, {reinterpret_cast<const uint8_t*>(words.data()), words.size() * 4},
                                            {&variant, 1}, {}));
-  HPVMD_ASSIGN_OR_RETURN(operands_, memory_.Allocate(kTriples * sizeof(Triple), Place::kHost));
-  HPVMD_ASSIGN_OR_RETURN(results_, memory_.Allocate(kTriples * sizeof(float), Place::kHost));
+  HPVMD_ASSIGN_OR_RETURN(operands_, memory_.Allocate(kTriples * sizeof(Triple), MemoryClass::kHost));
+  HPVMD_ASSIGN_OR_RETURN(results_, memory_.Allocate(kTriples * sizeof(float), MemoryClass::kHost));
   const std::vector<Triple> triples = Triples().Make();
   std::memcpy(operands_.mapped(), triples.data(), kTriples * sizeof(Triple));
   std::memset(results_.mapped(), 0xff, kTriples * sizeof(float));  // NaNs, which no result is.
-  HPVMD_ASSIGN_OR_RETURN(slot_, Slot::Create(context_, memory_, Lane::kCompute));
+  HPVMD_ASSIGN_OR_RETURN(slot_, CommandSlot::Create(context_, memory_, Lane::kCompute));
   HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, slot_->NextCommands());
   HPVMD_RETURN_IF_ERROR(Record(commands));
   HPVMD_ASSIGN_OR_RETURN(done_.value, context_.Submit(Lane::kCompute, commands));
@@ -198,7 +198,7 @@ Status FmaTrial::Record(VkCommandBuffer commands) {
   return context_.Check(vk.EndCommandBuffer(commands), "Recording commands");
 }
 
-// The host's fma is C's, and right.
+// The host's fma is C's, which is correct.
 bool FmaTrial::IsRight() const {
   const auto* const triples = reinterpret_cast<const Triple*>(operands_.mapped());
   const auto* const results = reinterpret_cast<const uint32_t*>(results_.mapped());

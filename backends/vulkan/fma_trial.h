@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds out whether a device's Fma on f32 is rounded once (GpuTarget::exact_fma). Vulkan leaves it open and no property
-// tells, so it is tried out when a device is opened, once a process.
+// FmaTrial tests whether a device's Fma on f32 is rounded once (GpuTarget::exact_fma). Vulkan does not specify it and
+// no property reports it, so it is tested when a device is opened, once per process.
 #ifndef HPVMD_BACKENDS_VULKAN_FMA_TRIAL_H_
 #define HPVMD_BACKENDS_VULKAN_FMA_TRIAL_H_
 
@@ -15,15 +15,15 @@ namespace hpvm::vulkan {
 
 class FmaTrial {
  public:
-  // Borrows both. What this needs on the device stays until the object goes.
+  // Borrows both. Its resources on the device live as long as the object.
   FmaTrial(Context& context, Memory& memory) : context_(context), memory_(memory) {}
   ~FmaTrial() { context_.Wait(done_).IgnoreError(); }
   FmaTrial(const FmaTrial&) = delete;
   FmaTrial& operator=(const FmaTrial&) = delete;
 
-  // False also where nothing was found out: the device takes no more memory, is lost, or is kept busy by others.
+  // Also returns false when the test gave no answer: the device has no memory left, is lost, or is kept busy by others.
   bool Run();
-  // Then the object can go without waiting for the device.
+  // Returns true when the object can be destroyed without waiting for the device.
   bool is_over() { return context_.IsReached(done_); }
 
  private:
@@ -35,7 +35,7 @@ class FmaTrial {
   Memory& memory_;
   Storage operands_, results_;
   std::unique_ptr<Pipelines> pipelines_;
-  std::unique_ptr<Slot> slot_;
+  std::unique_ptr<CommandSlot> slot_;
   LanePoint done_;
 };
 

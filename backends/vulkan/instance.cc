@@ -18,7 +18,7 @@ struct MessageLog {
   ValidationMessages messages;  // Guarded by mutex.
 };
 
-// Never destroyed: drivers' threads may report until the process ends.
+// Never destroyed, because drivers' threads may report until the process ends.
 MessageLog& Messages() {
   static auto* const log = new MessageLog;
   return *log;
@@ -39,7 +39,7 @@ constexpr char kValidationLayer[] = "VK_LAYER_KHRONOS_validation";
 
 VKAPI_ATTR VkBool32 VKAPI_CALL OnMessage(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
                                          const VkDebugUtilsMessengerCallbackDataEXT* data, void*) {
-  // The loader itself warns of drivers that it skips; that says nothing of our calls.
+  // The loader warns of drivers that it skips, which is unrelated to the program's calls.
   const std::string_view id = data->pMessageIdName == nullptr ? "" : data->pMessageIdName;
   if (id == "Loader Message") {
     return VK_FALSE;
@@ -79,11 +79,11 @@ Status FindValidationLayer(const InstanceFunctions& functions) {
 }
 
 bool WantsValidation(bool validate) {
-  const char* wish = std::getenv("HPVMD_VULKAN_VALIDATION");
-  return validate || (wish != nullptr && std::strcmp(wish, "1") == 0);
+  const char* request = std::getenv("HPVMD_VULKAN_VALIDATION");
+  return validate || (request != nullptr && std::strcmp(request, "1") == 0);
 }
 
-// Where a kind of device comes in the list.
+// Position of a kind of device in the list.
 constexpr int kLastRank = 4;
 int Rank(VkPhysicalDeviceType type) {
   switch (type) {
@@ -105,7 +105,7 @@ int Rank(VkPhysicalDeviceType type) {
 StatusOr<const Instance*> Instance::Get(bool validate) {
   struct Kept {
     std::mutex mutex;
-    std::unique_ptr<Instance> instances[2];  // Guarded by mutex; by whether they are watched.
+    std::unique_ptr<Instance> instances[2];  // Guarded by mutex; indexed by whether they use the validation layer.
   };
   static auto* const kept = new Kept;  // Never destroyed.
   validate = WantsValidation(validate);
@@ -174,7 +174,7 @@ Status Instance::FindDevices() {
     handles.resize(count);
   }
   if (result == VK_ERROR_INITIALIZATION_FAILED) {
-    return absl::OkStatus();  // Drivers are installed, but none finds hardware of its own.
+    return absl::OkStatus();  // Drivers are installed, but none finds hardware.
   }
   HPVMD_RETURN_IF_ERROR(ToStatus(result, "Listing Vulkan's devices"));
   for (int rank = 0; rank <= kLastRank; ++rank) {

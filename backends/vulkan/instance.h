@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One VkInstance and the physical devices it offers, with what of each the rest of the system wants to know.
+// One VkInstance and its physical devices, with the properties that the rest of the system needs.
 #ifndef HPVMD_BACKENDS_VULKAN_INSTANCE_H_
 #define HPVMD_BACKENDS_VULKAN_INSTANCE_H_
 
@@ -13,14 +13,15 @@
 
 namespace hpvm::vulkan {
 
-// What is enabled on a device: the features that GpuTarget speaks of, and what this backend itself uses.
+// Features enabled on a device: those in GpuTarget, and those that this backend uses.
 struct Enabled {
   bool push_descriptors = false;  // VK_KHR_push_descriptor.
   uint32_t push_descriptors_max = 0;
-  bool memory_fd = false;            // VK_KHR_external_memory_fd, and buffers can be exported by opaque descriptor.
-  bool dedicated_export = false;     // Exported buffers need an allocation of their own.
+  // VK_KHR_external_memory_fd is present, and buffers can be exported by opaque descriptor.
+  bool memory_fd = false;
+  bool dedicated_export = false;     // Exported buffers need a dedicated allocation.
   bool robustness2 = false;          // VK_EXT_robustness2: robustBufferAccess2.
-  // VK_EXT_external_memory_host: the host's memory is imported in multiples of so many bytes; 0: it is not.
+  // VK_EXT_external_memory_host: host memory is imported in multiples of this many bytes; 0: unsupported.
   uint64_t pin_alignment = 0;
   bool zeroes_groups = false;        // Vulkan 1.3 or VK_KHR_zero_initialize_workgroup_memory.
   bool float_atomics = false;        // VK_EXT_shader_atomic_float.
@@ -32,19 +33,19 @@ struct PhysicalDevice {
   VkPhysicalDeviceMemoryProperties memory{};
   uint32_t queue_family = 0;
   uint32_t timestamp_bits = 0;  // 0: the queue has no timestamps.
-  // Queues beside the one for kernels that copies can use, of a family that does nothing else if there is one.
+  // Queues besides the kernels' queue that copies can use, of a family for copies alone if there is one.
   uint32_t copy_family = 0;
   uint32_t copy_queues = 0;
   Enabled enabled;
   bool ends_loops = false;            // Mesa's llvmpipe: see compiler/ir/loops_cut.h.
-  bool compiles_at_dispatch = false;  // The driver makes a kernel's code when it is first dispatched.
+  bool compiles_at_dispatch = false;  // The driver generates a kernel's code at its first dispatch.
   bool maps_memory = false;           // The host reads the device's memory as cheaply as its own.
-  gpu::NearCpus near;                  // Processors that its bus ends at.
-  DeviceInfo info;                     // But for the id.
-  std::string driver;        // Name and version of the driver and the device's, as one line.
+  gpu::NearCpus near;                  // Processors to which its bus is attached.
+  DeviceInfo info;                     // All but the id.
+  std::string driver;        // Name and version of the driver, and the device's name, as one line.
 };
 
-// The features to enable on a device, as the chain that vkCreateDevice takes. Not copyable: it points into itself.
+// The features to enable on a device, as the chain for vkCreateDevice. Not copyable, because it points into itself.
 struct FeatureChain {
   FeatureChain() = default;
   FeatureChain(const FeatureChain&) = delete;
@@ -59,12 +60,12 @@ struct FeatureChain {
   std::vector<const char*> extensions;
 };
 
-// One a process, or two where some devices are watched by the validation layer and some are not. They stay until the
-// process ends: drivers that are loaded and unloaded several times fail in the end (measured: NVIDIA's, after about a
-// dozen times, for want of static thread storage).
+// There is one per process, or two when some devices use the validation layer and some do not. They live until the
+// process ends, because drivers that are loaded and unloaded repeatedly fail eventually (measured: NVIDIA's, after
+// about a dozen times, for lack of static thread storage).
 class Instance {
  public:
-  // kNotFound without a loader, a driver, or, with `validate`, the validation layer. Any thread.
+  // Returns kNotFound without a loader, a driver, or, with `validate`, the validation layer. Thread-safe.
   static StatusOr<const Instance*> Get(bool validate);
   ~Instance();
   Instance(const Instance&) = delete;
@@ -87,10 +88,10 @@ class Instance {
 
 StatusOr<std::vector<VkExtensionProperties>> DeviceExtensions(const InstanceFunctions& functions,
                                                               VkPhysicalDevice device);
-// Everything about a physical device whose handle and properties are set (facts.cc). False where it has no queue for
-// compute or is older than 1.2.
+// Fills everything about a physical device whose handle and properties are set (facts.cc). Returns false when it has no
+// compute queue or is older than 1.2.
 bool Describe(const InstanceFunctions& functions, PhysicalDevice& device);
-// What of the device's features is to be enabled.
+// Chooses which of the device's features to enable.
 void ChooseFeatures(const InstanceFunctions& functions, const PhysicalDevice& device, FeatureChain& chain);
 
 }  // namespace hpvm::vulkan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a flight records dispatches.
+// Records dispatches of a flight.
 #include <algorithm>
 #include <cstring>
 
@@ -12,9 +12,9 @@ namespace {
 using Kind = GpuArgument::Kind;
 
 // The device runs the first commands of a long list while the rest is recorded. (Measured on an H200: 1,000 dependent
-// dispatches take 3.8 us each when recorded as one, and 2.5 us in pieces of 50 to 100.)
+// dispatches take 3.8 us each when recorded as one list, and 2.5 us in pieces of 50 to 100.)
 constexpr size_t kDispatchesOfFlush = 64;
-// Our own kernels are told which record is theirs.
+// Emitted kernels are told which record is theirs.
 constexpr uint32_t kAllRecords = ~0u;
 
 bool IsValue(Kind kind) { return kind != Kind::kBuffer && kind != Kind::kTrapRecord; }
@@ -30,9 +30,9 @@ Status VulkanFlight::RecordDispatch(const DispatchCommand& dispatch) {
     return absl::OkStatus();
   }
   if (deck_.lane != Lane::kCompute) {
-    return Internal("A launch is on a lane for copies.");
+    return Internal("A launch was submitted to a lane for copies.");
   }
-  // Safety: the engine hands a device only executables that it loaded.
+  // Safety: the engine passes to a device only executables that it loaded.
   auto& executable = static_cast<VulkanExecutable&>(*dispatch.executable);
   HPVMD_RETURN_IF_ERROR(executable.reader().Read(dispatch, submission_, &inputs_));
   HPVMD_RETURN_IF_ERROR(PlaceViews(executable, executable.artifact().gpu.is_native));
@@ -42,7 +42,7 @@ Status VulkanFlight::RecordDispatch(const DispatchCommand& dispatch) {
   for (const gpu::Part& part : chosen_.parts) {
     for (const Binding& binding : executable.pipelines().layout(part.variant).bindings) {
       if (binding.kind == Binding::Kind::kParam) {
-        // Safety: PlaceViews has looked at every buffer.
+        // Safety: PlaceViews has checked every buffer.
         auto& buffer = static_cast<VulkanBuffer&>(*inputs_.buffers[binding.param]);
         const VkDescriptorBufferInfo& view = views_[binding.param];
         binding.is_writable ? writer_.Writes(buffer, view.offset, view.range)
@@ -66,7 +66,8 @@ Status VulkanFlight::RecordDispatch(const DispatchCommand& dispatch) {
   return ++dispatches_ % kDispatchesOfFlush == 0 ? writer_.Flush() : absl::OkStatus();
 }
 
-// Where each view is bound: from a multiple of the device's alignment on, so the view itself begins some bytes later.
+// Computes where each view is bound: from a multiple of the device's alignment on, so the view itself begins some bytes
+// later.
 Status VulkanFlight::PlaceViews(const VulkanExecutable& executable, bool is_native) {
   const uint64_t alignment = context_.binding_alignment();
   const uint64_t range_max = context_.limits().maxStorageBufferRange;
@@ -88,7 +89,7 @@ Status VulkanFlight::PlaceViews(const VulkanExecutable& executable, bool is_nati
                                 " bytes) is larger than what " + context_.name() + " can bind (" +
                                 std::to_string(range_max) + " bytes).");
     }
-    // Our own code may look at whole words at a view's end; a tenant's learns the view's size from what is bound.
+    // Emitted code may read whole words at a view's end; a tenant's code learns the view's size from the bound range.
     const uint64_t reach = std::max<uint64_t>(param.start + param.value, is_native ? 4 : 16);
     const uint64_t range = is_native ? reach : std::min(RoundUp(reach, 16), range_max);
     views_[i] = {buffer->handle(), offset - param.start, range};
@@ -102,7 +103,7 @@ void VulkanFlight::FillValues(const VulkanExecutable& executable, const gpu::Par
   const gpu::ValueSource source{&inputs_.facts, &part, inputs_.base, inputs_.group_base, trap_index};
   for (const GpuArgument& argument : variant.arguments) {
     if (IsValue(argument.kind)) {
-      // Safety: ValidateGpuCode has shown that it fits push_bytes. The device is little-endian, as the host.
+      // Safety: ValidateGpuCode has shown that it fits in push_bytes. The device is little-endian, like the host.
       const uint64_t bits = gpu::ValueOf(argument, source);
       std::memcpy(values_.data() + argument.offset, &bits, argument.bytes);
     }
@@ -142,7 +143,7 @@ Status VulkanFlight::RecordPart(VulkanExecutable& executable, const gpu::Part& p
   return absl::OkStatus();
 }
 
-// What each binding of a variant gets, as infos_.
+// Finds the buffer for each binding of a variant, as infos_.
 Status VulkanFlight::FindBuffers(const VariantLayout& layout, const VkDescriptorBufferInfo& facts_buffer,
                                  uint32_t record) {
   infos_.resize(layout.bindings.size());
@@ -160,8 +161,8 @@ Status VulkanFlight::FindBuffers(const VariantLayout& layout, const VkDescriptor
         return FailedPrecondition("The buffer at set " + std::to_string(binding.set) + ", binding " +
                                   std::to_string(binding.binding) + " begins " +
                                   std::to_string(inputs_.facts.params[binding.param].start) +
-                                  " bytes behind a multiple of " + std::to_string(context_.binding_alignment()) +
-                                  " bytes, at which alone " + context_.name() + " can bind one.");
+                                  " bytes after a multiple of " + std::to_string(context_.binding_alignment()) +
+                                  " bytes; " + context_.name() + " can bind buffers only at such multiples.");
       }
     }
   }
@@ -207,8 +208,8 @@ Status VulkanFlight::BindSets(const VariantLayout& layout) {
   return absl::OkStatus();
 }
 
-// Copies whole units of 16 bytes, as many as one dispatch reaches; returns the bytes, 0 where a copy command is to do
-// it.
+// Copies whole units of 16 bytes, as many as one dispatch reaches; returns the number of bytes, 0 when a copy command
+// should be used.
 StatusOr<uint64_t> VulkanFlight::RecordKernelCopy(VulkanBuffer& source, VulkanBuffer& target,
                                                   const VkBufferCopy& region) {
   const uint64_t alignment = context_.binding_alignment();

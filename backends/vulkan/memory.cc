@@ -19,7 +19,8 @@ struct Block {
 
 namespace {
 
-constexpr uint64_t kSharedBytesMax = limits::kMiB;  // Larger buffers have an allocation of their own.
+// Larger buffers have their own allocation.
+constexpr uint64_t kSharedBytesMax = limits::kMiB;
 constexpr uint64_t kBlockBytes = 16 * limits::kMiB;
 
 constexpr VkBufferUsageFlags kUsage =
@@ -27,7 +28,7 @@ constexpr VkBufferUsageFlags kUsage =
 
 uint64_t RoundUp(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// The first free part in which `bytes` fit.
+// Takes the first free part in which `bytes` fit.
 bool TakeRoom(Block& block, uint64_t bytes, uint64_t alignment, uint64_t* offset) {
   for (auto it = block.free.begin(); it != block.free.end(); ++it) {
     const auto [begin, size] = *it;
@@ -91,20 +92,20 @@ Memory::Memory(Context& context, bool never_map) : context_(context) {
 
 Memory::~Memory() = default;
 
-// Types that hold the most of what is wished come first in `exactly`.
-bool Memory::Matches(uint32_t type, Place place, bool exactly) const {
+// With `exactly`, matches only types with all wished properties; these are tried first.
+bool Memory::Matches(uint32_t type, MemoryClass place, bool exactly) const {
   const VkMemoryPropertyFlags flags = context_.physical().memory.memoryTypes[type].propertyFlags;
   constexpr VkMemoryPropertyFlags kByHost = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   const bool is_local = (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0;
   const bool is_by_host = (flags & kByHost) == kByHost;
   const bool is_cached = (flags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
-  if (place == Place::kHost) {
+  if (place == MemoryClass::kHost) {
     return is_by_host && (!exactly || is_cached);
   }
   return is_mapped_ ? is_local && is_by_host && is_cached : is_local || !exactly;
 }
 
-StatusOr<uint32_t> Memory::FindType(uint32_t type_bits, Place place) const {
+StatusOr<uint32_t> Memory::FindType(uint32_t type_bits, MemoryClass place) const {
   for (const bool exactly : {true, false}) {
     for (uint32_t type = 0; type < context_.physical().memory.memoryTypeCount; ++type) {
       if ((type_bits >> type & 1) != 0 && Matches(type, place, exactly)) {
@@ -129,65 +130,65 @@ Status Memory::Charge(uint64_t bytes, uint32_t type) {
   return absl::OkStatus();
 }
 
-// Called with mutex_ held.
-StatusOr<Block*> Memory::NewBlock(const Wish& wish) {
-  HPVMD_RETURN_IF_ERROR(Charge(wish.bytes, wish.type));
+// The caller holds mutex_.
+StatusOr<Block*> Memory::NewBlock(const Request& request) {
+  HPVMD_RETURN_IF_ERROR(Charge(request.bytes, request.type));
   auto export_info = Typed<VkExportMemoryAllocateInfo>(VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO);
   export_info.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
   auto dedicated = Typed<VkMemoryDedicatedAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO);
-  dedicated.buffer = wish.dedicated;
+  dedicated.buffer = request.dedicated;
   auto info = Typed<VkMemoryAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO);
-  info.allocationSize = wish.bytes;
-  info.memoryTypeIndex = wish.type;
-  if (wish.is_exported) {
+  info.allocationSize = request.bytes;
+  info.memoryTypeIndex = request.type;
+  if (request.is_exported) {
     info.pNext = &export_info;
-    export_info.pNext = wish.dedicated == VK_NULL_HANDLE ? nullptr : &dedicated;
+    export_info.pNext = request.dedicated == VK_NULL_HANDLE ? nullptr : &dedicated;
   }
   auto block = std::make_unique<Block>();
   VkDeviceMemory memory = VK_NULL_HANDLE;
   HPVMD_RETURN_IF_ERROR(context_.Check(context_.vk().AllocateMemory(context_.device(), &info, nullptr, &memory),
-                                       "Allocating memory of " + std::to_string(wish.bytes) + " bytes"));
+                                       "Allocating memory of " + std::to_string(request.bytes) + " bytes"));
   block->memory = {context_.device(), memory, context_.vk().FreeMemory};
-  block->bytes = wish.bytes;
-  block->type = wish.type;
-  const VkMemoryPropertyFlags flags = context_.physical().memory.memoryTypes[wish.type].propertyFlags;
+  block->bytes = request.bytes;
+  block->type = request.type;
+  const VkMemoryPropertyFlags flags = context_.physical().memory.memoryTypes[request.type].propertyFlags;
   const bool is_local = (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0;
-  if (wish.is_mapped) {
+  if (request.is_mapped) {
     void* data = nullptr;
     HPVMD_RETURN_IF_ERROR(context_.Check(context_.vk().MapMemory(context_.device(), memory, 0, VK_WHOLE_SIZE, 0, &data),
                                          "Mapping memory"));
     block->mapped = static_cast<uint8_t*>(data);
   }
-  device_bytes_ += is_local ? wish.bytes : 0;
+  device_bytes_ += is_local ? request.bytes : 0;
   blocks_.push_back(std::move(block));
   return blocks_.back().get();
 }
 
-// Called with mutex_ held.
-StatusOr<Block*> Memory::FindRoom(const Wish& wish, uint64_t* offset) {
+// The caller holds mutex_.
+StatusOr<Block*> Memory::FindRoom(const Request& request, uint64_t* offset) {
   *offset = 0;
-  if (wish.is_exported || wish.bytes > kSharedBytesMax) {
-    return NewBlock(wish);
+  if (request.is_exported || request.bytes > kSharedBytesMax) {
+    return NewBlock(request);
   }
   for (const std::unique_ptr<Block>& block : blocks_) {
-    if (block->is_shared && block->type == wish.type && (block->mapped != nullptr) == wish.is_mapped &&
-        TakeRoom(*block, wish.bytes, wish.alignment, offset)) {
+    if (block->is_shared && block->type == request.type && (block->mapped != nullptr) == request.is_mapped &&
+        TakeRoom(*block, request.bytes, request.alignment, offset)) {
       return block.get();
     }
   }
-  Wish large = wish;
+  Request large = request;
   large.bytes = kBlockBytes;
   StatusOr<Block*> block = NewBlock(large);
   if (!block.ok()) {
-    return NewBlock(wish);  // Memory is short: as little as is needed.
+    return NewBlock(request);  // Memory is short: allocate as little as needed.
   }
   (*block)->is_shared = true;
   (*block)->free[0] = kBlockBytes;
-  HPVMD_CHECK(TakeRoom(**block, wish.bytes, wish.alignment, offset));
+  HPVMD_CHECK(TakeRoom(**block, request.bytes, request.alignment, offset));
   return block;
 }
 
-StatusOr<Storage> Memory::Allocate(uint64_t bytes, Place place, bool is_exported) {
+StatusOr<Storage> Memory::Allocate(uint64_t bytes, MemoryClass place, bool is_exported) {
   const uint64_t most = context_.physical().info.allocation_bytes_max;
   const uint64_t alignment = context_.binding_alignment();
   if (bytes > most) {
@@ -211,13 +212,14 @@ StatusOr<Storage> Memory::Allocate(uint64_t bytes, Place place, bool is_exported
   storage.buffer_ = {context_.device(), buffer, context_.vk().DestroyBuffer};
   VkMemoryRequirements needs{};
   context_.vk().GetBufferMemoryRequirements(context_.device(), buffer, &needs);
-  Wish wish{needs.size, needs.alignment, 0, is_exported, place == Place::kHost || is_mapped_, VK_NULL_HANDLE};
-  HPVMD_ASSIGN_OR_RETURN(wish.type, FindType(needs.memoryTypeBits, place));
+  Request request{needs.size,    needs.alignment, 0, is_exported, place == MemoryClass::kHost || is_mapped_,
+                  VK_NULL_HANDLE};
+  HPVMD_ASSIGN_OR_RETURN(request.type, FindType(needs.memoryTypeBits, place));
   if (is_exported && context_.physical().enabled.dedicated_export) {
-    wish.dedicated = buffer;
+    request.dedicated = buffer;
   }
   std::unique_lock lock(mutex_);
-  HPVMD_ASSIGN_OR_RETURN(Block * block, FindRoom(wish, &storage.offset_));
+  HPVMD_ASSIGN_OR_RETURN(Block * block, FindRoom(request, &storage.offset_));
   lock.unlock();
   storage.owner_ = this;
   storage.block_ = block;
@@ -235,7 +237,7 @@ void Memory::Release(Block* block, uint64_t offset, uint64_t bytes) {
   if (block->is_shared) {
     const bool is_empty = block->free.size() == 1 && block->free.begin()->second == block->bytes;
     const auto is_like = [&](const auto& other) { return other->is_shared && other->type == block->type; };
-    // The last one stays: whoever allocates and frees a small buffer does so again.
+    // The last one is kept, because small buffers are often allocated and freed repeatedly.
     if (!is_empty || std::count_if(blocks_.begin(), blocks_.end(), is_like) == 1) {
       return;
     }

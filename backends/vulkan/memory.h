@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a device: VkBuffers, large ones with an allocation of their own, small ones in shared blocks, because
-// drivers allow only some thousand allocations and take their time for each.
+// Memory manages a device's memory: VkBuffers, large ones with their own allocation, small ones in shared blocks,
+// because drivers allow only some thousand allocations and each takes time.
 //
-// Memory is counted against the device's heap, so that a process that wants more than there is hears so from here and
-// not by the driver's paging or overcommitting.
+// Memory is counted against the device's heap, so that a process that requests more than there is gets an error from
+// here instead of paging or overcommitment by the driver.
 #ifndef HPVMD_BACKENDS_VULKAN_MEMORY_H_
 #define HPVMD_BACKENDS_VULKAN_MEMORY_H_
 
@@ -19,10 +19,12 @@ namespace hpvm::vulkan {
 
 class Memory;
 
-// Where memory lies.
-enum class Place : uint8_t {
-  kDevice,  // The device's own; mapped where the host reads it as cheaply as its own (Memory::is_mapped).
-  kHost,    // The host's, mapped and cached, that the device can copy from and to.
+// Location of memory.
+enum class MemoryClass : uint8_t {
+  // The device's own; mapped when the host reads it as cheaply as its own (Memory::is_mapped).
+  kDevice,
+  // The host's, mapped and cached, from and to which the device can copy.
+  kHost,
 };
 
 struct Block;  // memory.cc.
@@ -36,9 +38,10 @@ class Storage {
   ~Storage();
 
   VkBuffer buffer() const { return buffer_.get(); }
-  uint8_t* mapped() const { return mapped_; }  // Or null.
+  uint8_t* mapped() const { return mapped_; }  // May be null.
   VkDeviceMemory memory() const;
-  uint64_t memory_bytes() const { return bytes_; }  // Of the allocation, or of its part of a block.
+  // Size of the allocation, or of its part of a block.
+  uint64_t memory_bytes() const { return bytes_; }
 
  private:
   friend class Memory;
@@ -51,19 +54,19 @@ class Storage {
 
 class Memory {
  public:
-  // Borrowed. `never_map`: treat the device's memory as out of the host's reach, for tests.
+  // Borrows `context`. `never_map`, for tests: treats the device's memory as inaccessible to the host.
   Memory(Context& context, bool never_map);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Room for `bytes` and what a view's rounding to binding_alignment() adds. The content is anything. Any thread.
-  StatusOr<Storage> Allocate(uint64_t bytes, Place place, bool is_exported = false);
+  // Allocates `bytes` plus the rounding of a view to binding_alignment(). The content is undefined. Thread-safe.
+  StatusOr<Storage> Allocate(uint64_t bytes, MemoryClass place, bool is_exported = false);
   bool is_mapped() const { return is_mapped_; }
 
  private:
   friend class Storage;
-  struct Wish {
+  struct Request {
     uint64_t bytes = 0, alignment = 1;
     uint32_t type = 0;
     bool is_exported = false;
@@ -71,10 +74,10 @@ class Memory {
     VkBuffer dedicated = VK_NULL_HANDLE;
   };
 
-  StatusOr<uint32_t> FindType(uint32_t type_bits, Place place) const;
-  bool Matches(uint32_t type, Place place, bool exactly) const;
-  StatusOr<Block*> NewBlock(const Wish& wish);
-  StatusOr<Block*> FindRoom(const Wish& wish, uint64_t* offset);
+  StatusOr<uint32_t> FindType(uint32_t type_bits, MemoryClass place) const;
+  bool Matches(uint32_t type, MemoryClass place, bool exactly) const;
+  StatusOr<Block*> NewBlock(const Request& request);
+  StatusOr<Block*> FindRoom(const Request& request, uint64_t* offset);
   Status Charge(uint64_t bytes, uint32_t type);
   void Release(Block* block, uint64_t offset, uint64_t bytes);
 

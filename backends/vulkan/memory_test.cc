@@ -19,7 +19,7 @@ namespace {
 
 using limits::kMiB;
 
-// As the device is, and as a discrete one would be treated.
+// The device as it is, and treated as a discrete one.
 class VulkanMemoryTest : public VulkanTest, public testing::WithParamInterface<bool> {
  protected:
   void SetUp() override { Open({.as_discrete = GetParam()}); }
@@ -28,7 +28,7 @@ class VulkanMemoryTest : public VulkanTest, public testing::WithParamInterface<b
 INSTANTIATE_TEST_SUITE_P(Paths, VulkanMemoryTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Discrete" : "AsItIs"; });
 
-// Every device says what the scheduler and the compiler ask of it.
+// Every device reports the properties that the scheduler and the compiler need.
 TEST_P(VulkanMemoryTest, DescribesItself) {
   const DeviceInfo& info = device_->info();
   EXPECT_EQ(info.id, "vulkan:0");
@@ -39,7 +39,7 @@ TEST_P(VulkanMemoryTest, DescribesItself) {
   EXPECT_GT(info.allocation_bytes_max, 0u);
   EXPECT_LE(info.allocation_bytes_max, info.memory_bytes);
   EXPECT_GE(info.gpu.api_version, 12u);
-  // What Vulkan promises of every device.
+  // Guaranteed by Vulkan for every device.
   EXPECT_GE(info.gpu.group_size_max, 128u);
   EXPECT_GE(info.gpu.push_bytes_max, 128u);
   EXPECT_GE(info.gpu.local_bytes_max, 16384u);
@@ -49,7 +49,7 @@ TEST_P(VulkanMemoryTest, DescribesItself) {
   EXPECT_EQ(info.gpu.is_processor, info.is_emulated && !GetParam());
 }
 
-// Fresh memory is zero, also where a buffer lay before.
+// New memory is zero, even where another buffer was before.
 TEST_P(VulkanMemoryTest, FreshMemoryIsZero) {
   for (const uint64_t bytes : {uint64_t{4}, uint64_t{4000}, 3 * kMiB}) {
     for (int round = 0; round < 3; ++round) {
@@ -64,7 +64,7 @@ TEST_P(VulkanMemoryTest, FreshMemoryIsZero) {
   }
 }
 
-// Copies of any size and place, through host memory, between buffers and within one, overlapping as memmove does.
+// Copies of any size and position, through host memory, between buffers and within one, overlapping like memmove.
 TEST_P(VulkanMemoryTest, CopiesBytes) {
   struct Case {
     uint64_t from, to, bytes;
@@ -92,8 +92,8 @@ TEST_P(VulkanMemoryTest, CopiesBytes) {
     List list;
     list.Copy(source, 0, a, 0, kBytes);
     list.Copy(a, 0, b, 0, kBytes);
-    list.Copy(b, c.from, b, c.to, c.bytes);  // Within.
-    list.Copy(b, c.to, a, c.from, c.bytes);  // Between.
+    list.Copy(b, c.from, b, c.to, c.bytes);  // Within one buffer.
+    list.Copy(b, c.to, a, c.from, c.bytes);  // Between buffers.
     list.Copy(b, 0, result, 0, kBytes);
     list.Copy(source, c.from, result, c.to, 0);
     const Status status = Run(list);
@@ -104,7 +104,7 @@ TEST_P(VulkanMemoryTest, CopiesBytes) {
   }
 }
 
-// Words are filled by the device, the bytes beside them otherwise.
+// Words are filled by the device, the other bytes in another way.
 TEST_P(VulkanMemoryTest, FillsBytes) {
   constexpr uint64_t kBytes = 64;
   for (uint64_t offset = 0; offset < 9; ++offset) {
@@ -123,7 +123,7 @@ TEST_P(VulkanMemoryTest, FillsBytes) {
   }
 }
 
-// More than all staging memory holds, there and back in one submission, and there again from where it came back to.
+// More than all staging memory holds, there and back in one submission, and there again from the received data.
 TEST_P(VulkanMemoryTest, CopiesMoreThanStagingHolds) {
   constexpr uint64_t kWords = 24 * kMiB;
   Buffer& source = Host(Counting(kWords, 5));
@@ -141,8 +141,8 @@ TEST_P(VulkanMemoryTest, CopiesMoreThanStagingHolds) {
   EXPECT_EQ(std::memcmp(source.host(), result.host(), kWords * 4), 0);
 }
 
-// Copies of any size there and back, through a ring of two slots and through the usual one, have the effect that they
-// have one after the other.
+// Copies of any size in both directions, through a ring of two slots and through the default one, have the same effect
+// as one after the other.
 TEST_P(VulkanMemoryTest, CopiesInOrder) {
   constexpr uint64_t kBytes = 6 * kMiB;
   for (uint32_t seed = 0; seed < 6; ++seed) {
@@ -192,7 +192,7 @@ class PinnableView final : public Buffer {
   const uint64_t bytes_;
 };
 
-// What is copied again and again is pinned, and arrives as it did before; a pin may outlive its device.
+// Memory that is copied repeatedly is pinned, and the data is unchanged; a pin may outlive its device.
 TEST_P(VulkanMemoryTest, PinsWhatIsCopiedOften) {
   constexpr uint64_t kBytes = 40 * kMiB + 4096, kFrom = 3, kCopied = kBytes - 4099;
   void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -218,7 +218,7 @@ TEST_P(VulkanMemoryTest, PinsWhatIsCopiedOften) {
     EXPECT_EQ(bytes[kFrom - 1], 0x5a);
     EXPECT_EQ(bytes[kFrom + kCopied], 0x5a);
   }
-  // Where host and device share memory there is nothing to gain.
+  // When host and device share memory, pinning gains nothing.
   EXPECT_EQ(HostBlock::PinnedBytes(), device_->info().has_copy_lanes ? kBytes : 0);
   buffers_.clear();
   device_.reset();
@@ -227,7 +227,7 @@ TEST_P(VulkanMemoryTest, PinsWhatIsCopiedOften) {
   munmap(memory, kBytes);
 }
 
-// Many submissions at once, each with staging memory of its own.
+// Many concurrent submissions, each with its own staging memory.
 TEST_P(VulkanMemoryTest, KeepsManySubmissionsApart) {
   constexpr uint32_t kSubmissions = 40;
   std::vector<List> lists(kSubmissions);
@@ -256,7 +256,7 @@ TEST_P(VulkanMemoryTest, KeepsManySubmissionsApart) {
   }
 }
 
-// More memory than there is: a status with the figures, and the device goes on.
+// A request for more memory than there is gives an error with the figures, and the device remains usable.
 TEST_P(VulkanMemoryTest, RefusesMoreThanItHas) {
   const DeviceInfo& info = device_->info();
   for (const uint64_t bytes : {info.allocation_bytes_max + 1, ~uint64_t{0}, ~uint64_t{0} - 300}) {
@@ -267,7 +267,7 @@ TEST_P(VulkanMemoryTest, RefusesMoreThanItHas) {
   EXPECT_EQ(Read(NewBuffer(4))[0], 0u);
 }
 
-// A lost device says so from every side, and is not asked again.
+// A lost device is reported by every call, and is not called again.
 TEST(ContextTest, StaysLost) {
   StatusOr<const Instance*> instance = Instance::Get(false);
   if (!instance.ok() || (*instance)->devices().empty()) {
@@ -292,7 +292,7 @@ TEST(ContextTest, StaysLost) {
   }
 }
 
-// The sum of all allocations has its limit too, and what is given back can be had again.
+// The sum of all allocations is also limited, and freed memory can be allocated again.
 TEST(MemoryTest, CountsWhatIsInUse) {
   StatusOr<const Instance*> instance = Instance::Get(false);
   if (!instance.ok() || (*instance)->devices().empty()) {
@@ -306,11 +306,11 @@ TEST(MemoryTest, CountsWhatIsInUse) {
   ASSERT_TRUE(context.ok()) << context.status();
   Memory memory(**context, false);
   for (int round = 0; round < 2; ++round) {
-    std::vector<Storage> taken;  // Never touched, so the host has no need of pages for it.
+    std::vector<Storage> taken;  // Never touched, so the host needs no pages for it.
     Status status;
     while (status.ok()) {
       ASSERT_LE(taken.size(), 8u);
-      StatusOr<Storage> storage = memory.Allocate(info.memory_bytes / 5, Place::kDevice);
+      StatusOr<Storage> storage = memory.Allocate(info.memory_bytes / 5, MemoryClass::kDevice);
       status = storage.status();
       if (storage.ok()) {
         taken.push_back(*std::move(storage));
@@ -322,7 +322,7 @@ TEST(MemoryTest, CountsWhatIsInUse) {
   }
 }
 
-// Small buffers share blocks: thousands of them are no problem, and all come back.
+// Small buffers share blocks: thousands of them are possible, and all are returned.
 TEST_P(VulkanMemoryTest, SmallBuffersShareBlocks) {
   for (int round = 0; round < 2; ++round) {
     std::vector<std::unique_ptr<Buffer>> kept;
@@ -333,14 +333,14 @@ TEST_P(VulkanMemoryTest, SmallBuffersShareBlocks) {
         kept.push_back(*std::move(buffer));
       }
     }
-    while (kept.size() > 1) {  // Back in another order than they came.
+    while (kept.size() > 1) {  // Returned in another order than allocated.
       std::swap(kept[kept.size() / 2], kept.back());
       kept.pop_back();
     }
   }
 }
 
-// Memory for another driver: a descriptor of its own, and the buffer works as any other.
+// Memory for another driver has its own descriptor, and the buffer works like any other.
 TEST_P(VulkanMemoryTest, ExportsMemory) {
   if (!device_->info().exports_memory) {
     GTEST_SKIP() << device_->info().name << " exports no memory.";

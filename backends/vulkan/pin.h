@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host block's memory as a buffer of a device's (VK_EXT_external_memory_host): its copy queues read and write it
+// Pin is a host block's memory as a buffer of a device (VK_EXT_external_memory_host): its copy queues read and write it
 // without staging memory.
 #ifndef HPVMD_BACKENDS_VULKAN_PIN_H_
 #define HPVMD_BACKENDS_VULKAN_PIN_H_
@@ -14,10 +14,10 @@ namespace hpvm::vulkan {
 
 class Pin final : public HostPin {
  public:
-  static constexpr uint64_t kPaysAfter = 8;  // HostBlock::Pinner
+  static constexpr uint64_t kPaysAfter = 8;  // As HostBlock::Pinner::pays_after.
 
-  // Null where the driver does not take the memory; what may only be read is not tried, since NVIDIA's takes none. The
-  // pin holds the context.
+  // Returns null when the driver does not take the memory; read-only memory is not tried, since NVIDIA's driver takes
+  // none. The pin holds a reference to the context.
   static std::unique_ptr<Pin> Make(std::shared_ptr<Context> context, const HostBlock& block);
 
   VkBuffer buffer() const { return buffer_.get(); }
@@ -27,7 +27,7 @@ class Pin final : public HostPin {
   std::shared_ptr<Context> context_;
   const uint8_t* base_ = nullptr;
   Owned<VkDeviceMemory> memory_;
-  Owned<VkBuffer> buffer_;  // Goes before its memory.
+  Owned<VkBuffer> buffer_;  // Destroyed before its memory.
 };
 
 }  // namespace hpvm::vulkan

@@ -17,7 +17,7 @@ struct Pair {
   std::unique_ptr<Device> vulkan, opencl;
 };
 
-// The first two devices of one silicon of which one can give memory and the other take it.
+// Returns the first two devices of one silicon of which one can export memory and the other import it.
 Pair FindPair(Hub& hub) {
   const StatusOr<std::vector<std::string>> names = ListVulkanDevices();
   EXPECT_TRUE(names.ok()) << names.status();
@@ -52,7 +52,7 @@ Status RunOn(Device& device, const Command& command, std::vector<Buffer*> buffer
   return (*timeline)->Wait(1, RealClock().Now() + std::chrono::seconds(60));
 }
 
-// What one device writes, the other reads, both ways, without a copy between; at the buffer's ends too.
+// Each device reads what the other writes, without a copy in between; also at the buffer's ends.
 TEST(SharingTest, PassesMemoryBetweenInterfaces) {
   Hub hub;
   const Pair pair = FindPair(hub);
@@ -69,7 +69,7 @@ TEST(SharingTest, PassesMemoryBetweenInterfaces) {
         backends::AllocateHostBuffer({.bytes = bytes, .import = bytes_read.data()}, ~uint64_t{0});
     ASSERT_TRUE(host.ok());
     ASSERT_TRUE(RunOn(*pair.opencl, CopyCommand{0, 1, 0, 0, bytes}, {guest->get(), host->get()}).ok());
-    EXPECT_EQ(bytes_read, std::vector<uint8_t>(bytes, 0));  // Fresh.
+    EXPECT_EQ(bytes_read, std::vector<uint8_t>(bytes, 0));  // Newly allocated.
     ASSERT_TRUE(RunOn(*pair.vulkan, FillCommand{0, 0, bytes, 0x21}, {owner->get()}).ok());
     ASSERT_TRUE(RunOn(*pair.opencl, CopyCommand{0, 1, 0, 0, bytes}, {guest->get(), host->get()}).ok());
     EXPECT_EQ(bytes_read, std::vector<uint8_t>(bytes, 0x21));

@@ -9,13 +9,14 @@ namespace hpvm::vulkan {
 namespace {
 
 constexpr uint32_t kSetsOfPool = 256;
-constexpr uint32_t kDescriptorsOfPool = 4096;  // At least as many as one set can hold (kKernelParamsMax and two).
+// At least as many as one set can hold (kKernelParamsMax plus two).
+constexpr uint32_t kDescriptorsOfPool = 4096;
 constexpr uint32_t kTrapRecordsMin = 64;
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Slot>> Slot::Create(Context& context, Memory& memory, Lane lane) {
-  auto slot = std::unique_ptr<Slot>(new Slot(context, memory));
+StatusOr<std::unique_ptr<CommandSlot>> CommandSlot::Create(Context& context, Memory& memory, Lane lane) {
+  auto slot = std::unique_ptr<CommandSlot>(new CommandSlot(context, memory));
   HPVMD_ASSIGN_OR_RETURN(slot->pool_, CreateCommandPool(context, lane));
   if (lane == Lane::kCompute && context.physical().timestamp_bits != 0) {
     auto info = Typed<VkQueryPoolCreateInfo>(VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO);
@@ -29,7 +30,7 @@ StatusOr<std::unique_ptr<Slot>> Slot::Create(Context& context, Memory& memory, L
   return slot;
 }
 
-Status Slot::Reset() {
+Status CommandSlot::Reset() {
   commands_used_ = 0;
   descriptor_pool_ = 0;
   for (const Owned<VkDescriptorPool>& pool : descriptor_pools_) {
@@ -38,7 +39,7 @@ Status Slot::Reset() {
   return context_.Check(context_.vk().ResetCommandPool(context_.device(), pool_.get(), 0), "Resetting a command pool");
 }
 
-StatusOr<VkCommandBuffer> Slot::NextCommands() {
+StatusOr<VkCommandBuffer> CommandSlot::NextCommands() {
   if (commands_used_ == commands_.size()) {
     HPVMD_ASSIGN_OR_RETURN(VkCommandBuffer commands, AllocateCommands(context_, pool_.get()));
     commands_.push_back(commands);
@@ -46,7 +47,7 @@ StatusOr<VkCommandBuffer> Slot::NextCommands() {
   return commands_[commands_used_++];
 }
 
-Status Slot::AddDescriptorPool() {
+Status CommandSlot::AddDescriptorPool() {
   const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, kDescriptorsOfPool};
   auto info = Typed<VkDescriptorPoolCreateInfo>(VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO);
   info.maxSets = kSetsOfPool;
@@ -59,8 +60,8 @@ Status Slot::AddDescriptorPool() {
   return absl::OkStatus();
 }
 
-StatusOr<VkDescriptorSet> Slot::NextSet(VkDescriptorSetLayout layout) {
-  // A full pool says so, whatever made it full; a fresh one holds any set.
+StatusOr<VkDescriptorSet> CommandSlot::NextSet(VkDescriptorSetLayout layout) {
+  // A full pool returns an error, whatever filled it; a new pool holds any set.
   while (true) {
     const bool is_fresh = descriptor_pool_ == descriptor_pools_.size();
     if (is_fresh) {
@@ -81,13 +82,13 @@ StatusOr<VkDescriptorSet> Slot::NextSet(VkDescriptorSetLayout layout) {
   }
 }
 
-Status Slot::GrowTraps(uint32_t count) {
+Status CommandSlot::GrowTraps(uint32_t count) {
   if (count <= trap_capacity_) {
     return absl::OkStatus();
   }
   const uint64_t capacity = std::max<uint64_t>({count, 2 * trap_capacity_, kTrapRecordsMin});
-  HPVMD_ASSIGN_OR_RETURN(Storage traps, memory_.Allocate(capacity * sizeof(GpuTrapRecord), Place::kDevice));
-  HPVMD_ASSIGN_OR_RETURN(Storage read, memory_.Allocate(capacity * sizeof(GpuTrapRecord), Place::kHost));
+  HPVMD_ASSIGN_OR_RETURN(Storage traps, memory_.Allocate(capacity * sizeof(GpuTrapRecord), MemoryClass::kDevice));
+  HPVMD_ASSIGN_OR_RETURN(Storage read, memory_.Allocate(capacity * sizeof(GpuTrapRecord), MemoryClass::kHost));
   traps_ = std::move(traps);
   read_traps_ = std::move(read);
   trap_capacity_ = capacity;
@@ -95,19 +96,19 @@ Status Slot::GrowTraps(uint32_t count) {
   return absl::OkStatus();
 }
 
-StatusOr<std::unique_ptr<Slot>> Slots::Take() {
+StatusOr<std::unique_ptr<CommandSlot>> CommandSlots::Take() {
   {
     std::lock_guard lock(mutex_);
     if (!free_.empty()) {
-      std::unique_ptr<Slot> slot = std::move(free_.back());
+      std::unique_ptr<CommandSlot> slot = std::move(free_.back());
       free_.pop_back();
       return slot;
     }
   }
-  return Slot::Create(context_, memory_, lane_);
+  return CommandSlot::Create(context_, memory_, lane_);
 }
 
-void Slots::Give(std::unique_ptr<Slot> slot) {
+void CommandSlots::Give(std::unique_ptr<CommandSlot> slot) {
   if (slot->Reset().ok()) {
     std::lock_guard lock(mutex_);
     free_.push_back(std::move(slot));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a submission needs of Vulkan while it is recorded and runs, used again by later ones: command buffers,
-// descriptor sets, timestamps, trap records.
+// Slot holds the Vulkan objects that a submission needs while it is recorded and runs, for reuse by later ones: command
+// buffers, descriptor sets, timestamps, trap records.
 #ifndef HPVMD_BACKENDS_VULKAN_SLOT_H_
 #define HPVMD_BACKENDS_VULKAN_SLOT_H_
 
@@ -16,24 +16,24 @@
 
 namespace hpvm::vulkan {
 
-class Slot {
+class CommandSlot {
  public:
-  // As many as it takes to time 64 stretches of a submission and 64 launches that are being tuned.
+  // Enough to time 64 stretches of a submission and 64 launches that are being tuned.
   static constexpr uint32_t kTimestamps = 256;
 
-  static StatusOr<std::unique_ptr<Slot>> Create(Context& context, Memory& memory, Lane lane);
-  Slot(const Slot&) = delete;
-  Slot& operator=(const Slot&) = delete;
+  static StatusOr<std::unique_ptr<CommandSlot>> Create(Context& context, Memory& memory, Lane lane);
+  CommandSlot(const CommandSlot&) = delete;
+  CommandSlot& operator=(const CommandSlot&) = delete;
 
-  // Only when the device is done with everything recorded.
+  // Call only when the device is done with everything recorded.
   Status Reset();
-  // Fresh, not begun.
+  // Returns a new command buffer that is not begun.
   StatusOr<VkCommandBuffer> NextCommands();
   StatusOr<VkDescriptorSet> NextSet(VkDescriptorSetLayout layout);
-  // Null where the queue has none.
+  // Null when the queue has no timestamps.
   VkQueryPool timestamps() const { return timestamps_.get(); }
 
-  // Room for `count` trap records; they are not zero yet if must_zero_traps.
+  // Makes room for `count` trap records; they are not zero yet if must_zero_traps.
   Status GrowTraps(uint32_t count);
   VkBuffer traps() const { return traps_.buffer(); }
   VkBuffer read_traps() const { return read_traps_.buffer(); }
@@ -44,7 +44,7 @@ class Slot {
   bool must_zero_traps = true;
 
  private:
-  Slot(Context& context, Memory& memory) : context_(context), memory_(memory) {}
+  CommandSlot(Context& context, Memory& memory) : context_(context), memory_(memory) {}
   Status AddDescriptorPool();
 
   Context& context_;
@@ -53,25 +53,25 @@ class Slot {
   std::vector<VkCommandBuffer> commands_;
   size_t commands_used_ = 0;
   std::vector<Owned<VkDescriptorPool>> descriptor_pools_;
-  size_t descriptor_pool_ = 0;  // The one that sets come from.
+  size_t descriptor_pool_ = 0;  // The pool from which sets are allocated.
   Owned<VkQueryPool> timestamps_;
-  Storage traps_, read_traps_;  // The device's, and where they are copied for the host.
+  Storage traps_, read_traps_;  // The device's records, and the copy for the host.
   uint64_t trap_capacity_ = 0;
 };
 
-// Slots of a lane that are not in use. Any thread.
-class Slots {
+// Unused slots of a lane. Thread-safe.
+class CommandSlots {
  public:
-  Slots(Context& context, Memory& memory, Lane lane) : context_(context), memory_(memory), lane_(lane) {}
-  StatusOr<std::unique_ptr<Slot>> Take();
-  void Give(std::unique_ptr<Slot> slot);
+  CommandSlots(Context& context, Memory& memory, Lane lane) : context_(context), memory_(memory), lane_(lane) {}
+  StatusOr<std::unique_ptr<CommandSlot>> Take();
+  void Give(std::unique_ptr<CommandSlot> slot);
 
  private:
   Context& context_;
   Memory& memory_;
   const Lane lane_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Slot>> free_;  // Guarded by mutex_.
+  std::vector<std::unique_ptr<CommandSlot>> free_;  // Guarded by mutex_.
 };
 
 }  // namespace hpvm::vulkan

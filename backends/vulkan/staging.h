@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ring (gpu/staging_ring.h) of host memory that a lane's queue copies from and to.
+// The ring (gpu/staging_ring.h) of host memory from and to which a lane's queue copies.
 #ifndef HPVMD_BACKENDS_VULKAN_STAGING_H_
 #define HPVMD_BACKENDS_VULKAN_STAGING_H_
 
@@ -19,9 +19,9 @@ class Staging final : private gpu::SlotDriver {
       : context_(context), memory_(memory), lane_(lane), ring_(*this, copier, shape) {}
 
   gpu::StagingRing& ring() { return ring_; }
-  // The slot's memory as the device knows it, from its first byte on.
+  // Returns the device's buffer for the slot's memory, which begins at its first byte.
   VkBuffer BufferOf(const gpu::StagingSlot& slot) const { return slots_[slot.index].memory.buffer(); }
-  // The device is done with the slot when the queue has reached the value. Before anybody releases the slot.
+  // The device is done with the slot when the queue has reached the value. Call before the slot is released.
   void Sent(const gpu::StagingSlot& slot, uint64_t value) {
     slots_[slot.index].value.store(value, std::memory_order_relaxed);
   }

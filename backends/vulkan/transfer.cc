@@ -7,8 +7,8 @@
 namespace hpvm::vulkan {
 namespace {
 
-// Copies between pinned memory and the device are cut into pieces, so many under way at a time, so that work that
-// waits for the first pieces may begin.
+// Copies between pinned memory and the device are cut into pieces, kPiecesAhead of which are in progress at a time, so
+// that work waiting for the first pieces may begin.
 constexpr uint64_t kPieceBytes = 16 * limits::kMiB;
 constexpr size_t kPiecesAhead = 2;
 
@@ -29,7 +29,7 @@ void Transfers::Release(Held& held) {
   staging_.ring().Release(*held.slot);
 }
 
-// All of it has been handed to the queue.
+// Precondition: all of it has been submitted to the queue.
 Status Transfers::EmptyOldest() {
   Held& held = held_.front();
   if (!held.arrivals.empty()) {
@@ -44,7 +44,7 @@ Status Transfers::EmptyOldest() {
   return absl::OkStatus();
 }
 
-// Slots that are full, and hold nothing for the host, are the ring's from now on.
+// Full slots that hold nothing for the host are released to the ring.
 Status Transfers::FlushHeld() {
   HPVMD_RETURN_IF_ERROR(writer_.FlushForHost());
   for (Held& held : held_) {
@@ -68,7 +68,7 @@ Status Transfers::FreeOldest() {
   return EmptyOldest();
 }
 
-// The submission frees its own slots before it waits for others': they may wait for its.
+// The submission frees its own slots before it waits for others', which may wait for its slots.
 StatusOr<gpu::StagingSlot*> Transfers::NextSlot() {
   while (true) {
     HPVMD_ASSIGN_OR_RETURN(gpu::StagingSlot* const slot, staging_.ring().TryTake());
@@ -101,13 +101,13 @@ StatusOr<Transfers::Piece> Transfers::Take(uint64_t bytes) {
   return piece;
 }
 
-// Only lanes for copies go by pins: whatever else a submission does may fail and leave host memory as it is.
+// Only copy lanes use pins: other work of a submission may fail and must then leave host memory unchanged.
 const Pin* Transfers::PinOf(HostBlock* block, uint64_t bytes) const {
   if (block == nullptr || context_.pinner() == 0 || writer_.lane() == Lane::kCompute) {
     return nullptr;
   }
   const auto make = [&]() -> std::unique_ptr<HostPin> { return Pin::Make(context_.shared_from_this(), *block); };
-  // Safety: only this makes pins by that number.
+  // Safety: only this function makes pins with that number.
   return static_cast<const Pin*>(block->PinFor({context_.pinner(), Pin::kPaysAfter}, bytes, make));
 }
 
@@ -146,7 +146,7 @@ Status Transfers::CopyDirectly(const Pin& pin, uint8_t* data, VulkanBuffer& buff
 }
 
 Status Transfers::Upload(const HostCopy& copy) {
-  // A client may write its memory while a device reads it, so indices go by staging memory.
+  // A client may write its memory while a device reads it, so indices go through staging memory.
   if (const Pin* pin = copy.has_indices ? nullptr : PinOf(copy.block, copy.bytes); pin != nullptr) {
     HPVMD_RETURN_IF_ERROR(Flush());
     return CopyDirectly(*pin, copy.data, copy.buffer, copy.offset, copy.bytes, /*is_up=*/true);
@@ -196,7 +196,7 @@ Status Transfers::Download(const HostCopy& copy) {
   const Pin* const pin = PinOf(copy.block, copy.bytes);
   if (pin == nullptr && gpu::SmallCopies::IsSmall(copy.bytes)) {
     HPVMD_RETURN_IF_ERROR(FlushSmall(small_uploads_, /*is_up=*/true));
-    // The last of several copies to the same bytes counts; small ones are in order among themselves.
+    // The last of several copies to the same bytes takes effect; small ones are ordered among themselves.
     HPVMD_RETURN_IF_ERROR(IsLargeAwaited(copy.data, copy.bytes) ? Land() : absl::OkStatus());
     return AddSmall(small_downloads_, copy);
   }
@@ -255,7 +255,7 @@ Status Transfers::FlushSmall(gpu::SmallCopies& copies, bool is_up) {
   }
   std::span<const gpu::CopySpan> rest = copies.spans();
   while (!rest.empty()) {
-    size_t count = 1;  // Spans of one buffer that one command may move.
+    size_t count = 1;  // Number of spans of one buffer that one command may move.
     while (!copies.is_ordered() && count < rest.size() && rest[count].buffer == rest[0].buffer) {
       ++count;
     }
@@ -263,7 +263,7 @@ Status Transfers::FlushSmall(gpu::SmallCopies& copies, bool is_up) {
     rest = rest.subspan(count);
   }
   if (is_up) {
-    copies.KeepWords();  // Writes forgot them.
+    copies.KeepWords();  // Writes invalidated them.
   } else {
     copies.ForEachArrival(piece.data, [&](const uint8_t* staged, uint8_t* host, uint64_t bytes) {
       held_.back().arrivals.push_back({staged, host, bytes});
@@ -273,7 +273,7 @@ Status Transfers::FlushSmall(gpu::SmallCopies& copies, bool is_up) {
   return absl::OkStatus();
 }
 
-// One command.
+// Writes one command.
 Status Transfers::WriteSpans(std::span<const gpu::CopySpan> spans, const Piece& piece, bool is_up) {
   // Safety: only this device's buffers are copied.
   auto& buffer = static_cast<VulkanBuffer&>(*spans[0].buffer);

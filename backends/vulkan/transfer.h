@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// One submission's uploads and downloads, and small data for commands, by way of staging memory. Between memory that is
-// pinned for the device and its own, lanes for copies copy directly.
+// Transfers handles one submission's uploads and downloads, and small data for commands, through staging memory. Copy
+// lanes copy directly between memory pinned for the device and the device's own.
 //
-// Copies of more than a megabyte take slots of the lane's ring (gpu/staging_ring.h), one after the other, and hand each
-// to the queue by itself, so a copy of any size flows through. Smaller ones share slots that the submission holds until
-// they are full, or others need them.
+// Copies of more than a megabyte take slots of the lane's ring (gpu/staging_ring.h), one after the other, and submit
+// each to the queue by itself, so a copy of any size flows through. Smaller ones share slots that the submission holds
+// until they are full, or others need them.
 //
-// Small copies in a row wait for each other, and are made by one command for each buffer (gpu/small_copies.h).
+// Consecutive small copies are batched, and made by one command for each buffer (gpu/small_copies.h).
 #ifndef HPVMD_BACKENDS_VULKAN_TRANSFER_H_
 #define HPVMD_BACKENDS_VULKAN_TRANSFER_H_
 
@@ -28,7 +28,7 @@ namespace hpvm::vulkan {
 
 class Transfers {
  public:
-  // All borrowed. Nothing reaches the host's memory before `behind` have ended, and nothing if one has failed.
+  // All are borrowed. Nothing reaches the host's memory before `behind` have ended, and nothing if one has failed.
   Transfers(Context& context, Staging& staging, Writer& writer, const gpu::Milestones& behind)
       : context_(context),
         staging_(staging),
@@ -42,20 +42,20 @@ class Transfers {
 
   // A copy between the host's memory at `data` and a buffer.
   struct HostCopy {
-    HostBlock* block = nullptr;  // Where `data` lies; may be null.
-    uint8_t* data = nullptr;     // Upwards it is only read.
+    HostBlock* block = nullptr;  // The block that contains `data`; may be null.
+    uint8_t* data = nullptr;     // Only read by uploads.
     VulkanBuffer& buffer;
     uint64_t offset = 0, bytes = 0;
-    bool has_indices = false;  // Upwards: notes the range of their words.
-    uint64_t room = 0;         // Upwards: CopyCommand::room.
+    bool has_indices = false;  // Upload: records the range of their words.
+    uint64_t room = 0;         // Upload: CopyCommand::room.
   };
-  // Both may leave a small copy for Flush, until which `data` stays as it is.
+  // Both may leave a small copy for Flush; until then `data` must stay valid.
   Status Upload(const HostCopy& copy);
   // The bytes arrive at the latest in Finish.
   Status Download(const HostCopy& copy);
-  // Writes the small copies that wait for more of them; before any other command.
+  // Writes the batched small copies; call before any other command.
   Status Flush();
-  // At once, by whatever `data` is good for the call.
+  // Writes the copy at once; `data` must be valid only during the call.
   Status UploadNow(const HostCopy& copy);
 
   struct Piece {
@@ -63,14 +63,14 @@ class Transfers {
     uint64_t offset = 0, bytes = 0;
     uint8_t* data = nullptr;
   };
-  // Staging memory for the commands written next; at most StagingRing::kSharedBytesMax.
+  // Returns staging memory for the commands written next; at most StagingRing::kSharedBytesMax.
   StatusOr<Piece> Take(uint64_t bytes);
 
-  // Has everything been handed to the queue and done that the host memory at `data` depends on.
+  // Submits and completes everything on which the host memory at `data` depends.
   Status Arrive(const uint8_t* data, uint64_t bytes);
-  // Hands what is written to the queue, after which nothing more is written.
+  // Submits all written commands to the queue; nothing more is written afterwards.
   Status Close();
-  // Behind Close: waits until all bytes have arrived.
+  // After Close: waits until all bytes have arrived.
   Status Finish();
 
  private:
@@ -79,10 +79,11 @@ class Transfers {
     uint8_t* target;
     uint64_t bytes;
   };
-  // A slot that pieces share.
+  // A slot shared by pieces.
   struct Held {
     gpu::StagingSlot* slot = nullptr;
-    uint64_t value = 0;  // The queue's that frees it; 0 while something of it is not flushed.
+    // The queue's value that frees it; 0 while part of it is not flushed.
+    uint64_t value = 0;
     std::vector<Arrival> arrivals;
   };
 
@@ -107,11 +108,11 @@ class Transfers {
   Writer& writer_;
   const gpu::Milestones& behind_;
   std::deque<Held> held_;        // The last one may have room.
-  gpu::Arrivals arrivals_;       // Large downloads; none to bytes that others are to arrive at.
-  std::vector<Arrival> direct_;  // Downloads to pinned memory; nothing is staged.
+  gpu::Arrivals arrivals_;       // Large downloads; none to bytes at which others are to arrive.
+  std::vector<Arrival> direct_;  // Downloads to pinned memory, without staging.
   // At most one of them has copies.
   gpu::SmallCopies small_uploads_{/*is_up=*/true}, small_downloads_{/*is_up=*/false};
-  std::vector<VkBufferCopy> regions_;  // Of the command being written; kept for its storage.
+  std::vector<VkBufferCopy> regions_;  // For the command being written; kept to reuse its storage.
 };
 
 }  // namespace hpvm::vulkan

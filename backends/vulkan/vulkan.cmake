@@ -1,4 +1,4 @@
-# The Vulkan device and its tests. The loader is opened at run time: only the headers are needed here.
+# The Vulkan device and its tests. The loader is opened at run time, so that the build needs only the headers.
 target_sources(backends PRIVATE
   vulkan/api.cc
   vulkan/buffer.cc

@@ -26,7 +26,7 @@ std::vector<uint32_t> Scaled(const std::vector<uint32_t>& x, uint32_t k) {
   return y;
 }
 
-// The names that devices go by.
+// Names of devices.
 TEST(VulkanListTest, NamesItsDevices) {
   const auto names = ListVulkanDevices();
   ASSERT_TRUE(names.ok()) << names.status();
@@ -42,10 +42,10 @@ TEST(VulkanListTest, NamesItsDevices) {
   }
 }
 
-// Counts the commands by which a device copies between buffers, until its end.
+// Counts the commands by which a device copies between buffers, until its destruction.
 class CopyCount {
  public:
-  // `buffer`: one of the device's.
+  // `buffer` is one of the device's.
   explicit CopyCount(Buffer& buffer)
       : functions_(const_cast<DeviceFunctions&>(static_cast<VulkanBuffer&>(buffer).context().vk())) {
     real_ = functions_.CmdCopyBuffer;
@@ -67,7 +67,7 @@ class CopyCount {
   static inline std::atomic<uint32_t> commands_{0}, regions_{0};
 };
 
-// Small copies are one command for each buffer and way, and one region where they lie side by side.
+// Small copies are one command for each buffer and direction, and one region when they are adjacent.
 TEST_F(VulkanDeviceTest, MakesSmallCopiesTogether) {
   constexpr uint64_t kCount = 250, kStep = 512;
   for (const bool has_room : {true, false}) {
@@ -102,8 +102,8 @@ TEST_F(VulkanDeviceTest, MakesSmallCopiesTogether) {
   }
 }
 
-// Small copies of odd sizes and places, both ways, between kernels, copies on the device and fills, in one submission:
-// what a byte is depends on the order of all of them.
+// Small copies of odd sizes and positions, in both directions, between kernels, copies on the device and fills, in one
+// submission: the value of a byte depends on the order of all of them.
 TEST_F(VulkanDeviceTest, SmallCopiesKeepTheirPlaceAmongCommands) {
   constexpr uint64_t kWords = 1024, kBytes = kWords * 4;
   SeededRng rng(11);
@@ -156,7 +156,7 @@ TEST_F(VulkanDeviceTest, SmallCopiesKeepTheirPlaceAmongCommands) {
   }
 }
 
-// What every other test relies on: the layer is there, and what it says is noticed.
+// Precondition of all other tests: the layer is present, and its messages are noticed.
 TEST_F(VulkanDeviceTest, HearsTheValidationLayer) {
   StatusOr<const Instance*> instance = Instance::Get(true);
   if (absl::IsNotFound(instance.status())) {
@@ -190,7 +190,7 @@ TEST_F(VulkanDeviceTest, RunsKernels) {
   }
 }
 
-// A view may begin anywhere: the kernel is told how far behind what is bound.
+// A view may begin anywhere: the kernel is told its offset from the bound range.
 TEST_F(VulkanDeviceTest, BindsViewsAtAnyWord) {
   Executable& scale = Load(ScaleArtifact());
   const std::vector<uint32_t> x = Counting(500, 100);
@@ -210,7 +210,7 @@ TEST_F(VulkanDeviceTest, BindsViewsAtAnyWord) {
   }
 }
 
-// Several descriptor sets with gaps between, and values that come in a buffer.
+// Several descriptor sets with gaps in between, and values in a buffer.
 TEST_F(VulkanDeviceTest, BindsSeveralSets) {
   Executable& sets = Load(SetsArtifact());
   Buffer& source = Host(Counting(100, 0));
@@ -229,7 +229,7 @@ TEST_F(VulkanDeviceTest, BindsSeveralSets) {
   EXPECT_EQ(Read(x)[50], 50u);
 }
 
-// Each dispatch sees what the one before wrote, in one submission and in one after the other.
+// Each dispatch sees the writes of the preceding one, within one submission and across submissions.
 TEST_F(VulkanDeviceTest, RunsChains) {
   Executable& step = Load(StepArtifact());
   constexpr uint32_t kSteps = 700, kWords = 3000;
@@ -255,7 +255,7 @@ TEST_F(VulkanDeviceTest, RunsChains) {
   }
 }
 
-// Copies and launches that follow from one another, among others that do not.
+// Dependent copies and launches among independent ones.
 TEST_F(VulkanDeviceTest, OrdersCopiesAndLaunches) {
   Executable& step = Load(StepArtifact());
   Buffer& a = NewBuffer(4000);
@@ -283,7 +283,7 @@ TEST_F(VulkanDeviceTest, OrdersCopiesAndLaunches) {
   EXPECT_EQ(Read(b), std::vector<uint32_t>(1000, 0x01010101));
 }
 
-// The first instance that traps is named, with its node; the device works on, and the next run is clean.
+// The first instance that traps is named, with its node; the device remains usable, and the next run is clean.
 TEST_F(VulkanDeviceTest, ReportsTraps) {
   Executable& trap = Load(TrapArtifact());
   Buffer& y = NewBuffer(4000);
@@ -306,7 +306,7 @@ TEST_F(VulkanDeviceTest, ReportsTraps) {
   }
 }
 
-// A tenant's own module learns the view's size from what is bound; what it stores outside goes nowhere.
+// A tenant's own module learns the view's size from the bound range; stores outside have no effect.
 TEST_F(VulkanDeviceTest, NativeModulesStayInTheirBuffers) {
   Executable& native = Load(NativeArtifact());
   Buffer& y = NewBuffer(1024);
@@ -327,8 +327,8 @@ TEST_F(VulkanDeviceTest, NativeModulesStayInTheirBuffers) {
   EXPECT_EQ(failure.node, 0u);
 }
 
-// Mesa's llvmpipe ends a vector's loops after 65,535 rounds: a tenant's own module fails then, and the launches beside
-// it in the submission do not.
+// Mesa's llvmpipe ends a vector's loops after 65,535 rounds: a tenant's own module then fails, and the other launches
+// in the submission do not.
 TEST_F(VulkanDeviceTest, NativeLoopsThatTheDriverEndsFail) {
   Executable& counts = Load(NativeLoopArtifact());
   Buffer &few = NewBuffer(32), &many = NewBuffer(32);
@@ -351,7 +351,7 @@ TEST_F(VulkanDeviceTest, NativeLoopsThatTheDriverEndsFail) {
   EXPECT_EQ(failure.trap.code, ir::kLoopsCut);
 }
 
-// What a device cannot do ends in a sentence with the limit, and the node.
+// Launches that a device cannot run fail with a sentence that names the limit, and the node.
 TEST_F(VulkanDeviceTest, RefusesLaunchesBeyondItsLimits) {
   Executable& step = Load(StepArtifact());
   Buffer& y = NewBuffer(4000);
@@ -381,7 +381,7 @@ TEST_F(VulkanDeviceTest, RefusesLaunchesBeyondItsLimits) {
   EXPECT_FALSE(device_->Supports(needs).ok);
 }
 
-// Modules and descriptions that no compiler of ours writes.
+// Modules and descriptions that the compiler never writes.
 TEST_F(VulkanDeviceTest, RefusesBadArtifacts) {
   const auto refuses = [&](const char* what, auto change, absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
     Artifact artifact = StepArtifact();
@@ -422,16 +422,16 @@ TEST_F(VulkanDeviceTest, StopsBetweenSubmissions) {
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
 }
 
-class CountingStore final : public LearntStore {
+class CountingStore final : public TuningStore {
  public:
   void Keep(const Sha256&, std::span<const uint8_t>) override { ++kept; }
   std::atomic<int> kept{0};
 };
 
-// Launches that could be run in several ways are timed one by one, and what is learnt of them is kept.
+// Launches that could run in several ways are timed individually, and the results are stored.
 TEST_F(VulkanDeviceTest, MeasuresVariants) {
   CountingStore store;
-  Open({.learnt = &store, .as_discrete = true});
+  Open({.tuning = &store, .as_discrete = true});
   Artifact artifact = StepArtifact();
   artifact.name.bytes[0] = 1;
   artifact.gpu.variants.push_back(artifact.gpu.variants[0]);
@@ -450,10 +450,10 @@ TEST_F(VulkanDeviceTest, MeasuresVariants) {
   }
   EXPECT_GT(store.kept, 0);
   EXPECT_EQ(Read(y), std::vector<uint32_t>(kWords, expected));
-  Open({});  // The store goes first otherwise.
+  Open({});  // Otherwise the store would be destroyed first.
 }
 
-// Buffers come and go on other threads while submissions run.
+// Buffers are allocated and freed on other threads while submissions run.
 TEST_F(VulkanDeviceTest, AllocatesOnManyThreads) {
   Executable& step = Load(StepArtifact());
   Buffer& y = NewBuffer(40'000);
@@ -485,7 +485,7 @@ TEST_F(VulkanDeviceTest, AllocatesOnManyThreads) {
   EXPECT_EQ(Read(y), std::vector<uint32_t>(10'000, expected));
 }
 
-// Counts builds; what it returns is what the process behind a real one would.
+// Counts builds; returns what the process behind a real builder would.
 class TestBuilder final : public DriverBuilder {
  public:
   StatusOr<DriverBinary> Build(const DriverBuild& build, const Patience&) override {
@@ -502,7 +502,7 @@ class TestBuilder final : public DriverBuilder {
   bool breaks_data = false;
 };
 
-// Pipelines come out of what another process built; data that is not this driver's is no harm.
+// Pipelines are created from data built by another process; data of another driver does no harm.
 TEST_F(VulkanDeviceTest, UsesPreparedPipelines) {
   TestBuilder builder;
   for (const bool breaks_data : {false, true}) {
@@ -517,10 +517,10 @@ TEST_F(VulkanDeviceTest, UsesPreparedPipelines) {
     EXPECT_EQ(Read(y), std::vector<uint32_t>(1000, 5));
   }
   EXPECT_EQ(builder.builds, 2);
-  EXPECT_GE(builder.bytes, sizeof(VkPipelineCacheHeaderVersionOne));  // Mesa's software driver keeps nothing else.
+  EXPECT_GE(builder.bytes, sizeof(VkPipelineCacheHeaderVersionOne));  // Mesa's software driver stores nothing else.
 }
 
-// Not a test of speed, but its record: what a dependent tiny dispatch costs.
+// Not a test: prints the cost of a dependent tiny dispatch.
 TEST_F(VulkanDeviceTest, PrintsLaunchCost) {
   Open({}, /*validates=*/false);
   Executable& step = Load(StepArtifact());

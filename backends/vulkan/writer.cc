@@ -6,7 +6,7 @@
 namespace hpvm::vulkan {
 namespace {
 
-// Looking through so many accesses costs less than a barrier does.
+// Scanning this many accesses costs less than a barrier.
 constexpr size_t kPastMax = 64;
 
 constexpr VkPipelineStageFlags kShaders = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT;
@@ -24,7 +24,7 @@ VkAccessFlags AccessesOf(VkPipelineStageFlags stages) {
 
 }  // namespace
 
-// Everything written so far, by any command before, is there for what comes.
+// Makes all earlier writes, by any command, visible to later accesses.
 void Writer::Wait(VkPipelineStageFlags from, VkPipelineStageFlags to, VkAccessFlags accesses) {
   auto barrier = Typed<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
   barrier.srcAccessMask = WritesOf(from);
@@ -34,7 +34,7 @@ void Writer::Wait(VkPipelineStageFlags from, VkPipelineStageFlags to, VkAccessFl
 
 void Writer::WaitFor(const LanePoint& point) {
   if (point.lane == lane_) {
-    return;  // The queue's order.
+    return;  // Guaranteed by the queue's order.
   }
   for (LanePoint& wait : waits_) {
     if (wait.lane == point.lane) {
@@ -87,7 +87,7 @@ bool Writer::IsBarrierDue(Stage stage) const {
   return false;
 }
 
-// What the command touches, for those behind it.
+// Records the command's accesses for later ones.
 void Writer::Remember() {
   if (past_.size() + accesses_.size() > kPastMax) {
     const auto is_over = [&](const Access& past) { return past.epoch < settled_dispatches_; };
@@ -111,7 +111,7 @@ Status Writer::Settle(Stage stage) {
   HPVMD_RETURN_IF_ERROR(Open().status());
   const bool is_dispatch = stage == Stage::kDispatch;
   if (past_.size() >= 2 * kPastMax) {
-    HPVMD_RETURN_IF_ERROR(Barrier());  // So much at once: one barrier more does not show.
+    HPVMD_RETURN_IF_ERROR(Barrier());  // With this many accesses, one more barrier is negligible.
   } else if (IsBarrierDue(stage)) {
     if (is_dispatch && !has_transfers_) {
       Wait(kShaders, kShaders, VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the command buffers of one submission: opens them when there is something to write, puts barriers only
-// between commands of which one needs what another did, by the bytes that they touch, and hands them to the lane's
-// queue.
+// Writer writes the command buffers of one submission: it opens them when there is something to write, inserts barriers
+// only between dependent commands, as determined by the bytes that they access, and submits them to the lane's queue.
 //
-// Commands between two barriers form an epoch; the device may run them in any order and at once. Between dispatches
-// alone a barrier speaks of nothing but dispatches, which is a quarter cheaper in long chains on the GPUs measured;
-// copies then still have to wait for what came before the last full one.
+// Commands between two barriers form an epoch; the device may run them in any order and concurrently. A barrier between
+// dispatches alone covers only dispatches, which is a quarter cheaper in long chains on the GPUs measured; copies then
+// still have to wait for commands before the last full barrier.
 #ifndef HPVMD_BACKENDS_VULKAN_WRITER_H_
 #define HPVMD_BACKENDS_VULKAN_WRITER_H_
 
@@ -20,16 +19,16 @@ namespace hpvm::vulkan {
 
 class Writer {
  public:
-  // All borrowed.
-  Writer(Context& context, Slot& slot, Lane lane) : context_(context), slot_(slot), lane_(lane) {}
+  // All are borrowed.
+  Writer(Context& context, CommandSlot& slot, Lane lane) : context_(context), slot_(slot), lane_(lane) {}
 
   Lane lane() const { return lane_; }
-  // What is flushed next, and all behind it, begins when the point is reached.
+  // The next flush, and all later ones, begin when the point is reached.
   void WaitFor(const LanePoint& point);
-  // The open command buffer; the first of a submission waits for all that was submitted before.
+  // Returns the open command buffer; the first of a submission waits for everything submitted before.
   StatusOr<VkCommandBuffer> Open();
   enum class Stage : uint8_t { kDispatch, kTransfer };
-  // Declares one command's accesses, then Settle puts a barrier before it if one is due.
+  // Declare one command's accesses; then Settle inserts a barrier before it if necessary.
   void Reads(VulkanBuffer& buffer, uint64_t offset, uint64_t bytes) {
     Declare({&buffer, offset, offset + bytes, false});
   }
@@ -38,16 +37,16 @@ class Writer {
     Declare({&buffer, offset, offset + bytes, true});
   }
   Status Settle(Stage stage);
-  // A barrier, for accesses that are not to VulkanBuffers.
+  // Inserts a barrier, for accesses that are not to VulkanBuffers.
   Status Barrier();
-  // Hands what is written to the queue.
+  // Submits the written commands to the queue.
   Status Flush();
-  // The same, and what the device has written is there for the host to read once value() is reached.
+  // Likewise; the device's writes are visible to the host once value() is reached.
   Status FlushForHost();
   bool has_begun() const { return has_begun_; }
   // The queue's value of the last flush; 0 without one.
   uint64_t value() const { return value_; }
-  // Buffers used from now on are free for the host behind value().
+  // Buffers used so far are available to the host after value().
   void EndUse();
 
  private:
@@ -63,19 +62,20 @@ class Writer {
   void Wait(VkPipelineStageFlags from, VkPipelineStageFlags to, VkAccessFlags accesses);
 
   Context& context_;
-  Slot& slot_;
+  CommandSlot& slot_;
   const Lane lane_;
   VkCommandBuffer open_ = VK_NULL_HANDLE;
   bool has_begun_ = false;
   uint64_t value_ = 0;
-  std::vector<LanePoint> waits_;       // Of the next flush.
-  uint64_t epoch_ = 0;                 // Counts barriers.
-  uint64_t settled_dispatches_ = 0;    // Epochs below are over for dispatches.
-  bool has_transfers_ = false;         // Since the last full barrier.
-  bool has_forgotten_ = false;         // The same: past_ lacks accesses that are over for dispatches.
-  std::vector<Access> past_;           // Since the last full barrier; by rising epoch.
-  std::vector<Access> accesses_;       // Of the command that is being declared.
-  std::vector<VulkanBuffer*> in_use_;  // With kUseOpen.
+  std::vector<LanePoint> waits_;     // For the next flush.
+  uint64_t epoch_ = 0;               // Counts barriers.
+  uint64_t settled_dispatches_ = 0;  // Lower epochs are over for dispatches.
+  bool has_transfers_ = false;       // Since the last full barrier.
+  // Since the last full barrier: past_ lacks accesses that are over for dispatches.
+  bool has_forgotten_ = false;
+  std::vector<Access> past_;           // Since the last full barrier; sorted by epoch.
+  std::vector<Access> accesses_;       // Accesses of the command being declared.
+  std::vector<VulkanBuffer*> in_use_;  // Those with kUseOpen.
 };
 
 }  // namespace hpvm::vulkan

@@ -13,7 +13,7 @@
 namespace hpvm {
 namespace {
 
-constexpr std::string_view kGnu{"GNU", 4};  // With its zero byte.
+constexpr std::string_view kGnu{"GNU", 4};  // Includes the terminating zero byte.
 
 std::span<const uint8_t> SegmentOf(const dl_phdr_info& object, const ElfW(Phdr) & header, uint64_t bytes) {
   return {reinterpret_cast<const uint8_t*>(object.dlpi_addr + header.p_vaddr), static_cast<size_t>(bytes)};
@@ -21,7 +21,7 @@ std::span<const uint8_t> SegmentOf(const dl_phdr_info& object, const ElfW(Phdr) 
 
 uint64_t RoundUp(uint64_t value, uint64_t alignment) { return (value + alignment - 1) & ~(alignment - 1); }
 
-// The description of the note of type NT_GNU_BUILD_ID; empty: none in this segment.
+// Returns the description of the note of type NT_GNU_BUILD_ID; empty when this segment has none.
 std::span<const uint8_t> BuildIdIn(std::span<const uint8_t> notes, uint64_t alignment) {
   ElfW(Nhdr) note;
   while (notes.size() >= sizeof(note)) {
@@ -51,7 +51,7 @@ bool IsKernels(const dl_phdr_info& object) {
   return false;
 }
 
-// Of what no relocation changes: the segments that are read, or executed, and never written.
+// Hashes the segments that no relocation changes: those that are readable or executable and never written.
 Sha256 HashOfReadOnly(const dl_phdr_info& object) {
   Hasher hasher;
   for (size_t i = 0; i < object.dlpi_phnum; ++i) {

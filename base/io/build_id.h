@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which build of a program this process runs, libraries included: what code of ours, or of LLVM's, made a thing that is
-// kept. Read from memory, so that it needs no file and tells of what is mapped, not of what lies on disk by now.
+// Identifies the build of the running program and its libraries, that is the code of this project and of LLVM that
+// produced a cached item. It is read from memory, so that it needs no file and describes the mapped objects even if the
+// files on disk have changed.
 #ifndef HPVMD_BASE_IO_BUILD_ID_H_
 #define HPVMD_BASE_IO_BUILD_ID_H_
 
@@ -13,17 +14,17 @@
 namespace hpvm {
 
 struct MappedObject {
-  std::string path;  // As the dynamic linker has it; empty: the program itself.
+  std::string path;  // Path given by the dynamic linker; empty for the program itself.
   bool has_build_id = false;
-  // The GNU build id note's bytes (`ld --build-id`). Without one a SHA-256 of the object's read-only segments, which
-  // takes a second for a library of 200 MB.
+  // Bytes of the GNU build id note (`ld --build-id`), or, when there is none, a SHA-256 of the object's read-only
+  // segments, which takes a second for a library of 200 MB.
   std::vector<uint8_t> id;
 };
 
-// The program and every library that is mapped now, in the order of loading, without the kernel's own (vDSO).
+// Returns the program and every mapped library, in the order of loading, without the kernel's vDSO.
 std::vector<MappedObject> MappedObjects();
 
-// Of all their ids; where they lie does not matter.
+// Returns a hash of all their ids, independent of their addresses.
 Sha256 BuildIdentityOf(const std::vector<MappedObject>& objects);
 
 }  // namespace hpvm

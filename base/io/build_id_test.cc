@@ -10,7 +10,7 @@
 namespace hpvm {
 namespace {
 
-// What the file on disk says of itself, found as text: a note of 4 bytes of name, type 3.
+// Finds the build id in the file on disk by searching for the note: a name of 4 bytes, type 3.
 std::string NoteOf(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes(std::istreambuf_iterator<char>(file), {});
@@ -24,7 +24,7 @@ std::string NoteOf(const std::string& path) {
   return "";
 }
 
-// The program comes first, then its libraries, each with the id that its file has; the kernel's object is not there.
+// The program comes first, then its libraries, each with the id found in its file; the kernel's object is absent.
 TEST(BuildIdTest, ReadsTheNotesOfWhatIsMapped) {
   const std::vector<MappedObject> objects = MappedObjects();
   ASSERT_GE(objects.size(), 2u);
@@ -45,7 +45,7 @@ TEST(BuildIdTest, ReadsTheNotesOfWhatIsMapped) {
   EXPECT_TRUE(has_libc);
 }
 
-// One bit of any object's id makes another build, and so does an object less. Where objects lie is not.
+// A change of one bit of any object's id makes another build, and so does a missing object. Addresses do not matter.
 TEST(BuildIdTest, EveryObjectCounts) {
   std::vector<MappedObject> objects = MappedObjects();
   const Sha256 build = BuildIdentityOf(objects);

@@ -19,7 +19,7 @@
 namespace hpvm {
 namespace {
 
-// Left by a process that was killed while it wrote.
+// Age after which a partial file is considered abandoned by a process that was killed while writing.
 constexpr int64_t kPartialAgeNs = 3600ll * 1'000'000'000;
 constexpr size_t kBuildDigits = 16;
 
@@ -40,7 +40,7 @@ CacheFolder::CacheFolder(Options options)
   }
   folder_.reset(open(options_.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_.valid()) {
-    std::fprintf(stderr, "%s: opening the cache %s: %s; nothing is kept\n", options_.program.c_str(),
+    std::fprintf(stderr, "%s: opening the cache %s: %s; nothing is cached\n", options_.program.c_str(),
                  options_.folder.c_str(), std::strerror(errno));
     return;
   }
@@ -91,7 +91,7 @@ void CacheFolder::Write(const Sha256& name, const std::string& suffix, Key key, 
     Warn("creating", file);
     return;
   }
-  // Not synced: after a crash of the machine a damaged file is found by its tag.
+  // Not synced: after a machine crash, the tag reveals a damaged file.
   if (!WriteAll(fd.get(), tag.bytes) || !WriteAll(fd.get(), bytes) ||
       renameat(folder_.get(), partial.c_str(), folder_.get(), file.c_str()) != 0) {
     Warn("writing", file);
@@ -100,8 +100,8 @@ void CacheFolder::Write(const Sha256& name, const std::string& suffix, Key key, 
 }
 
 void CacheFolder::RemoveBad(const std::string& file) {
-  std::fprintf(stderr, "%s: removing the cached file %s: it is damaged or of another key\n", options_.program.c_str(),
-               file.c_str());
+  std::fprintf(stderr, "%s: removing the cached file %s: it is damaged or belongs to another key\n",
+               options_.program.c_str(), file.c_str());
   unlinkat(folder_.get(), file.c_str(), 0);
 }
 
@@ -112,7 +112,7 @@ std::vector<CacheFolder::File> CacheFolder::List() const {
   if (directory == nullptr) {
     return files;
   }
-  fd.release();  // The stream's now.
+  fd.release();  // The stream owns it now.
   while (const dirent* entry = readdir(directory)) {
     File file;
     file.name = entry->d_name;
@@ -132,8 +132,8 @@ std::vector<CacheFolder::File> CacheFolder::List() const {
   return files;
 }
 
-// Removes what other builds wrote, and what was used longest ago until `bytes` more fit. Listed each time, since other
-// processes may write here too; files are few, as each stands for tens of milliseconds of work.
+// Removes files written by other builds, then the least recently used files until `bytes` more fit. It lists the folder
+// each time, since other processes may write here too; files are few, as each stands for tens of milliseconds of work.
 void CacheFolder::MakeRoom(uint64_t bytes) {
   std::vector<File> files = List();
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that can be made again, in a folder of bounded size: what compilers and drivers built. Nothing that goes wrong
-// here is an error of its user's: it costs a line on stderr.
+// CacheFolder stores reproducible files in a folder of bounded size: results of compilers and drivers. A failure here
+// is not an error for its user; it prints a line on stderr.
 //
-// Each file begins with a tag, by its user's key, of its name, its kind and its content: what another wrote, what was
-// damaged, and what was put in another file's place is removed and never served.
+// Each file begins with a tag, keyed by its user, over its name, kind and content: a file written by another program,
+// damaged, or put in another file's place is removed and never served.
 //
-// Several processes may share a folder: files appear whole (written aside, then renamed) and are never changed. What
-// was used longest ago is removed first. A file's name tells which build of the program wrote it; files of other builds
-// are not read, and are removed, at most kPurgedMax of them each time the folder is opened or written to. Two builds
-// that use one folder at the same time therefore make each other's files again and again, and never serve them.
+// Several processes may share a folder: files appear whole (written under another name, then renamed) and are never
+// changed. The least recently used files are removed first. A file's name identifies the build that wrote it; files of
+// other builds are not read, and are removed, at most kPurgedMax each time the folder is opened or written to. Two
+// builds that use one folder at the same time therefore keep recreating each other's files, and never serve them.
 #ifndef HPVMD_BASE_IO_CACHE_FOLDER_H_
 #define HPVMD_BASE_IO_CACHE_FOLDER_H_
 
@@ -29,17 +29,17 @@ class CacheFolder {
   using Key = std::span<const uint8_t>;
 
   struct Options {
-    std::string folder;  // Empty, or one that cannot be opened: nothing is kept.
+    std::string folder;  // When empty or not accessible, nothing is cached.
     uint64_t bytes_max = 0;
     Sha256 build;                       // base/io/build_id.h.
-    std::vector<std::string> suffixes;  // Of the files that are this user's; others are left alone.
-    std::string partial;                // What names of files being written begin with; no other user's do.
-    std::string program;                // For stderr.
+    std::vector<std::string> suffixes;  // Suffixes of this user's files; other files are left alone.
+    std::string partial;                // Unique prefix of the names of this user's files while they are written.
+    std::string program;                // The program's name, for stderr.
   };
   explicit CacheFolder(Options options);
 
-  // Nothing when there is no such file, or it had to be removed: its tag is wrong, or it has more than `bytes_max`. The
-  // time of its use is now.
+  // Returns nullopt when there is no such file, or it had to be removed because its tag is wrong or it exceeds
+  // `bytes_max`. Marks the file as used now.
   std::optional<std::vector<uint8_t>> Read(const Sha256& name, const std::string& suffix, Key key, uint64_t bytes_max);
   void Write(const Sha256& name, const std::string& suffix, Key key, std::span<const uint8_t> bytes);
 
@@ -58,9 +58,9 @@ class CacheFolder {
   void MakeRoom(uint64_t bytes);
 
   Options options_;
-  std::string prefix_;  // Of this build's files.
+  std::string prefix_;  // Prefix of this build's files.
   UniqueFd folder_;
-  uint64_t stored_ = 0;  // For the names of files being written.
+  uint64_t stored_ = 0;  // Number used in the names of files being written.
 };
 
 }  // namespace hpvm

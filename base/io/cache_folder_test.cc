@@ -44,7 +44,7 @@ class CacheFolderTest : public ::testing::Test {
   const fs::path folder_;
 };
 
-// A build reads what it wrote, also after it was opened again; another one reads nothing of it, and removes it.
+// A build reads what it wrote, also after reopening; another build reads none of it and removes it.
 TEST_F(CacheFolderTest, OtherBuildsAreNotReadAndGo) {
   CacheFolder one = Open("one");
   Write(one, "x", 10);
@@ -53,7 +53,7 @@ TEST_F(CacheFolderTest, OtherBuildsAreNotReadAndGo) {
   CacheFolder two = Open("two");
   EXPECT_EQ(Count(), 0u);
   EXPECT_EQ(Read(two, "x", 10), std::nullopt);
-  // One that is still there, because it runs, writes again: it goes with the next file that is written.
+  // A build that still runs writes again: its file goes with the next file that is written.
   one = Open("one");
   Write(one, "x", 10);
   EXPECT_EQ(Read(two, "x", 10), std::nullopt);
@@ -62,7 +62,7 @@ TEST_F(CacheFolderTest, OtherBuildsAreNotReadAndGo) {
   EXPECT_EQ(Read(two, "y", 20), Bytes(20));
 }
 
-// Files as they were called before names told the build go as well; what another user has in the folder stays.
+// Files with names from before builds were recorded are removed as well; files of other users in the folder stay.
 TEST_F(CacheFolderTest, FilesWithoutABuildGo) {
   std::ofstream(folder_ / (ToHex(HashOf("x")) + ".a")) << "old";
   std::ofstream(folder_ / "other.b") << "stays";
@@ -71,7 +71,7 @@ TEST_F(CacheFolderTest, FilesWithoutABuildGo) {
   EXPECT_TRUE(fs::exists(folder_ / "other.b"));
 }
 
-// However many there are, opening the folder takes bounded time; the rest goes later.
+// Opening the folder takes bounded time however many files there are; the rest is removed later.
 TEST_F(CacheFolderTest, PurgesSoManyAtATime) {
   for (size_t i = 0; i < CacheFolder::kPurgedMax + 5; ++i) {
     std::ofstream(folder_ / (std::to_string(i) + ".a")) << i;
@@ -82,12 +82,12 @@ TEST_F(CacheFolderTest, PurgesSoManyAtATime) {
   EXPECT_EQ(Count(), 1u);
 }
 
-// The bound holds for what is kept, and what was used last stays.
+// The size bound holds, and the most recently used files stay.
 TEST_F(CacheFolderTest, IsBounded) {
   CacheFolder folder = Open("one", 250 + 2 * kTag);
   Write(folder, "a", 100);
   Write(folder, "b", 100);
-  // The clock of files is coarse: both were used long ago, and then one again.
+  // File times are coarse: both were used long ago, and then one again.
   for (const auto& file : fs::directory_iterator(folder_)) {
     fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(1));
   }
@@ -101,7 +101,7 @@ TEST_F(CacheFolderTest, IsBounded) {
   EXPECT_EQ(Count(), 1u) << "What is longer than it may be goes.";
 }
 
-// The cache neither serves nor keeps entries that another key tagged, or that were changed, cut or moved.
+// The cache neither serves nor keeps entries that were tagged with another key, changed, truncated or moved.
 TEST_F(CacheFolderTest, OnlyWhatWasTaggedIsServed) {
   const auto only_file = [&] { return fs::directory_iterator(folder_)->path(); };
   const auto change = [](const fs::path& file, std::streamoff at) {
@@ -133,7 +133,7 @@ TEST_F(CacheFolderTest, OnlyWhatWasTaggedIsServed) {
   Write(folder, "x", 10);
   EXPECT_EQ(folder.Read(HashOf("x"), ".a", other_key, 10), std::nullopt);
   EXPECT_EQ(Count(), 0u);
-  // Another name, and another kind.
+  // Under another name, and with another kind.
   Write(folder, "x", 10);
   const fs::path file = only_file();
   std::string name = file.filename();
@@ -144,7 +144,7 @@ TEST_F(CacheFolderTest, OnlyWhatWasTaggedIsServed) {
   EXPECT_EQ(folder.Read(HashOf("x"), ".b", kKey, 10), std::nullopt);
   EXPECT_EQ(Read(folder, "x", 10), Bytes(10));
   EXPECT_EQ(Count(), 1u);
-  // Nothing is something, too.
+  // An empty file is a valid entry.
   Write(folder, "empty", 0);
   EXPECT_EQ(Read(folder, "empty", 0), Bytes(0));
 }

@@ -15,10 +15,10 @@ namespace hpvm {
 namespace {
 
 constexpr int kSocketFd = 3;
-// Above every number that a child's descriptors get, so that no dup2 overwrites a source.
+// Above every descriptor number that a child gets, so that no dup2 overwrites a source.
 constexpr int kSafeFdMin = 16;
 
-// posix_spawn's two objects, destroyed together.
+// Owns the two objects of posix_spawn.
 class SpawnActions {
  public:
   SpawnActions() {
@@ -59,7 +59,7 @@ class SpawnActions {
   std::vector<UniqueFd> held_;
 };
 
-// Pointers into `variables`, ended by null.
+// Returns pointers into `variables`, terminated by null.
 std::vector<char*> Environment(std::vector<std::string>& variables) {
   for (const std::string& name : DriverVariables()) {
     if (const char* value = getenv(name.c_str()); value != nullptr) {
@@ -74,8 +74,8 @@ std::vector<char*> Environment(std::vector<std::string>& variables) {
   return environment;
 }
 
-// While it lives, what the calling thread starts is the first of a new process namespace. Nothing happens where that is
-// refused.
+// While it lives, the next process that the calling thread starts is the first of a new PID namespace. It has no effect
+// where the system refuses that.
 class NewPids {
  public:
   explicit NewPids(bool wanted) {
@@ -84,7 +84,7 @@ class NewPids {
       is_new_ = own_.valid() && unshare(CLONE_NEWPID) == 0;
     }
   }
-  // The way back is always open: it leads to the namespace that the thread itself has never left.
+  // Returning cannot fail: it restores the namespace that the thread itself never left.
   ~NewPids() { HPVMD_CHECK(!is_new_ || setns(own_.get(), CLONE_NEWPID) == 0); }
   NewPids(const NewPids&) = delete;
   NewPids& operator=(const NewPids&) = delete;
@@ -92,6 +92,35 @@ class NewPids {
  private:
   UniqueFd own_;
   bool is_new_ = false;
+};
+
+// While it lives, the calling thread and the processes it starts run only on these processors.
+class StartsOn {
+ public:
+  explicit StartsOn(const std::vector<uint32_t>& cpus) {
+    cpu_set_t wanted;
+    CPU_ZERO(&wanted);
+    for (const uint32_t cpu : cpus) {
+      if (cpu < CPU_SETSIZE) {
+        CPU_SET(cpu, &wanted);
+      }
+    }
+    is_set_ = !cpus.empty() && sched_getaffinity(0, sizeof(own_), &own_) == 0;
+    failed_ = is_set_ && sched_setaffinity(0, sizeof(wanted), &wanted) != 0 ? errno : 0;
+  }
+  ~StartsOn() {
+    if (is_set_ && failed_ == 0) {
+      sched_setaffinity(0, sizeof(own_), &own_);
+    }
+  }
+  StartsOn(const StartsOn&) = delete;
+  StartsOn& operator=(const StartsOn&) = delete;
+  int failed() const { return failed_; }
+
+ private:
+  cpu_set_t own_{};
+  bool is_set_ = false;
+  int failed_ = 0;
 };
 
 }  // namespace
@@ -124,6 +153,10 @@ StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
   std::vector<std::string> variables;
   std::vector<char*> environment = Environment(variables);
   SpawnedProcess process;
+  const StartsOn processors(options.cpus);
+  if (processors.failed() != 0) {
+    return FromErrno(processors.failed(), "Choosing the processors of \"" + options.arguments[0] + "\"");
+  }
   const NewPids pids(options.has_own_pids);
   const int error = posix_spawn(&process.pid, arguments[0], spawn.actions(), spawn.attributes(), arguments.data(),
                                 environment.data());
@@ -133,7 +166,7 @@ StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
   process.pidfd.reset(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
   if (!process.pidfd.valid()) {
     const int saved = errno;
-    if (saved == ESRCH) {  // Somebody killed it already: its number may be another's by now.
+    if (saved == ESRCH) {  // The child was killed already: its number may belong to another process by now.
       waitpid(process.pid, nullptr, WNOHANG);
       return Unavailable("The process of \"" + options.arguments[0] + "\" ended as soon as it had started.");
     }
@@ -147,7 +180,7 @@ StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
 SpawnedProcess Fork() {
   SpawnedProcess child;
   int descriptor = -1;
-  // Flags, stack and where the descriptor goes stand in this order on every machine that is compiled for.
+  // Flags, stack and the descriptor's address have this order on every supported architecture.
   child.pid = static_cast<int>(syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, nullptr, &descriptor, nullptr, nullptr));
   if (child.pid > 0) {
     child.pidfd.reset(descriptor);
@@ -157,9 +190,9 @@ SpawnedProcess Fork() {
 
 std::string Reap(const SpawnedProcess& process) {
   siginfo_t info{};
-  // The child is ours and not reaped, so its pid cannot belong to another process.
+  // The child has not been reaped, so its pid cannot belong to another process.
   if (waitid(P_PID, static_cast<id_t>(process.pid), &info, WEXITED | WNOHANG) != 0) {
-    return "unknown end";
+    return "unknown cause";
   }
   if (info.si_pid == 0) {
     return "";

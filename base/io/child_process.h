@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting processes and telling how they ended.
+// Starts processes and reports how they ended.
 #ifndef HPVMD_BASE_IO_CHILD_PROCESS_H_
 #define HPVMD_BASE_IO_CHILD_PROCESS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,14 @@
 namespace hpvm {
 
 struct SpawnOptions {
-  std::vector<std::string> arguments;  // The program's path first.
-  int socket = -1;                     // Becomes descriptor 3; -1: none. Borrowed.
+  std::vector<std::string> arguments;  // Begins with the program's path.
+  int socket = -1;                     // Becomes descriptor 3; -1 when there is none. Borrowed.
   int stdout_fd = -1;                  // -1: /dev/null. Borrowed.
   int stderr_fd = -1;                  // Borrowed; must be valid.
-  // The process is the first of a process namespace, where the system lets us make one: it sees no other, and what it
-  // started ends with it.
+  // Processors on which it and its descendants may run; empty means those of the caller.
+  std::vector<uint32_t> cpus{};
+  // The process becomes the first of a PID namespace, where the system allows it: it sees no other process, and its
+  // descendants end with it.
   bool has_own_pids = false;
 };
 
@@ -27,21 +30,21 @@ struct SpawnedProcess {
   UniqueFd pidfd;  // Readable when the process has ended.
 };
 
-// Variables that say where drivers lie; they pass from the daemon (or command) to the processes that load drivers.
-// Everything else stays behind.
+// Environment variables that say where drivers are; they pass from the daemon (or command) to the processes that load
+// drivers. No other variables are passed on.
 const std::vector<std::string>& DriverVariables();
 
-// Starts a program with standard input from /dev/null, no environment but DriverVariables, default signals, and no
-// other descriptor than those named. The program asks to die with the calling *thread* (PR_SET_PDEATHSIG), so call it
-// from one that outlives the process.
+// Starts a program with standard input from /dev/null, only DriverVariables in its environment, default signals, and no
+// descriptors but those named. The program asks to be killed with the calling *thread* (PR_SET_PDEATHSIG), so call it
+// from a thread that outlives the process.
 StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options);
 
-// As fork, for a process with one thread; `pidfd` is then the only way to signal the child under a filter of system
-// calls that trusts no numbers. In the child, and with errno where it failed, pid is 0 and -1. The C library does not
-// know of it, so that functions for pthread_atfork are not called.
+// Like fork, for a process with one thread. `pidfd` is then the only way to signal the child under a system call filter
+// that allows no pids. pid is 0 in the child, and -1 with errno on failure. The C library is not aware of the fork, so
+// handlers of pthread_atfork are not called.
 SpawnedProcess Fork();
 
-// Reaps an ended process. "exit code 3", "signal 9"; empty while it runs.
+// Reaps an ended process and returns "exit code 3" or "signal 9"; returns empty while it runs.
 std::string Reap(const SpawnedProcess& process);
 void SendKill(const SpawnedProcess& process);
 // Blocks, briefly.

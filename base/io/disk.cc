@@ -32,7 +32,7 @@ Status DiskError(int error_number, std::string_view doing, const std::string& pa
       break;
     case ENOSPC:
     case EDQUOT:
-    // Nothing was lost, and there may be descriptors or memory later.
+    // No data was lost, and descriptors or memory may become available.
     case EMFILE:
     case ENFILE:
     case ENOMEM:
@@ -49,7 +49,7 @@ Status DiskError(int error_number, std::string_view doing, const std::string& pa
   return MakeStatus(code, Message(FromErrno(error_number, std::string(doing) + " \"" + path + "\"")));
 }
 
-// Calls again as long as a signal interrupts.
+// Repeats the call as long as a signal interrupts it.
 template <typename Call>
 auto Retry(Call call) {
   decltype(call()) result;
@@ -63,7 +63,7 @@ StatusOr<off_t> Offset(uint64_t offset, uint64_t bytes, const std::string& path)
   constexpr uint64_t kMax = std::numeric_limits<off_t>::max();
   if (offset > kMax || bytes > kMax - offset) {
     return InvalidArgument("The range at " + std::to_string(offset) + " of " + std::to_string(bytes) + " bytes in \"" +
-                           path + "\" is beyond what a file can hold.");
+                           path + "\" is beyond the largest size of a file.");
   }
   return static_cast<off_t>(offset);
 }
@@ -127,7 +127,7 @@ class RealFile final : public DiskFile {
   }
 
   Status Sync() override {
-    // The data, and of the metadata what reading it back needs.
+    // Syncs the data, and only that metadata which is needed to read it back.
     if (Retry([&] { return fdatasync(fd_.get()); }) != 0) {
       return DiskError(errno, "Syncing", path_);
     }
@@ -158,7 +158,7 @@ int OpenFlags(Disk::Mode mode) {
 class RealDiskImpl final : public Disk {
  public:
   StatusOr<std::unique_ptr<DiskFile>> Open(const std::string& path, Mode mode) override {
-    // O_NONBLOCK: a pipe of that name must not stop us here.
+    // O_NONBLOCK: opening a pipe of that name must not block.
     const int flags = OpenFlags(mode) | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
     UniqueFd fd(Retry([&] { return open(path.c_str(), flags, kFileMode); }));
     if (!fd.valid()) {
@@ -197,7 +197,7 @@ class RealDiskImpl final : public Disk {
     if (error_number == EEXIST && lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
       return absl::OkStatus();
     }
-    return DiskError(error_number, "Making the folder", path);
+    return DiskError(error_number, "Creating the folder", path);
   }
 
   Status SyncFolder(const std::string& path) override {
@@ -228,7 +228,7 @@ class RealDiskImpl final : public Disk {
         continue;
       }
       if (fstatat(dirfd(folder.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) {
-        if (errno == ENOENT) {  // Removed since.
+        if (errno == ENOENT) {  // Removed in the meantime.
           continue;
         }
         return DiskError(errno, "Looking at", path + "/" + std::string(name));
@@ -244,7 +244,7 @@ class RealDiskImpl final : public Disk {
   StatusOr<DiskSpace> Space(const std::string& folder) override {
     struct statvfs facts {};
     if (Retry([&] { return statvfs(folder.c_str(), &facts); }) != 0) {
-      return DiskError(errno, "Looking at the disk of", folder);
+      return DiskError(errno, "Reading the free space of the disk of", folder);
     }
     return DiskSpace{uint64_t{facts.f_blocks} * facts.f_frsize, uint64_t{facts.f_bavail} * facts.f_frsize};
   }

@@ -37,7 +37,7 @@ class RealDiskTest : public testing::Test {
   std::string folder_;
 };
 
-// What is written is read back; a read past the end is short, a write past the end leaves zeros between.
+// Written data is read back; a read past the end is short, a write past the end leaves zeros between.
 TEST_F(RealDiskTest, WritesAndReads) {
   auto file = *disk_.Open(Path("a"), Mode::kCreate);
   ASSERT_TRUE(file->WriteAt(0, Bytes("hello")).ok());
@@ -53,7 +53,7 @@ TEST_F(RealDiskTest, WritesAndReads) {
   EXPECT_TRUE(disk_.SyncFolder(folder_).ok());
 }
 
-// Nobody but the owner may look, whatever the daemon's mask is.
+// Only the owner has access, whatever the daemon's umask is.
 TEST_F(RealDiskTest, OnlyTheOwnerMayLook) {
   ASSERT_TRUE(disk_.Open(Path("a"), Mode::kOpenOrCreate).ok());
   ASSERT_TRUE(disk_.MakeFolder(Path("b")).ok());
@@ -108,7 +108,7 @@ TEST_F(RealDiskTest, FailuresHaveTheirCodes) {
             "Removing \"" + Path("none") + "\" failed: No such file or directory.");
 }
 
-// A write that the kernel does in part is continued, and what then fails is said: never OK for half the bytes.
+// A partial write by the kernel is continued, and a later failure is reported: never OK for half the bytes.
 TEST_F(RealDiskTest, ShortWriteIsNoSuccess) {
   auto file = *disk_.Open(Path("a"), Mode::kCreate);
   signal(SIGXFSZ, SIG_IGN);
@@ -124,7 +124,7 @@ TEST_F(RealDiskTest, ShortWriteIsNoSuccess) {
   EXPECT_EQ(*file->Size(), 10'000u);
 }
 
-// No descriptor left is no loss of data.
+// Running out of descriptors is not reported as data loss.
 TEST_F(RealDiskTest, NoDescriptorLeft) {
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -132,7 +132,7 @@ TEST_F(RealDiskTest, NoDescriptorLeft) {
   limit.rlim_cur = 3;
   Disk& disk = disk_;
   const std::string path = Path("a");
-  // Once before: sanitizers need a descriptor for what they see for the first time.
+  // Called once before, because sanitizers need a descriptor the first time they see something.
   EXPECT_EQ(disk.Open(path, Mode::kRead).status().code(), Code::kNotFound);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   Status opened = disk.Open(path, Mode::kCreate).status();
@@ -140,7 +140,7 @@ TEST_F(RealDiskTest, NoDescriptorLeft) {
   EXPECT_EQ(opened.code(), Code::kResourceExhausted);
 }
 
-// A rename replaces; a listing tells files, their sizes, and folders.
+// A rename replaces its target; a listing tells files, their sizes, and folders.
 TEST_F(RealDiskTest, RenamesAndLists) {
   auto a = *disk_.Open(Path("a"), Mode::kCreate);
   ASSERT_TRUE(a->WriteAt(0, Bytes("abc")).ok());

@@ -16,10 +16,10 @@
 namespace hpvm {
 namespace {
 
-// While turns follow each other without a pause, events, posted work and timers are looked for so often.
+// Interval of checks for events, posted work and timers while turns follow each other without a pause.
 constexpr Duration kLookEvery = std::chrono::microseconds(50);
 
-// epoll's datum: the source's id and the event's kind; 0 is the hub's own wake.
+// epoll's user data: the source's id and the event's kind; 0 is the hub's own wake-up.
 uint64_t Datum(uint64_t source, uint8_t kind) { return source << 8 | kind; }
 
 }  // namespace
@@ -32,7 +32,7 @@ void AwaitPosted(const std::function<void(std::function<void()>)>& post, const s
     work();
     std::lock_guard lock(mutex);
     done = true;
-    changed.notify_one();  // Under the lock: the waiter owns these variables.
+    changed.notify_one();  // Under the lock, because the waiter owns these variables.
   });
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return done; });
@@ -209,7 +209,7 @@ void EventHub::FireTimers() {
   }
 }
 
-// One turn for each source that is awake; whether any had something to do.
+// Gives one turn to each source that is awake; returns true when any of them had something to do.
 bool EventHub::GiveTurns() {
   bool did = false;
   for (size_t i = 0; i < awake_.size();) {
@@ -226,7 +226,7 @@ bool EventHub::GiveTurns() {
   return did;
 }
 
-// Puts every source to sleep; false when one has something to do after all.
+// Puts every source to sleep; returns false when one has something to do after all.
 bool EventHub::LetSleep() {
   std::erase_if(awake_, [&](uint64_t id) {
     const auto found = sources_.find(id);

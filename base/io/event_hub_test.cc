@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint8_t kBell = 200;
 
-// A peer's count stands for a ring in shared memory.
+// The peer's count stands for a ring in shared memory.
 class CountSource : public EventSource {
  public:
   explicit CountSource(EventHub& hub) : hub_(hub), bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -28,7 +28,7 @@ class CountSource : public EventSource {
     hub_.RunAndWait([this] { hub_.Remove(id_); });
   }
 
-  // The peer's: one more, and the bell if it has to be rung.
+  // Called by the peer: adds one, and rings the bell if necessary.
   void Put() {
     put_.fetch_add(1);
     if (asleep_.exchange(false)) {
@@ -49,7 +49,7 @@ class CountSource : public EventSource {
     EXPECT_EQ(kind, kBell);
     events_.fetch_add(1);
     hub_.KeepAwake(id_);
-    hub_.KeepAwake(id_);  // No second turn.
+    hub_.KeepAwake(id_);  // Causes no second turn.
   }
   void OnTimer(uint64_t tag) override { timers_.push_back(tag); }
   bool OnTurn() override {
@@ -74,7 +74,7 @@ class CountSource : public EventSource {
   uint64_t id_ = 0;
   std::atomic<uint64_t> put_{0}, taken_{0}, events_{0}, turns_{0};
   std::atomic<bool> asleep_{true};
-  std::vector<uint64_t> timers_;  // Hub's thread only.
+  std::vector<uint64_t> timers_;  // Used only on the hub's thread.
 };
 
 std::unique_ptr<EventHub> MakeHub(Duration spin = Duration(0)) {
@@ -121,7 +121,7 @@ TEST(EventHubTest, TimersFireInOrderAndNotForARemovedSource) {
   EXPECT_GE(RealClock().Now() - now, std::chrono::milliseconds(20));
 }
 
-// The thread sleeps whenever it can: a bell that is missed hangs the test.
+// The thread sleeps whenever it can: a missed bell hangs the test.
 TEST(EventHubTest, NothingIsMissedHoweverLongTheThreadSpins) {
   for (const Duration spin : {Duration(0), Duration(std::chrono::microseconds(20))}) {
     const auto hub = MakeHub(spin);
@@ -150,13 +150,13 @@ TEST(EventHubTest, ASourceThatIsAwakeNeedsNoBell) {
     source.AwaitTaken(i);
   }
   EXPECT_EQ(source.events_.load(), 1u);
-  hub->RunAndWait([] {});  // Posted work is not kept waiting by a thread that spins.
+  hub->RunAndWait([] {});  // A spinning thread does not delay posted work.
 }
 
 TEST(EventHubTest, BusySourcesHoldNeitherEachOtherNorEventsNorTimersUp) {
   const auto hub = MakeHub();
   CountSource busy(*hub), other(*hub);
-  busy.put_.store(UINT64_MAX - 1);  // Without end.
+  busy.put_.store(UINT64_MAX - 1);  // Work without end.
   busy.Put();
   while (busy.taken_.load() < 1000) {
     std::this_thread::yield();
@@ -171,7 +171,7 @@ TEST(EventHubTest, BusySourcesHoldNeitherEachOtherNorEventsNorTimersUp) {
   EXPECT_FALSE(busy.asleep_.load());
 }
 
-// Bells without anything to take: the thread sleeps again, and serves others.
+// Bells without anything to take: the thread sleeps again, and serves the other sources.
 TEST(EventHubTest, ABellWithoutEndIsOnlyEvents) {
   const auto hub = MakeHub();
   CountSource source(*hub), other(*hub);

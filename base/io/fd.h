@@ -8,7 +8,7 @@
 
 namespace hpvm {
 
-// Owns a file descriptor; -1 is none.
+// UniqueFd owns a file descriptor; -1 means none.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -31,7 +31,7 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-// False, with errno, when not all of it could be written.
+// Returns false, with errno, when not everything could be written.
 bool WriteAll(int fd, std::span<const uint8_t> bytes);
 
 }  // namespace hpvm

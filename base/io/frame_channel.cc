@@ -14,7 +14,7 @@
 namespace hpvm {
 namespace {
 
-// A multiple of what one frame has may wait while several frames are buffered.
+// Limit of descriptors waiting while several frames are buffered: a multiple of one frame's limit.
 constexpr size_t kWaitingFdsMax = 64;
 
 void TakeFds(msghdr& message, std::vector<UniqueFd>& fds) {
@@ -90,7 +90,7 @@ void FrameReader::StartLarge(const FrameHeader& header) {
   large_frame_.head.resize(header.head_bytes);
   large_frame_.body.resize(header.body_bytes);
   begin_ += sizeof(FrameHeader);
-  // Fewer bytes are here than the frame has, so both copies stay inside it.
+  // Fewer bytes have arrived than the frame has, so both copies stay inside it.
   const size_t here = end_ - begin_;
   const size_t head = std::min<size_t>(here, header.head_bytes);
   memcpy(large_frame_.head.data(), buffer_.data() + begin_, head);

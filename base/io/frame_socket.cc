@@ -52,7 +52,7 @@ void Consume(std::span<iovec>& parts, size_t done) {
 
 Status CheckFrameHeader(const FrameHeader& header, const FrameLimits& limits) {
   if (header.magic != kFrameMagic) {
-    return InvalidArgument("A frame does not begin with the expected mark.");
+    return InvalidArgument("A frame does not begin with the expected magic number.");
   }
   if (header.head_bytes > limits.head_bytes_max || header.body_bytes > limits.body_bytes_max ||
       header.fds > limits.fds_max) {
@@ -125,7 +125,7 @@ Status SendFrame(int socket, std::string_view head, std::span<const uint8_t> bod
 }
 
 StatusOr<Frame> ReceiveFrame(int socket, const FrameLimits& limits, Time deadline) {
-  // A reader with room for the header alone takes nothing of the next frame.
+  // A reader with room for only the header takes nothing of the next frame.
   FrameReader reader(socket, limits, sizeof(FrameHeader));
   Frame frame;
   while (true) {

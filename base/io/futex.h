@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for a word to change, with a time limit, also between processes that share its memory.
+// Waits for a word to change, with a time limit, also between processes that share its memory.
 #ifndef HPVMD_BASE_IO_FUTEX_H_
 #define HPVMD_BASE_IO_FUTEX_H_
 
@@ -12,14 +12,15 @@ namespace hpvm {
 
 enum class FutexScope : uint8_t {
   kProcess,  // Waiters and wakers are threads of this process.
-  kShared,   // Of any process that maps the memory; who only waits may map it read-only.
+  // Waiters and wakers may be threads of any process that maps the memory; a pure waiter may map it read-only.
+  kShared,
 };
 
-// Blocks while `word` holds `expected`, until woken or for `limit` at most. May return early. Any thread.
+// Blocks while `word` holds `expected`, until woken, or for at most `limit`. May return early. Thread-safe.
 void FutexWait(const std::atomic<uint32_t>& word, uint32_t expected, Duration limit, FutexScope scope);
 // As above, without a limit.
 void FutexWait(const std::atomic<uint32_t>& word, uint32_t expected, FutexScope scope);
-// Wakes `count` of those who wait for `word`. Any thread; a system call also when nobody waits.
+// Wakes at most `count` waiters on `word`. Thread-safe. Makes a system call even when there is no waiter.
 void FutexWake(const std::atomic<uint32_t>& word, uint32_t count, FutexScope scope);
 
 }  // namespace hpvm

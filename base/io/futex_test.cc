@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kAll = 0xffffffffu;
 
-// A word that changed before the wait, or that nobody changes, does not hold a waiter.
+// A waiter returns when the word changed before the wait, and when nobody changes it.
 TEST(FutexTest, ReturnsWithoutAWake) {
   std::atomic<uint32_t> word{1};
   FutexWait(word, 0, FutexScope::kProcess);
@@ -56,7 +56,7 @@ TEST(FutexTest, WakesAcrossProcesses) {
     _exit(0);
   }
   while (read_only.load() == 0) {
-    FutexWait(read_only, 0, FutexScope::kShared);  // For ever, if nobody woke it.
+    FutexWait(read_only, 0, FutexScope::kShared);  // Blocks for ever unless woken.
   }
   int status = 0;
   waitpid(child, &status, 0);

@@ -32,10 +32,10 @@ StatusOr<UniqueFd> CreateSealedMemfd(const char* name, uint64_t bytes) {
 StatusOr<uint64_t> CheckSealedMemfd(int fd) {
   int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
-    return InvalidArgument("The descriptor is not shared memory of a sealed size.");
+    return InvalidArgument("The descriptor is not shared memory whose size is sealed.");
   }
-  // Not fstat, which the C library makes a call that takes a path, and the runner's system call filter refuses those.
-  // The descriptor's position means nothing: all reading and writing is by pread and pwrite.
+  // lseek instead of fstat, which the C library implements with a call that takes a path, and the runner's system call
+  // filter refuses those. The descriptor's position is unused: all reading and writing is by pread and pwrite.
   const off_t size = lseek(fd, 0, SEEK_END);
   if (size < 0) {
     return FromErrno(errno, "Reading the size of shared memory");

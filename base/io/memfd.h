@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory between two processes that do not trust each other.
 //
-// The daemon creates and seals against resizing (F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL), so that a mapping can
-// never raise SIGBUS. What a peer can still write is read with pread by whoever must not be surprised by it, never
-// through a mapping.
+// The daemon creates it and seals it against resizing (F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL), so that a mapping
+// can never raise SIGBUS. A reader that relies on stable data reads memory that a peer can still write with pread,
+// never through a mapping.
 #ifndef HPVMD_BASE_IO_MEMFD_H_
 #define HPVMD_BASE_IO_MEMFD_H_
 
@@ -16,21 +16,21 @@
 
 namespace hpvm {
 
-// A new memfd of exactly `bytes`, zeroed, sealed against any change of size.
+// Creates a memfd of exactly `bytes`, zeroed, and sealed against any change of size.
 StatusOr<UniqueFd> CreateSealedMemfd(const char* name, uint64_t bytes);
 
-// The size, after checking that `fd` is a memfd whose size is sealed. For descriptors that a peer sent.
+// Returns the size, after checking that `fd` is a memfd whose size is sealed. For descriptors sent by a peer.
 StatusOr<uint64_t> CheckSealedMemfd(int fd);
 
-// Whole reads and writes at an offset; a short one is an error.
+// Read and write all bytes at an offset; a short transfer is an error.
 Status ReadAt(int fd, uint64_t offset, std::span<uint8_t> into);
 Status WriteAt(int fd, uint64_t offset, std::span<const uint8_t> from);
 
-// Makes [offset, offset + bytes) of a memfd zeros: whole pages of a long range are given back to the system, which is
-// quicker than writing them and takes some 0.2 s a GiB.
+// Zeroes [offset, offset + bytes) of a memfd. Whole pages of a long range are returned to the system, which is faster
+// than writing them and takes about 0.2 s per GiB.
 Status ZeroRange(int fd, uint64_t offset, uint64_t bytes);
 
-// A shared mapping of [0, bytes). Movable; unmaps when destroyed.
+// Mapping is a shared mapping of [0, bytes). Movable; unmaps on destruction.
 class Mapping {
  public:
   enum class Access : uint8_t { kRead, kReadWrite };

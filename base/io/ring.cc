@@ -12,22 +12,22 @@ namespace {
 static_assert((kRingBytes & (kRingBytes - 1)) == 0);
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
-// In place of a frame that comes by the socket.
+// Magic number of a mark, which stands for a frame that travels through the socket.
 constexpr uint32_t kMarkMagic = 0x48504d32;  // "2MPH"
 
-// Each frame begins at a multiple of this, so that no header is cut by the ring's end.
+// Alignment of frames, so that the ring's end splits no header.
 constexpr uint32_t kStep = sizeof(FrameHeader);
 
-// In 64 bits: lengths are the peer's.
+// 64-bit arithmetic, because the peer chooses the lengths.
 uint64_t Room(uint64_t bytes) { return (bytes + kStep - 1) / kStep * kStep; }
 
-Status BrokenPosition() { return InvalidArgument("The ring's other side says that it is where it cannot be."); }
+Status BrokenPosition() { return InvalidArgument("The peer process published an impossible position in the ring."); }
 
 }  // namespace
 
 void RingProducer::CopyIn(uint32_t at, const void* from, size_t bytes) {
   if (bytes == 0) {
-    return;  // From nowhere, perhaps.
+    return;  // `from` may be null.
   }
   const uint32_t begin = at % kRingBytes;
   const size_t first = std::min<size_t>(bytes, kRingBytes - begin);
@@ -50,7 +50,7 @@ StatusOr<bool> RingProducer::PutFrame(const FrameHeader& header, std::string_vie
   };
   HPVMD_ASSIGN_OR_RETURN(bool has_room, fits());
   if (!has_room) {
-    // Said first, then looked again, as with sleep.
+    // Announces the wait first, then checks again, as with sleep.
     memory_.wants_room.store(1, std::memory_order_seq_cst);
     HPVMD_ASSIGN_OR_RETURN(has_room, fits());
     if (!has_room) {
@@ -67,7 +67,7 @@ StatusOr<bool> RingProducer::PutFrame(const FrameHeader& header, std::string_vie
 }
 
 StatusOr<bool> RingProducer::Put(std::string_view head, std::span<const uint8_t> body) {
-  // Sizes that do not fit in 32 bits are refused by their sum.
+  // The size check in PutFrame rejects sizes that do not fit in 32 bits.
   const FrameHeader header{kFrameMagic, static_cast<uint32_t>(head.size()), static_cast<uint32_t>(body.size()), 0};
   return PutFrame(header, head, body);
 }
@@ -110,7 +110,7 @@ StatusOr<RingConsumer::Got> RingConsumer::Next(Frame* frame) {
   HPVMD_RETURN_IF_ERROR(CheckFrameHeader(header, limits_));
   const uint64_t room = Room(sizeof(header) + uint64_t{header.head_bytes} + header.body_bytes);
   if (header.fds != 0 || room > there || room > kRingFrameBytesMax) {
-    return InvalidArgument("A frame in a ring is not whole, too large, or says that descriptors come with it.");
+    return InvalidArgument("A frame in a ring is incomplete or too large, or announces descriptors.");
   }
   if (!is_mark) {
     frame->head.resize(header.head_bytes);
@@ -125,7 +125,7 @@ StatusOr<RingConsumer::Got> RingConsumer::Next(Frame* frame) {
 }
 
 bool RingConsumer::MustWakeProducer() {
-  // Below half there is room for any frame; sooner a producer would be woken for each frame that is taken.
+  // Below half there is room for any frame; a higher threshold would wake the producer for each frame taken.
   if (memory_.written.load(std::memory_order_relaxed) - taken_ > kRingBytes / 2) {
     return false;
   }

@@ -13,12 +13,12 @@
 namespace hpvm {
 namespace {
 
-// A side that waits is woken; this only bounds what a lost wake could cost.
+// Bounds the cost of a lost wake-up; a waiting side is woken normally.
 constexpr Duration kWaitMax = std::chrono::seconds(60);
-// A side that waits for room looks so often whether the peer is still there.
+// Interval at which a side that waits for room checks whether the peer still exists.
 constexpr Duration kLookEvery = std::chrono::seconds(1);
 
-// A bell that cannot be rung has been rung 2^64 times.
+// Ignores failure: the write fails only after 2^64 rings.
 void Ring(int bell) {
   const uint64_t one = 1;
   const ssize_t put = write(bell, &one, sizeof(one));
@@ -39,7 +39,7 @@ StatusOr<bool> RingChannelReader::Next(Frame* frame) {
   if (!awaits_marked_) {
     HPVMD_ASSIGN_OR_RETURN(const RingConsumer::Got got, ring_.Next(frame));
     if (got == RingConsumer::Got::kNothing) {
-      // The socket's frames came before anything was in the ring.
+      // The socket's frames precede anything in the ring.
       return has_begun_ ? StatusOr<bool>(false) : socket_.Next(frame);
     }
     has_begun_ = true;
@@ -87,7 +87,7 @@ void RingChannelWriter::WakePeer() {
   }
 }
 
-// False when the ring has no room.
+// Returns false when the ring has no room.
 StatusOr<bool> RingChannelWriter::Put(std::string_view head, std::span<const uint8_t> body, std::span<const int> fds) {
   if (fds.empty() && sizeof(FrameHeader) + head.size() + body.size() <= kRingFrameBytesMax) {
     return ring_->Put(head, body);
@@ -96,7 +96,7 @@ StatusOr<bool> RingChannelWriter::Put(std::string_view head, std::span<const uin
   if (!has_room) {
     return false;
   }
-  WakePeer();  // It has to read while this side sends.
+  WakePeer();  // The peer has to read while this side sends.
   HPVMD_RETURN_IF_ERROR(socket_.Send(head, body, fds));
   return true;
 }
@@ -162,7 +162,7 @@ Status RingChannelWriter::PutKept() {
 Status RingChannelWriter::Flush() {
   if (ring_.has_value()) {
     HPVMD_RETURN_IF_ERROR(PutKept());
-    // A peer that has seen all there is sleeps, and would be woken for nothing.
+    // A peer that has seen everything sleeps, and would be woken for nothing.
     if (is_unseen_) {
       WakePeer();
     }

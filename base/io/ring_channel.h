@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames between two processes that share rings (ring.h) beside a socket: small ones go through the ring, those with
-// descriptors and large ones by the socket behind a mark, all in one order.
+// Frames between two processes that share rings (ring.h) beside a socket: small frames go through the ring; large
+// frames and those with descriptors go through the socket, with a mark in the ring. All are in one order.
 //
-// The first frames of a connection may go by the socket alone: before rings are shared, and of a process that fails
-// before it uses them. Once a side has put something into its ring, what it sends by the socket without a mark is not
-// read.
+// The first frames of a connection may use the socket alone: before rings are shared, and from a process that fails
+// before it uses them. Once a side has put something into its ring, frames that it sends through the socket without a
+// mark are not read.
 //
 // Each side is woken in one way, for frames and for room alike: by its bell, or by futex (ring.h).
 #ifndef HPVMD_BASE_IO_RING_CHANNEL_H_
@@ -22,27 +22,27 @@
 
 namespace hpvm {
 
-// A peer that sleeps by futex.
+// The peer sleeps by futex.
 inline constexpr int kNoBell = -1;
 
-// One thread at a time.
+// Used by one thread at a time.
 class RingChannelReader {
  public:
   // Both are borrowed. `bell` is the peer's.
   RingChannelReader(int socket, RingMemory& ring, int bell, const FrameLimits& limits);
 
-  // Takes the next whole frame: false when there is none. kInvalidArgument as RingConsumer and FrameReader; then the
-  // connection is of no more use. Does not wait.
+  // Takes the next whole frame; returns false when there is none. Returns kInvalidArgument like RingConsumer and
+  // FrameReader, after which the connection is unusable. Does not wait.
   StatusOr<bool> Next(Frame* frame);
-  // After Next found none: receives from the socket, if the next frame comes from there. False when nothing came. Does
-  // not wait. As FrameReader::Fill otherwise.
+  // After Next found none: receives from the socket, if the next frame comes from there. Returns false when nothing
+  // arrived. Does not wait. Otherwise like FrameReader::Fill.
   StatusOr<bool> Fill();
-  // There is nothing that Next or Fill could take, as far as can be seen without asking the system.
+  // Returns true when there is nothing that Next or Fill could take, as far as is visible without a system call.
   bool empty() const { return ring_.empty() && socket_.empty() && !awaits_marked_; }
 
-  // Says that this side is about to sleep. False when there is something to take after all.
+  // Announces that this side is about to sleep. Returns false when there is something to take.
   bool BeginSleep() { return ring_.BeginSleep(); }
-  // Waits for something to take, for a side that is woken by futex: looks again for `spin` first. May return early.
+  // Waits for something to take, for a side that is woken by futex; polls for `spin` first. May return early. Returns
   // kUnavailable when the peer went away in the middle of a frame.
   Status Wait(Duration spin);
 
@@ -50,28 +50,28 @@ class RingChannelReader {
   FrameReader socket_;
   RingConsumer ring_;
   int bell_;
-  bool has_begun_ = false;      // Something came through the ring.
-  bool awaits_marked_ = false;  // The next frame comes by the socket.
+  bool has_begun_ = false;      // Something arrived through the ring.
+  bool awaits_marked_ = false;  // The next frame arrives through the socket.
 };
 
-// One thread at a time.
+// Used by one thread at a time.
 class RingChannelWriter {
  public:
   using Wait = FrameWriter::Wait;
 
-  // By the socket, which is borrowed, until UseRing. With kNo what finds no room is kept, up to `queued_bytes_max`;
-  // Flush sends it later.
+  // Uses the socket, which is borrowed, until UseRing. With kNo, data that finds no room is queued, up to
+  // `queued_bytes_max`; Flush sends it later.
   RingChannelWriter(int socket, Wait wait, size_t queued_bytes_max);
-  // From the next frame on. `ring` is borrowed; `bell` is the peer's.
+  // Takes effect with the next frame. `ring` is borrowed; `bell` is the peer's.
   void UseRing(RingMemory& ring, int bell);
 
-  // As FrameWriter::Send; with `more` the frame goes, and the peer is not woken yet. kInvalidArgument when the peer
-  // broke the ring.
+  // Like FrameWriter::Send; with `more` the frame is sent, but the peer is not woken yet. Returns kInvalidArgument when
+  // the peer violated the ring's protocol.
   Status Send(std::string_view head, std::span<const uint8_t> body = {}, std::span<const int> fds = {},
               bool more = false);
-  // Sends what is kept, as far as there is room, and wakes the peer for what it has not seen.
+  // Sends queued frames, as far as there is room, and wakes the peer for frames that it has not seen.
   Status Flush();
-  // Flush has something to do, now or when the peer has made room.
+  // Returns true when Flush has something to do, now or when the peer has made room.
   bool pending() const { return is_unseen_ || !kept_.empty() || socket_.pending(); }
 
  private:

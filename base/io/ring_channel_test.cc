@@ -19,7 +19,7 @@ namespace {
 constexpr FrameLimits kLimits{.head_bytes_max = 128 * 1024, .body_bytes_max = 8 << 20, .fds_max = 2};
 constexpr size_t kQueuedBytesMax = 1 << 20;
 
-// A's writer to B's reader: A keeps what finds no room and sleeps by bell, B sleeps by futex.
+// A's writer to B's reader: A queues what finds no room and sleeps by bell, B sleeps by futex.
 class RingChannelTest : public testing::Test {
  protected:
   RingChannelTest() {
@@ -32,7 +32,7 @@ class RingChannelTest : public testing::Test {
     reader_.emplace(b_.get(), rings_->to_client, bell_.get(), kLimits);
   }
 
-  // Once it is there.
+  // Returns the head of the next frame once it has arrived.
   std::string TakeHead() {
     Frame frame;
     while (true) {
@@ -87,7 +87,7 @@ TEST_F(RingChannelTest, BeforeTheRingIsUsedFramesComeByTheSocket) {
   ASSERT_TRUE(SendFrame(a_.get(), "second").ok());
   ASSERT_TRUE(reader_->Fill().ok());
   ASSERT_TRUE(writer_->Send("third").ok());
-  // The second came without a mark, and is not read once the ring is in use: nobody honest does both.
+  // The second frame came without a mark, and is not read once the ring is in use: no honest peer does both.
   EXPECT_EQ(TakeHead(), "third");
   EXPECT_TRUE(HasNone());
 }
@@ -110,7 +110,7 @@ TEST_F(RingChannelTest, WhatFindsNoRoomIsKeptInOrderUpToALimit) {
     EXPECT_EQ(TakeHead(), std::to_string(i) + (i % 10 == 9 ? " with 1" : ""));
   }
   EXPECT_TRUE(HasNone());
-  EXPECT_GE(Rung(), 1u);  // The writer was told of the room.
+  EXPECT_GE(Rung(), 1u);  // The writer was told about the room.
   EXPECT_FALSE(writer_->pending());
   ASSERT_TRUE(writer_->Send("again").ok());
   EXPECT_EQ(TakeHead(), "again");
@@ -145,7 +145,7 @@ TEST_F(RingChannelTest, AWriterThatWaitsIsWokenByFutex) {
   EXPECT_GE(Rung(), 1u);
 }
 
-// A writer flushes whenever it has nothing else to do. A peer that has taken all there is and sleeps is left alone.
+// A writer flushes whenever it has nothing else to do. A peer that has taken everything and sleeps is not woken.
 TEST_F(RingChannelTest, NothingNewWakesNobody) {
   RingChannelWriter writer(b_.get(), RingChannelWriter::Wait::kYes, kQueuedBytesMax);
   writer.UseRing(rings_->to_server, bell_.get());
@@ -196,7 +196,7 @@ TEST_F(RingChannelTest, APeerThatGoesEndsAWait) {
   Frame frame;
   EXPECT_FALSE(*reader_->Next(&frame));
   EXPECT_EQ(reader_->Wait(Duration(0)).code(), absl::StatusCode::kUnavailable);
-  // And a wait for room.
+  // Also while waiting for room.
   RingChannelWriter back(b_.get(), RingChannelWriter::Wait::kYes, SIZE_MAX);
   back.UseRing(rings_->to_server, bell_.get());
   const std::vector<uint8_t> body(kRingFrameBytesMax / 2);
@@ -215,7 +215,7 @@ TEST_F(RingChannelTest, APeerThatLiesEndsTheConnection) {
   EXPECT_EQ(reader_->Next(&frame).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// A mark behind which a frame breaks the limits.
+// A frame behind a mark violates the limits.
 TEST_F(RingChannelTest, AMarkedFrameKeepsTheLimits) {
   const StatusOr<UniqueFd> memory = CreateSealedMemfd("test", 16);
   const int fds[] = {memory->get(), memory->get(), memory->get()};

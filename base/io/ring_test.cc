@@ -32,7 +32,7 @@ std::vector<uint8_t> Pattern(SeededRng& rng, size_t bytes) {
 
 TEST_F(RingTest, FramesComeInOrderAndWholeWhereverTheRingEnds) {
   SeededRng rng(1);
-  // Sizes whose sum passes the ring's end many times, at every offset of a frame.
+  // Frame sizes whose sum exceeds the ring's size many times, at every offset of a frame.
   for (int i = 0; i < 2000; ++i) {
     const std::vector<uint8_t> body = Pattern(rng, rng.Next() % 5000);
     const std::string head(rng.Next() % 100, static_cast<char>('a' + i % 26));
@@ -76,11 +76,11 @@ TEST_F(RingTest, OneWakeForEachSleep) {
   ASSERT_TRUE(*producer_.Put("x"));
   EXPECT_TRUE(producer_.MustWake());
   EXPECT_FALSE(producer_.MustWake());
-  EXPECT_FALSE(consumer_.BeginSleep());  // There is a frame.
+  EXPECT_FALSE(consumer_.BeginSleep());  // There is a frame to take.
   EXPECT_FALSE(producer_.MustWake());
 }
 
-// A hostile peer writes any position.
+// A hostile peer writes arbitrary positions.
 TEST_F(RingTest, ImpossiblePositionsEndTheConnection) {
   memory_->written.store(kRingBytes + kRingBytes / 2);
   EXPECT_EQ(consumer_.Next(&frame_).status().code(), absl::StatusCode::kInvalidArgument);
@@ -94,9 +94,9 @@ TEST_F(RingTest, LyingHeadersEndTheConnection) {
   const FrameHeader lies[] = {{kFrameMagic + 7, 0, 0, 0},
                               {kFrameMagic, 2000, 0, 0},                // Above the limit.
                               {kFrameMagic, 0, UINT32_MAX, 0},          // As above.
-                              {kFrameMagic, 64, 0, 0},                  // More than is there.
-                              {kFrameMagic, 0, kRingFrameBytesMax, 0},  // With its header too large.
-                              {kFrameMagic, 0, 0, 1}};                  // No descriptor comes through memory.
+                              {kFrameMagic, 64, 0, 0},                  // More bytes than are present.
+                              {kFrameMagic, 0, kRingFrameBytesMax, 0},  // Too large with its header.
+                              {kFrameMagic, 0, 0, 1}};                  // Shared memory carries no descriptors.
   for (const FrameHeader& lie : lies) {
     memory_->written.store(sizeof(lie));
     std::memcpy(memory_->bytes, &lie, sizeof(lie));
@@ -105,8 +105,8 @@ TEST_F(RingTest, LyingHeadersEndTheConnection) {
   }
 }
 
-// Random bytes in place of all that the peer writes, while frames are taken: any answer but a crash, and never bytes
-// from outside.
+// Random bytes replace everything that the peer writes, while frames are taken: any result is allowed but a crash or
+// bytes from outside the ring.
 TEST_F(RingTest, ARewrittenRingIsSurvived) {
   SeededRng rng(7);
   for (int round = 0; round < 3000; ++round) {
@@ -129,7 +129,7 @@ TEST_F(RingTest, ARewrittenRingIsSurvived) {
   }
 }
 
-// Two threads that sleep whenever they can: a missed wake shows as a round that takes the whole limit.
+// Two threads sleep whenever they can: a missed wake-up shows as a round that takes the whole time limit.
 TEST_F(RingTest, NoWakeIsMissed) {
   auto back_memory = std::make_unique<RingMemory>();
   constexpr int kRounds = 20'000;
@@ -172,7 +172,7 @@ TEST_F(RingTest, NoWakeIsMissed) {
   EXPECT_FALSE(late);
 }
 
-// A producer that runs ahead, and a consumer that tells it of room.
+// A producer runs ahead, and the consumer tells it of room.
 TEST_F(RingTest, AFastProducerWaitsForRoom) {
   constexpr uint64_t kFrames = 5000;
   std::atomic<uint32_t> bell{0};

@@ -24,11 +24,11 @@ SecretFile::~SecretFile() {
 Status SecretFile::Open() {
   struct stat facts {};
   if (!may_replace_ && lstat(path_.c_str(), &facts) == 0) {
-    return AlreadyExists("The file \"" + path_ + "\" is there already.");
+    return AlreadyExists("The file \"" + path_ + "\" exists already.");
   }
   temporary_ = path_ + ".XXXXXX";
   fd_ = mkostemp(temporary_.data(), O_CLOEXEC);  // Mode 0600.
-  return fd_ >= 0 ? absl::OkStatus() : FromErrno(errno, "Making a file beside \"" + path_ + "\"");
+  return fd_ >= 0 ? absl::OkStatus() : FromErrno(errno, "Creating a file beside \"" + path_ + "\"");
 }
 
 Status SecretFile::Finish(const std::string& secret) {
@@ -36,7 +36,7 @@ Status SecretFile::Finish(const std::string& secret) {
   if (write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size()) || fsync(fd_) != 0) {
     return FromErrno(errno, "Writing \"" + temporary_ + "\"");
   }
-  // link refuses what has come meanwhile; rename does not.
+  // link fails when a file has appeared in the meantime; rename does not.
   if (may_replace_ ? rename(temporary_.c_str(), path_.c_str()) != 0 : link(temporary_.c_str(), path_.c_str()) != 0) {
     return FromErrno(errno, "Making \"" + path_ + "\"");
   }
@@ -50,7 +50,7 @@ StatusOr<std::array<uint8_t, 32>> LoadSecret(const std::string& path) {
     if (ReadAt(file.get(), 0, secret).ok()) {
       return secret;
     }
-    // Cut short by a full disk: what it protected is worthless without it, so make a new one.
+    // Truncated by a full disk: data that it protected is worthless without it, so make a new one.
     unlink(path.c_str());
   }
   SystemRng().Fill(secret);

@@ -10,8 +10,8 @@
 
 namespace hpvm {
 
-// A file for a secret: made, readable by its owner alone, before the secret is; in its place only when complete. One
-// thread.
+// SecretFile writes a file for a secret: it is created readable by its owner alone before the secret exists, and
+// appears under its name only when complete. Used by one thread.
 class SecretFile {
  public:
   SecretFile(std::string path, bool may_replace) : path_(std::move(path)), may_replace_(may_replace) {}
@@ -19,9 +19,9 @@ class SecretFile {
   SecretFile(const SecretFile&) = delete;
   SecretFile& operator=(const SecretFile&) = delete;
 
-  // kAlreadyExists for a file that is there and may not be replaced.
+  // Returns kAlreadyExists when the file exists and may not be replaced.
   Status Open();
-  // Writes it with a line end; the bytes are on disk when it returns.
+  // Writes the secret with a line end; the bytes are on disk when it returns.
   Status Finish(const std::string& secret);
 
  private:
@@ -31,7 +31,7 @@ class SecretFile {
   int fd_ = -1;
 };
 
-// The 32 random bytes that stand in the file, which the first call makes, readable by its owner alone.
+// Returns the 32 random bytes in the file; the first call creates the file, readable by its owner alone.
 StatusOr<std::array<uint8_t, 32>> LoadSecret(const std::string& path);
 
 }  // namespace hpvm

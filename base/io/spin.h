@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for what takes less than a sleep would.
+// Busy-waiting for events that take less time than a sleep.
 #ifndef HPVMD_BASE_IO_SPIN_H_
 #define HPVMD_BASE_IO_SPIN_H_
 
@@ -15,7 +15,7 @@ inline void Pause() {
 #endif
 }
 
-// Spins until `done`, for about `limit` at most; what `done` said last.
+// Spins until `done` returns true, for at most about `limit`; returns the last result of `done`.
 template <typename Done>
 bool SpinUntil(Duration limit, const Done& done) {
   const Time until = RealClock().Now() + limit;

@@ -6,44 +6,45 @@
 namespace hpvm {
 namespace {
 
-// Where a string surely begins: as the value of a key that is its line's first. Elsewhere a quote may belong to what
-// is no string, like 0'x', and then, as behind an array or a table in a line, nothing is sure any more.
-class StringPlaces {
+// Tracks where a quote surely begins a string: as the value of a key that is first in its line. Elsewhere a quote may
+// belong to something else, like 0'x'; then, and after an array or a table in a line, nothing is certain any more.
+class StringTracker {
  public:
-  void StartLine() { place_ = place_ == Place::kNowhere ? place_ : Place::kStart; }
-  // True: the quote begins one.
+  void StartLine() { state_ = state_ == State::kNowhere ? state_ : State::kStart; }
+  // Returns true when the quote begins a string.
   bool Begin() {
-    const bool begins = place_ == Place::kValue;
-    place_ = begins ? Place::kDone : Place::kNowhere;
+    const bool begins = state_ == State::kValue;
+    state_ = begins ? State::kDone : State::kNowhere;
     return begins;
   }
-  bool MayComment() const { return place_ != Place::kNowhere; }
-  // Outside of strings and comments.
+  bool MayComment() const { return state_ != State::kNowhere; }
+  // Advances over a character outside strings and comments.
   void Pass(char c) {
     const bool is_key =
         (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
-    if (c == ' ' || c == '\t' || c == '\r' || place_ == Place::kNowhere) {
+    if (c == ' ' || c == '\t' || c == '\r' || state_ == State::kNowhere) {
       return;
     }
-    if (is_key && place_ <= Place::kKey) {
-      place_ = Place::kKey;
-    } else if (c == '=' && place_ == Place::kKey) {
-      place_ = Place::kValue;
+    if (is_key && state_ <= State::kKey) {
+      state_ = State::kKey;
+    } else if (c == '=' && state_ == State::kKey) {
+      state_ = State::kValue;
     } else {
-      place_ = place_ == Place::kValue && (c == '[' || c == '{') ? Place::kNowhere : Place::kOther;
+      state_ = state_ == State::kValue && (c == '[' || c == '{') ? State::kNowhere : State::kOther;
     }
   }
 
  private:
-  enum class Place : uint8_t { kStart, kKey, kValue, kDone, kOther, kNowhere };  // The last: in the whole file.
-  Place place_ = Place::kStart;
+  // kNowhere holds for the rest of the file.
+  enum class State : uint8_t { kStart, kKey, kValue, kDone, kOther, kNowhere };
+  State state_ = State::kStart;
 };
 
 }  // namespace
 
 size_t FindBadTomlCharacter(std::string_view text) {
-  char inside = 0;  // '"', '\'', '#' or nothing.
-  StringPlaces places;
+  char inside = 0;  // The quote or '#' that began the current string or comment; 0 outside.
+  StringTracker places;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     const auto byte = static_cast<uint8_t>(c);

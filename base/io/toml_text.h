@@ -7,9 +7,9 @@
 
 namespace hpvm {
 
-// The first character that TOML has not where it stands, or the text's size. toml++ is undefined at some of them, so
-// every text is looked through before it is parsed. One beyond ASCII is fine in comments and in strings of one line
-// that are a key's value.
+// Returns the position of the first character that TOML does not allow at its place, or the text's size. toml++ has
+// undefined behaviour for some of them, so every text is scanned before it is parsed. Non-ASCII characters are allowed
+// in comments and in single-line strings that are a key's value.
 size_t FindBadTomlCharacter(std::string_view text);
 
 }  // namespace hpvm

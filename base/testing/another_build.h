@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program or library as another build of it would be, as far as caches can tell.
+// Makes a copy of a program or library that caches take for another build of it.
 #ifndef HPVMD_BASE_TESTING_ANOTHER_BUILD_H_
 #define HPVMD_BASE_TESTING_ANOTHER_BUILD_H_
 
@@ -9,9 +9,10 @@
 
 namespace hpvm {
 
-// Copies `from` to `to` with one bit of its build id note flipped. False: it has no such note, or copying failed.
+// Copies `from` to `to` with one bit of its build id note flipped. Returns false when there is no such note, or copying
+// failed.
 inline bool CopyAsAnotherBuild(const std::filesystem::path& from, const std::filesystem::path& to) {
-  // A note of 4 bytes of name, 20 of SHA-1, and type 3.
+  // The note has a name of 4 bytes, a SHA-1 of 20 bytes, and type 3.
   constexpr char kNote[] = "\4\0\0\0\x14\0\0\0\3\0\0\0GNU";
   std::string bytes(std::filesystem::file_size(from), 0);
   std::ifstream(from, std::ios::binary).read(bytes.data(), static_cast<std::streamsize>(bytes.size()));

@@ -50,8 +50,8 @@ void SetPeerThreads(uint32_t threads) {
   setenv("OMP_NUM_THREADS", count.c_str(), 0);
   setenv("OPENBLAS_NUM_THREADS", count.c_str(), 0);
   setenv("POCL_MAX_PTHREAD_COUNT", count.c_str(), 0);
-  // Threads that wait for work spin first, on processors that the next contender needs: milliseconds are enough
-  // between the launches of one contender, and the measurement pauses for longer between two.
+  // Idle threads spin first, on processors that the next contender needs: some milliseconds suffice between the
+  // launches of one contender, and the measurement pauses longer between two contenders.
   setenv("KMP_BLOCKTIME", "5", 0);
   setenv("OPENBLAS_THREAD_TIMEOUT", "22", 0);  // 2^22 cycles.
 }

@@ -28,7 +28,7 @@ std::string Dimensions(const std::array<uint64_t, 3>& extent) {
   return "[" + std::to_string(extent[0]) + "," + std::to_string(extent[1]) + "," + std::to_string(extent[2]) + "]";
 }
 
-// Graph inputs and outputs have the arrays' names; an output is "out_" and its name.
+// Graph inputs and outputs have the arrays' names; an output is "out_" followed by its name.
 std::string Document(const CpuCase& problem, const std::string& math) {
   std::string inputs, outputs, ports, scalars, edges;
   for (const CpuArray& array : problem.arrays) {
@@ -84,7 +84,7 @@ class EngineContender final : public CpuContender {
     }
   }
 
-  // Until the device has settled on a variant, then a few more.
+  // Runs until the device has settled on a variant, then a few more times.
   Status Settle(double seconds) override {
     double spent = 0;
     for (int launch = 0, after = 0; launch < 2 || (after < 3 && spent < seconds); ++launch) {
@@ -98,8 +98,8 @@ class EngineContender final : public CpuContender {
 
  private:
   bool copies() const override { return true; }
-  // The launch as the job's record has it: from the first tile to the last. The engine's share is what `hpvm-bench
-  // overhead` measures.
+  // Returns the launch's duration from the job's record: from the first tile to the last. `hpvm-bench overhead`
+  // measures the engine's share.
   StatusOr<double> Launch() override {
     HPVMD_ASSIGN_OR_RETURN(const engine::RunResult result, engine_.engine().Run(*graph_, request_));
     if (result.nodes.size() != 1) {
@@ -120,7 +120,7 @@ class LocalCpuEngine final : public CpuEngine {
   Status Start() {
     const auto wrap = [this](std::unique_ptr<Device> device) { return watch_.Wrap(std::move(device)); };
     HPVMD_ASSIGN_OR_RETURN(engine_,
-                           LocalEngine::Start({.kernels = "bench_cpu/kernels.wasm", .learnt = &watch_, .wrap = wrap}));
+                           LocalEngine::Start({.kernels = "bench_cpu/kernels.wasm", .tuning = &watch_, .wrap = wrap}));
     return absl::OkStatus();
   }
   StatusOr<std::unique_ptr<CpuContender>> Prepare(const CpuCase& problem, const std::string& math) override {

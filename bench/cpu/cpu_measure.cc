@@ -34,7 +34,7 @@ class CaseMeasurer {
     for (Contestant& one : contestants_) {
       HPVMD_RETURN_IF_ERROR(While(Prepare(one), "preparing \"" + one.contender->name() + "\""));
     }
-    // At least three turns each, the first of which is often slow; then as many as there is time for.
+    // At least three turns each, the first of which is often slow; then as many as time permits.
     const Time start = RealClock().Now();
     for (int round = 0; seconds_ > 0; ++round) {
       for (Contestant& one : contestants_) {
@@ -88,7 +88,7 @@ class CaseMeasurer {
     return absl::OkStatus();
   }
 
-  // A few launches in a row, so that caches and threads are as a caller in a loop has them.
+  // Launches several times in a row, so that caches and threads are in the state of a caller in a loop.
   Status Turn(Contestant& one, int round) {
     constexpr double kTurnSeconds = 0.1;
     const double share = seconds_ / static_cast<double>(contestants_.size());
@@ -108,8 +108,8 @@ class CaseMeasurer {
     return absl::OkStatus();
   }
 
-  // Everyone against the reference; then ours against the same C to the bit, and the others but libraries, whose
-  // roundings are their own, within the tolerance.
+  // Compares every contender with the reference; then ours with the same C bit for bit, and the others, except
+  // libraries, whose rounding differs, within the tolerance.
   void Verify() {
     const auto native = std::find_if(contestants_.begin(), contestants_.end(),
                                      [](const Contestant& one) { return one.contender->name() == "openmp"; });

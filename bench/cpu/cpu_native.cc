@@ -12,7 +12,7 @@
 namespace hpvm::bench {
 namespace {
 
-// Stays loaded: threads of its runtime may still run.
+// The library stays loaded, because threads of its runtime may still run.
 StatusOr<void*> FindSymbol(const std::string& library, const std::string& symbol) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* found = handle == nullptr ? nullptr : dlsym(handle, symbol.c_str());
@@ -44,7 +44,7 @@ class NativeContender final : public CpuContender {
   NativeLaunch launch_{};
 };
 
-// The part of CBLAS that is called here; its header is not needed to run.
+// The part of CBLAS that is called here; its header is not needed at run time.
 constexpr int kRowMajor = 101, kNoTranspose = 111;
 using Sgemm = void(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float* a,
                    int lda, const float* b, int ldb, float beta, float* c, int ldc);

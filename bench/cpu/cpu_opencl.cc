@@ -10,7 +10,7 @@
 namespace hpvm::bench {
 namespace {
 
-// PoCL keeps compiled kernels in a folder; this one goes with the process, so that no run depends on an earlier one.
+// Folder where PoCL caches compiled kernels; deleted with the process, so that no run depends on an earlier one.
 const std::string& CacheFolder() {
   static const TemporaryFolder folder;
   return folder.path();
@@ -46,15 +46,15 @@ StatusOr<OpenCl> Start() {
   return cl;
 }
 
-// One a process, kept to its end.
+// One per process, kept to its end.
 StatusOr<const OpenCl*> Shared() {
   static const StatusOr<OpenCl> cl = Start();
   return cl.ok() ? StatusOr<const OpenCl*>(&*cl) : cl.status();
 }
 
-using LocalSize = std::array<uint64_t, 3>;  // 0: the runtime chooses.
+using LocalSize = std::array<uint64_t, 3>;  // The runtime chooses when 0.
 
-// The largest divisor of n that is at most `limit`: OpenCL 1.2 wants whole groups.
+// Returns the largest divisor of n that is at most `limit`: OpenCL 1.2 requires whole groups.
 uint64_t Divisor(uint64_t n, uint64_t limit) {
   uint64_t best = 1;
   for (uint64_t d = 1; d <= std::min(n, limit); ++d) {
@@ -122,7 +122,7 @@ class PoclContender final : public CpuContender {
                          : "local size " + std::to_string(size_[0]) + " x " + std::to_string(size_[1]);
   }
 
-  // The quickest local size of those tried; each is compiled by a run of its own.
+  // Tries local sizes and keeps the fastest; a separate run compiles each.
   Status Settle(double seconds) override {
     LocalSize best_size = sizes_[0];
     double best = 0;

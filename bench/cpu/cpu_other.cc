@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that belong to no suite: sizes, inputs and references.
+// Kernels outside of any suite: sizes, inputs and references.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -101,7 +101,8 @@ CpuCase MakeHistogram(CpuSize size) {
   SeededRng rng(45);
   std::vector<int32_t> values(n);
   std::vector<uint64_t> expected(bins);
-  for (int32_t& value : values) {  // The product of two: small ones are frequent; high bits must be ignored.
+  // Products of two numbers, so that small values are frequent; the kernel must ignore high bits.
+  for (int32_t& value : values) {
     const uint64_t low = rng.Below(bins) * rng.Below(bins) / bins;
     value = static_cast<int32_t>(low + bins * rng.Below(1'000));
     ++expected[low];

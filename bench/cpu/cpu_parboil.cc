@@ -128,7 +128,7 @@ struct Lattice {
   int64_t cells() const { return layer() * (nz + 2 * kMargin); }
   double At(int direction, int64_t cell) const { return source[static_cast<size_t>(direction * cells() + cell)]; }
 
-  // What the cell sends in a direction.
+  // Returns what the cell sends in a direction.
   double Sent(int direction, int64_t cell) const {
     if ((flags[static_cast<size_t>(cell)] & kObstacle) != 0) {
       return At(Opposite(direction), cell);
@@ -160,7 +160,7 @@ struct Lattice {
   }
 };
 
-// Walls around, some obstacles within, some cells that drive the flow.
+// Walls at the border, some obstacles inside, and some cells that drive the flow.
 std::vector<int32_t> LatticeFlags(int64_t nx, int64_t ny, int64_t nz) {
   SeededRng rng(27);
   std::vector<int32_t> flags(static_cast<size_t>(nx * ny * (nz + 2 * kMargin)), kObstacle);
@@ -246,7 +246,7 @@ CpuCase MakeMriQ(CpuSize size) {
 
 constexpr double kBin = 4, kReach = 2, kCutoff = 8;  // CUTCP_BIN, CUTCP_REACH in bench/cpu/parboil.h.
 
-// Atoms (x, y, z, charge) by bin, x fastest, and where each bin begins.
+// Atoms (x, y, z, charge) by bin, x fastest, and the start of each bin.
 struct Atoms {
   std::vector<float> atoms;
   std::vector<int32_t> starts;
@@ -295,7 +295,7 @@ CpuCase MakeCutcp(CpuSize size) {
   c.work = static_cast<double>(n[0] * n[1] * n[2]);
   c.tolerance = 1e-5;
   c.magnitude = 50;
-  c.samples = Pick<uint64_t>(size, 1'000, 1'000, 1'000, 100);  // Each looks at every atom.
+  c.samples = Pick<uint64_t>(size, 1'000, 1'000, 1'000, 100);  // Each sample visits every atom.
   c.reference = [all = c.arrays[0].initial.as<float>(), n](size_t, uint64_t at) {
     const uint64_t index[3] = {at % n[0], at / n[0] % n[1], at / n[0] / n[1]};
     double sum = 0;

@@ -180,7 +180,7 @@ CpuCase MakeReduce(CpuSize size) {
 constexpr uint64_t kFields = 7;  // PARTICLE_FIELDS in bench/cpu/prk.h: x, y, vx, vy, q, x0, y0.
 constexpr double kStep = 0.125;
 
-// Not too near to a grid point, where the force grows without bound.
+// Not too close to a grid point, where the force grows without bound.
 std::vector<double> Particles(uint64_t count, uint64_t cells) {
   SeededRng rng(16);
   std::vector<double> out(count * kFields);
@@ -198,7 +198,7 @@ std::vector<double> Particles(uint64_t count, uint64_t cells) {
   return out;
 }
 
-// Columns of charges of alternating sign, no two of the same strength.
+// Columns of charges of alternating sign and different strengths.
 std::vector<double> Charges(uint64_t cells) {
   std::vector<double> out = RandomReals<double>((cells + 1) * (cells + 1), 0.5, 1.5, 17);
   for (uint64_t i = 0; i < out.size(); ++i) {
@@ -207,7 +207,7 @@ std::vector<double> Charges(uint64_t cells) {
   return out;
 }
 
-// One field of a particle after a step.
+// Returns one field of a particle after a step.
 double Moved(std::span<const double> particle, std::span<const double> charges, uint64_t cells, uint64_t field) {
   const bool is_y = field == 1 || field == 3;
   if (field > 3) {

@@ -13,7 +13,7 @@
 namespace hpvm::bench {
 namespace {
 
-constexpr double kRatioMax = 8;  // One case that suits us must not hide the others.
+constexpr double kRatioMax = 8;  // Limits the weight of a single favourable case.
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
@@ -32,7 +32,7 @@ std::string ProcessorName() {
   return name + " (family " + family + ", model " + model + ")";
 }
 
-// "12.3 Gflop/s"
+// Formats "12.3 Gflop/s".
 std::string Rate(double per_second, const std::string& unit) {
   const char* prefixes[] = {"", "k", "M", "G", "T"};
   size_t prefix = 0;
@@ -44,7 +44,8 @@ std::string Rate(double per_second, const std::string& unit) {
   return text;
 }
 
-// The geometric mean over cases that are no matmuls, or the least of them; 0 when one of them is not known.
+// Returns the geometric mean, or with `least` the minimum, over the cases except matrix products; 0 when one of them
+// is unknown.
 double Over(const CpuResults& results, const std::function<double(const CpuMeasurement&)>& ratio, bool least) {
   double logs = 0, min = kRatioMax;
   int count = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `hpvm-bench cpu` prints: a table for people, or one JSON object a line.
+// Output of `hpvm-bench cpu`: a table for people, or one JSON object per line.
 #ifndef HPVMD_BENCH_CPU_CPU_REPORT_H_
 #define HPVMD_BENCH_CPU_CPU_REPORT_H_
 
@@ -12,17 +12,17 @@
 namespace hpvm::bench {
 
 struct CpuMachine {
-  std::string processor;  // As /proc/cpuinfo names it, with family and model.
-  std::string device;     // As hpvmd names it.
-  std::string date;       // UTC.
+  std::string processor;  // Name in /proc/cpuinfo, with family and model.
+  std::string device;     // hpvmd's name.
+  std::string date;       // In UTC.
   std::string command;
 };
 CpuMachine DescribeMachine(const std::string& device, const std::string& command);
 
-// One figure over all cases, beside what it should be.
+// One figure over all cases, beside its target.
 struct CpuFigure {
   std::string name;
-  double value = 0;  // 0: not measured.
+  double value = 0;  // 0 when not measured.
   double asked = 0;
 };
 using CpuResults = std::vector<std::pair<CpuCase, CpuMeasurement>>;  // Without arrays.

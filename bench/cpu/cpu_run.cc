@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `hpvm-bench cpu`: every case in turn; the arrays of one are gone before the next.
+// `hpvm-bench cpu`: runs every case in turn; the arrays of one are freed before the next.
 #include <cstdio>
 
 #include "bench/cpu/cpu_measure.h"

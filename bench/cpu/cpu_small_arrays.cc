@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels whose instances keep small arrays of their own or reach several neighbours: sizes, inputs and references.
+// Kernels whose instances keep small private arrays or read several neighbours: sizes, inputs and references.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -73,7 +73,8 @@ CpuCase MakeComplexMatrices(CpuSize size) {
   return c;
 }
 
-// One block of XTEA, backwards: the inputs are what random blocks decrypt to, so that those are what must come out.
+// Decrypts one block of XTEA: the inputs are decrypted random blocks, so that the kernel must return the random
+// blocks.
 std::array<uint32_t, 2> Decrypt(const std::vector<int32_t>& key, uint32_t rounds, std::array<uint32_t, 2> block) {
   constexpr uint32_t kDelta = 0x9e3779b9;
   for (uint32_t sum = rounds * kDelta; sum != 0;) {

@@ -31,7 +31,7 @@ double ToleranceOf(const CpuCase& problem, double expected) {
   return problem.tolerance * std::max(std::abs(expected), problem.magnitude);
 }
 
-// Counts elements that differ; remembers the first.
+// Differences counts the elements that differ, and remembers the first.
 class Differences {
  public:
   void Add(uint64_t at, double value, double expected) {
@@ -39,7 +39,7 @@ class Differences {
       at_ = at, value_ = value, expected_ = expected;
     }
   }
-  // Empty when at most `allowed` of `total` differ.
+  // Returns an empty text when at most `allowed` of `total` differ.
   std::string Say(const CpuArray& array, uint64_t total, double allowed, const std::string& with) const {
     if (static_cast<double>(count_) <= allowed * static_cast<double>(total)) {
       return "";
@@ -57,7 +57,7 @@ class Differences {
   double value_ = 0, expected_ = 0;
 };
 
-// The ends, where tails go wrong, and places anywhere.
+// Returns both ends, where tail handling fails, and random positions.
 std::vector<uint64_t> Samples(uint64_t count, uint64_t samples) {
   std::vector<uint64_t> out;
   const uint64_t ends = std::min<uint64_t>(count, samples / 4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether what a contender computed is right.
+// Verification of a contender's results.
 #ifndef HPVMD_BENCH_CPU_CPU_VERIFY_H_
 #define HPVMD_BENCH_CPU_CPU_VERIFY_H_
 
@@ -9,11 +9,10 @@
 
 namespace hpvm::bench {
 
-// Compares samples of every output with the case's reference: within its tolerance, or of a library within its error
-// bound. Empty when all is well, else a sentence about the worst.
+// Compares samples of every output with the case's reference: within its tolerance, or for a library within its error
+// bound. Returns an empty text when all match, otherwise a sentence about the worst.
 std::string CompareWithReference(const CpuCase& problem, const CpuContender& contender);
-// Compares every element with another contender's: to the bit (what is not a number equals itself whatever its
-// payload), or within the case's tolerance.
+// Compares every element with another contender's: bit for bit (all NaNs are equal), or within the case's tolerance.
 std::string CompareAll(const CpuCase& problem, const CpuContender& contender, const CpuContender& other, bool bitwise);
 
 }  // namespace hpvm::bench

@@ -26,7 +26,7 @@ std::string Describe(const std::vector<CpuVariant>& variants, uint32_t index) {
 
 }  // namespace
 
-// Forwards everything.
+// Forwards all calls.
 class WatchedDevice final : public Device {
  public:
   WatchedDevice(VariantWatch& watch, std::unique_ptr<Device> device)
@@ -36,11 +36,11 @@ class WatchedDevice final : public Device {
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact, const Patience&) override {
     {
       const std::lock_guard lock(watch_.mutex_);
-      // A name of our own: the same kernel with and without fast math must not share one, and nothing may be known of
-      // it.
+      // A unique name: the same kernel with and without fast math must not share one, and no measurement may exist
+      // for it.
       artifact.name = HashOf(std::to_string(watch_.kernels_.size()));
-      artifact.learnt = {};
-      watch_.kernels_[artifact.name] = {.variants = artifact.variants, .learnt = {}};
+      artifact.tuning = {};
+      watch_.kernels_[artifact.name] = {.variants = artifact.variants, .tuning = {}};
       watch_.last_loaded_ = artifact.name;
     }
     return device_->Load(std::move(artifact));
@@ -58,10 +58,10 @@ std::unique_ptr<Device> VariantWatch::Wrap(std::unique_ptr<Device> device) {
 }
 
 void VariantWatch::Keep(const Sha256& name, std::span<const uint8_t> record) {
-  StatusOr<LearntRecord> learnt = DecodeLearnt(record);
-  if (learnt.ok()) {
+  StatusOr<TuningRecord> tuning = DecodeTuning(record);
+  if (tuning.ok()) {
     const std::lock_guard lock(mutex_);
-    kernels_[name].learnt = *std::move(learnt);
+    kernels_[name].tuning = *std::move(tuning);
   }
 }
 
@@ -72,7 +72,7 @@ Sha256 VariantWatch::last_loaded() {
 
 bool VariantWatch::HasSettled(const Sha256& name) {
   const std::lock_guard lock(mutex_);
-  return kernels_[name].variants.empty() || !kernels_[name].learnt.classes.empty();
+  return kernels_[name].variants.empty() || !kernels_[name].tuning.classes.empty();
 }
 
 std::string VariantWatch::Chosen(const Sha256& name) {
@@ -81,15 +81,15 @@ std::string VariantWatch::Chosen(const Sha256& name) {
   if (kernel.variants.empty()) {
     return "instances";
   }
-  if (kernel.learnt.classes.empty()) {
+  if (kernel.tuning.classes.empty()) {
     return "not settled";
   }
-  const LearntClass& learnt = kernel.learnt.classes.back();
-  std::string text = Describe(kernel.variants, learnt.winner), others;
-  for (uint32_t i = 0; i < learnt.instance_ns.size(); ++i) {
-    if (learnt.instance_ns[i] > 0) {
+  const TuningClass& tuning = kernel.tuning.classes.back();
+  std::string text = Describe(kernel.variants, tuning.winner), others;
+  for (uint32_t i = 0; i < tuning.instance_ns.size(); ++i) {
+    if (tuning.instance_ns[i] > 0) {
       char figure[32];
-      std::snprintf(figure, sizeof(figure), " %.3g", learnt.instance_ns[i]);
+      std::snprintf(figure, sizeof(figure), " %.3g", tuning.instance_ns[i]);
       others += (others.empty() ? "" : ", ") + Describe(kernel.variants, i) + figure;
     }
   }

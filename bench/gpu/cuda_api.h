@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's driver functions and cuBLAS, found when the program runs, so that it builds and starts where there is no CUDA.
-// Types and signatures are those of cuda.h and cublas_v2.h (CUDA 12 and later).
+// CUDA's driver functions and cuBLAS, resolved at run time, so that the program builds and starts without CUDA. Types
+// and signatures are those of cuda.h and cublas_v2.h (CUDA 12 and later).
 #ifndef HPVMD_BENCH_GPU_CUDA_API_H_
 #define HPVMD_BENCH_GPU_CUDA_API_H_
 
@@ -12,7 +12,7 @@
 namespace hpvm::bench {
 
 struct CudaApi {
-  using Result = int;  // 0: success.
+  using Result = int;  // 0 for success.
   using Address = unsigned long long;
 
   Result (*init)(unsigned flags);
@@ -30,7 +30,7 @@ struct CudaApi {
                    void** extra);
   Result (*wait)();
 };
-// The driver's, kept to the process's end; kUnavailable where there is none.
+// Returns the driver's functions, which stay loaded; kUnavailable without a driver.
 StatusOr<const CudaApi*> LoadCuda();
 
 Status CudaFailed(const char* what, CudaApi::Result code);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels whose instances keep an array of their own, beside those of bench/cpu/cpu_small_arrays.cc.
+// Kernels whose instances keep a private array, in addition to those of bench/cpu/cpu_small_arrays.cc.
 #include <openssl/evp.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace hpvm::bench {
 namespace {
 
-// FIPS 202, section 3.2.5: the constants of the rounds, from a shift register of eight bits. Low word, high word.
+// FIPS 202, section 3.2.5: the round constants, from a shift register of eight bits. Low word, high word.
 std::vector<int32_t> KeccakConstants() {
   std::vector<int32_t> constants;
   uint32_t state = 1;
@@ -52,7 +52,7 @@ CpuCase MakeKeccak(CpuSize size) {
   c.work = static_cast<double>(n);
   c.tolerance = 0;
   c.samples = 4'000;
-  // This machine is little-endian, as the words of FIPS 202 are.
+  // This machine is little-endian, like the words of FIPS 202.
   c.reference = [words = c.arrays[0].initial.as<int32_t>()](size_t, uint64_t at) {
     std::array<int32_t, 8> hash{};
     unsigned bytes = 0;

@@ -22,7 +22,7 @@ CpuCase (*FindMaker(std::string_view name))(CpuSize) {
 
 }  // namespace
 
-// The large sizes are multiples of 256, so that the peers' launches need no superfluous items and no guard.
+// The large sizes are multiples of 256, so that the peers' launches need no superfluous work items and no guard.
 std::vector<GpuCaseMaker> GpuCases(CpuSize size) {
   std::vector<GpuCaseMaker> cases;
   for (std::span<const CpuCaseMaker> makers : {GpuStreamCases(), GpuArrayCases(), GpuGroupCases()}) {

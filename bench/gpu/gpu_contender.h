@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contenders in a case of `hpvm-bench gpu`: hpvmd's devices, and hand-written OpenCL C and CUDA C++, on one GPU each.
+// Contenders of `hpvm-bench gpu`: hpvmd's devices, and hand-written OpenCL C and CUDA C++, on one GPU each.
 #ifndef HPVMD_BENCH_GPU_GPU_CONTENDER_H_
 #define HPVMD_BENCH_GPU_GPU_CONTENDER_H_
 
@@ -11,13 +11,15 @@
 
 namespace hpvm::bench {
 
-// Its arrays stay on the device. Run() is one launch on fresh ones, whose outputs come back for looking at.
+// GpuContender keeps its arrays on the device. Run() is one launch on fresh arrays, whose outputs are copied back for
+// verification.
 class GpuContender : public CpuContender {
  public:
   using CpuContender::CpuContender;
-  // As many launches in a row on what lies there, one wait at the end; seconds of one.
+  // Launches that many times in a row on the present arrays, with one wait at the end; returns the seconds per
+  // launch.
   virtual StatusOr<double> Batch(uint32_t launches) = 0;
-  // At least until `seconds` are spent on finding variants and group sizes.
+  // Spends at least `seconds` on finding variants and group sizes.
   Status Settle(double seconds) override = 0;
 
  protected:
@@ -28,21 +30,22 @@ class GpuContender : public CpuContender {
 StatusOr<std::unique_ptr<GpuContender>> MakeGpuOurs(const std::string& name, const CpuCase& problem, LocalEngine& rig,
                                                     bool fast_math);
 
-// Another way to the same GPU: one queue, in order, and the kernels of bench/gpu/kernels.h.
+// GpuPeer is another API for the same GPU: one in-order queue, and the kernels of bench/gpu/kernels.h.
 class GpuPeer {
  public:
   virtual ~GpuPeer() = default;
   virtual std::string name() const = 0;
-  // `exact`: without contraction, with correctly rounded division and square roots; else as quick as the peer's
-  // compiler makes it. The contender is named after the peer and the mode.
+  // `exact` means without contraction, with correctly rounded division and square roots; otherwise as fast as the
+  // peer's compiler makes it. The contender is named after the peer and the mode.
   virtual StatusOr<std::unique_ptr<GpuContender>> Prepare(const CpuCase& problem, bool exact) = 0;
-  // A library's own function for the case; kUnavailable where there is none.
+  // Returns a library's own function for the case; kUnavailable when there is none.
   virtual StatusOr<std::unique_ptr<GpuContender>> PrepareLibrary(const CpuCase&) {
     return Unavailable("This peer has no library.");
   }
-  // Seconds of a launch: `count` tiny kernels, each waiting for the one before (one buffer), or not (kLaunchBuffers).
+  // Returns the seconds per launch: `count` tiny kernels, each waiting for the previous one (one buffer), or not
+  // (kLaunchBuffers).
   virtual StatusOr<double> Launches(uint32_t count, bool dependent) = 0;
-  // Bytes a second, from and to pinned memory, and on the device.
+  // Bytes per second, from and to pinned memory, and on the device.
   struct Copies {
     double to_device = 0, from_device = 0, on_device = 0;
   };
@@ -52,7 +55,7 @@ class GpuPeer {
   static constexpr size_t kLaunchBuffers = 250, kLaunchBytes = 64;
 };
 
-// `device` as hpvmd names it, "opencl:0"; CUDA takes its number alone. kUnavailable where there is none.
+// `device` is hpvmd's name, "opencl:0"; CUDA uses its number alone. kUnavailable when there is none.
 StatusOr<std::unique_ptr<GpuPeer>> StartOpenClPeer(const std::string& device);
 StatusOr<std::unique_ptr<GpuPeer>> StartCudaPeer(const std::string& device);
 

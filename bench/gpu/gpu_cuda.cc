@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peers "cuda", "cuda_exact" and "cublas": the same bodies through nvcc (bench/gpu/cuda.cu), and the library's
-// product.
+// The peers "cuda", "cuda_exact" and "cublas": the same kernel bodies through nvcc (bench/gpu/cuda.cu), and the
+// library's product.
 #include <unistd.h>
 
 #include <functional>
@@ -42,7 +42,7 @@ class CudaContender : public NativeGpuContender {
     RETURN_IF_CUDA_ERROR("cuMemcpyDtoH", cuda_.read(to, buffers_[array], bytes));
     return absl::OkStatus();
   }
-  // One launch of `enqueue` after the other on the default stream.
+  // Calls `enqueue` for one launch after the other on the default stream.
   StatusOr<double> Repeat(uint32_t launches, const std::function<int()>& enqueue) const {
     int code = 0;
     const double seconds = SecondsEach(
@@ -59,7 +59,7 @@ class CudaContender : public NativeGpuContender {
 
  private:
   const CudaApi& cuda_;
-  std::vector<CudaApi::Address> buffers_;  // By array.
+  std::vector<CudaApi::Address> buffers_;  // Indexed by array.
 };
 
 class KernelContender final : public CudaContender {
@@ -108,7 +108,7 @@ class CublasContender final : public CudaContender {
     const int n = std::get<int32_t>(problem().scalars[0]), k = std::get<int32_t>(problem().scalars[1]);
     const auto m = static_cast<int>(problem().extent[1]);
     const float one = 1, zero = 0;
-    // Safety: addresses of the device, which only the library reads.
+    // Safe because they are addresses of the device, which only the library reads.
     const auto at = [&](size_t array) { return reinterpret_cast<float*>(buffer(array)); };
     return Repeat(launches,
                   [&] { return cublas_.sgemm(handle_, 0, 0, n, m, k, &one, at(1), n, at(0), k, &zero, at(2), n); });
@@ -175,7 +175,7 @@ class Peer final : public GpuPeer {
   const CudaApi& cuda_;
   void *const exact_, *const fast_;
   const CublasApi* cublas_ = nullptr;
-  void* handle_ = nullptr;  // Kept to the process's end, as the context is.
+  void* handle_ = nullptr;  // Kept to the process's end, like the context.
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `hpvm-bench gpu` measures beside kernels: the cost of launches through the engine, and copies.
+// Measurements of `hpvm-bench gpu` other than kernels: the cost of launches through the engine, and copies.
 #ifndef HPVMD_BENCH_GPU_GPU_MOVES_H_
 #define HPVMD_BENCH_GPU_GPU_MOVES_H_
 
@@ -7,11 +7,11 @@
 
 namespace hpvm::bench {
 
-// Seconds of a node: a prepared graph of `count` tiny ones on the rig's first device, one after the other or, with 250
-// buffers, most of them independent. Verified.
+// Returns the seconds per node of a prepared graph of `count` tiny nodes on the rig's first device, one after the
+// other or, with 250 buffers, mostly independent. Verified.
 StatusOr<double> MeasureNodes(LocalEngine& rig, uint32_t count, bool dependent);
 
-// Bytes a second between host memory and the rig's first device, and on it.
+// Bytes per second between host memory and the rig's first device, and on the device.
 struct GpuCopies {
   double to_device = 0, from_device = 0, on_device = 0;
 };

@@ -8,7 +8,7 @@
 namespace hpvm::bench {
 namespace {
 
-// Whole groups only, as OpenCL 1.2 wants them; 0 where none is near what is wanted.
+// Returns a divisor for whole groups, as OpenCL 1.2 requires; 0 when none is near `wanted`.
 uint64_t Divisor(uint64_t n, uint64_t wanted) {
   for (uint64_t d = wanted; d >= std::max<uint64_t>(1, wanted / 2); --d) {
     if (n % d == 0) {
@@ -55,7 +55,7 @@ Status NativeGpuContender::Settle(double seconds) {
   for (const GroupSize& size : sizes_) {
     const StatusOr<double> once = Enqueue(size, 2);
     if (!once.ok()) {
-      continue;  // Larger than the device has.
+      continue;  // Exceeds the device's limit.
     }
     const auto launches =
         static_cast<uint32_t>(std::clamp(seconds / static_cast<double>(sizes_.size()) / *once, 1.0, 20.0));

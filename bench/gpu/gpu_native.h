@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common part of the peers of `hpvm-bench gpu`: buffers of the device, and a search for the best size of groups.
+// Common parts of the peers of `hpvm-bench gpu`: device buffers, and a search for the best group size.
 #ifndef HPVMD_BENCH_GPU_GPU_NATIVE_H_
 #define HPVMD_BENCH_GPU_GPU_NATIVE_H_
 
@@ -16,24 +16,24 @@ using GroupSize = std::array<uint64_t, 3>;
 
 class NativeGpuContender : public GpuContender {
  public:
-  // `may_leave_open`: the driver takes {0, 0, 0} and chooses by itself.
+  // `may_leave_open`: the driver accepts {0, 0, 0} and chooses by itself.
   NativeGpuContender(std::string name, const CpuCase& problem, bool may_leave_open);
 
   std::string chosen() const override;
-  // The quickest size of those that divide the case's extents and that the device takes.
+  // Finds the fastest of the sizes that divide the case's extents and that the device accepts.
   Status Settle(double seconds) override;
   StatusOr<double> Batch(uint32_t launches) override { return Enqueue(size_, launches); }
 
  protected:
-  // As many launches with groups of `size`, one wait behind them; seconds of one. A size that is more than the device
-  // has is an error.
+  // Launches that many times with groups of `size`, with one wait at the end; returns the seconds per launch. An
+  // error when the device does not support the size.
   virtual StatusOr<double> Enqueue(const GroupSize& size, uint32_t launches) = 0;
-  // All bytes of one array, at once.
+  // Writes all bytes of one array at once.
   virtual Status Write(size_t array, const uint8_t* from, uint64_t bytes) = 0;
   virtual Status Read(size_t array, uint8_t* to, uint64_t bytes) = 0;
 
   uint64_t BytesOf(size_t array) const;
-  // Copies what is updated in place, or `all`, to the device. Outputs are zeros at first, as ours are.
+  // Copies arrays that are updated in place, or `all`, to the device. Outputs are zeros at first, like ours.
   Status Upload(bool all);
 
  private:
@@ -43,10 +43,11 @@ class NativeGpuContender : public GpuContender {
   GroupSize size_;
 };
 
-// Seconds of each of `count` launches, of which `launch` enqueues number i; `finish` waits for all of them.
+// Returns the seconds per launch of `count` launches, where `launch` enqueues number i and `finish` waits for all of
+// them.
 double SecondsEach(uint32_t count, const std::function<void(uint32_t)>& launch, const std::function<void()>& finish);
 
-// 1 of "opencl:1"; 0 where none is said.
+// Returns 1 for "opencl:1"; 0 when there is no number.
 size_t NumberOf(const std::string& device);
 
 }  // namespace hpvm::bench

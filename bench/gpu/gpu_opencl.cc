@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer "opencl": the same bodies as hand-written OpenCL C, through plain OpenCL calls.
+// The peer "opencl": the same kernel bodies as hand-written OpenCL C, through plain OpenCL calls.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -86,7 +86,7 @@ class PeerContender final : public NativeGpuContender {
 
   const Session& cl_;
   cl_kernel kernel_ = nullptr;
-  std::vector<cl_mem> buffers_;  // By array.
+  std::vector<cl_mem> buffers_;  // Indexed by array.
 };
 
 class Peer final : public GpuPeer {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmd as a contender on a GPU: the leaf compiled for the device, launches submitted to it as the engine does.
+// hpvmd as a contender on a GPU: the leaf is compiled for the device, and launches are submitted to it as the engine
+// does.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -67,7 +68,7 @@ class OursContender final : public GpuContender {
 
   StatusOr<double> Batch(uint32_t launches) override { return Launches(launches, {}); }
 
-  // It goes on as long as the device tries variants out: the driver may take longer to build them than `seconds`.
+  // Continues as long as the device tries variants: the driver may take longer than `seconds` to build them.
   Status Settle(double seconds) override {
     constexpr double kSecondsMax = 20;
     NodeTiming timing{.is_settled = false};
@@ -103,7 +104,7 @@ class OursContender final : public GpuContender {
     return memory == nullptr ? std::unique_ptr<Buffer>() : host_.Allocate({.bytes = bytes, .import = memory});
   }
 
-  // Slots: the device's arrays, then what is in host memory for one move.
+  // Slots: the device's arrays, then the arrays in host memory for one transfer.
   Status Move(bool inputs, bool all) {
     CommandList list;
     std::vector<Buffer*> slots;
@@ -173,10 +174,11 @@ class OursContender final : public GpuContender {
   Device& host_;
   std::unique_ptr<Executable> kernel_;
   std::unique_ptr<Timeline> timeline_;
-  uint32_t variant_ = kVariantUnknown;  // That ran last while it settled.
-  std::vector<bool> words_;             // By array: as the engine, which tells devices of them.
+  uint32_t variant_ = kVariantUnknown;  // The last variant run while it settled.
+  std::vector<bool> words_;             // Indexed by array; the engine passes this to devices, too.
   uint64_t value_ = 0;
-  std::vector<std::unique_ptr<Buffer>> buffers_, initial_, results_;  // By array; null where there is nothing to move.
+  // Indexed by array; null when there is nothing to transfer.
+  std::vector<std::unique_ptr<Buffer>> buffers_, initial_, results_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `hpvm-bench gpu` prints: a table for people, or one JSON object a line.
+// Output of `hpvm-bench gpu`: a table for people, or one JSON object per line.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -11,7 +11,7 @@
 namespace hpvm::bench {
 namespace {
 
-// "4.39 TB/s"
+// Formats "4.39 TB/s".
 std::string Rate(double per_second, const std::string& unit) {
   const char* prefixes[] = {"", "k", "M", "G", "T"};
   size_t prefix = 0;

@@ -16,7 +16,7 @@
 namespace hpvm::bench {
 namespace {
 
-// One device under hpvmd.
+// One device used through hpvmd.
 struct Rig {
   std::string name;  // "ours_opencl".
   std::unique_ptr<LocalEngine> engine;
@@ -38,7 +38,7 @@ StatusOr<Rig> StartRig(const std::string& device) {
   return rig;
 }
 
-// The first real device of each interface; where an interface has none, the processor behind its driver.
+// Returns the first real device of each interface; for an interface without one, the processor behind its driver.
 std::vector<std::string> DefaultDevices() {
   std::vector<std::string> devices;
   for (const char* backend : {"opencl", "vulkan"}) {
@@ -89,7 +89,7 @@ class CaseMeasurer {
     }
   }
 
-  // At least three turns each, then as many as there is time for.
+  // At least three turns each, then as many as time permits.
   Status Rounds() {
     for (Contestant& one : contestants_) {
       HPVMD_RETURN_IF_ERROR(one.contender->Settle(seconds_ / 2));
@@ -100,7 +100,8 @@ class CaseMeasurer {
       for (Contestant& one : contestants_) {
         const auto launches =
             static_cast<uint32_t>(one.best == 0 ? 1 : std::clamp(seconds_ / 100 / one.best, 1.0, 200.0));
-        // The GPU changes over from the contender before: about 0.15 ms, which is no launch's own.
+        // Warms up: switching from the previous contender takes the GPU about 0.15 ms, which must not count as a
+        // launch.
         HPVMD_RETURN_IF_ERROR(one.contender->Batch(1).status());
         HPVMD_ASSIGN_OR_RETURN(const double seconds, one.contender->Batch(launches));
         one.best = one.best == 0 ? seconds : std::min(one.best, seconds);
@@ -110,7 +111,7 @@ class CaseMeasurer {
     return absl::OkStatus();
   }
 
-  // Against the reference; ours also against each other, those that are exact to the bit.
+  // Compares with the reference; ours also with each other, exact ones bit for bit.
   void Verify(Contestant& one) {
     const StatusOr<double> once = one.contender->Run();
     if (!once.ok()) {
@@ -149,7 +150,7 @@ class CaseMeasurer {
   std::vector<std::string> missing_;
 };
 
-// The cost of launches and the speed of copies. False when ours fails.
+// Measures the cost of launches and the speed of copies. Returns false when ours fails.
 bool MeasureFigures(const GpuOptions& options, std::vector<Rig>& rigs, const Peers& peers, GpuFigures& figures) {
   const uint32_t count = options.size == CpuSize::kCheck ? 50 : 1'000;
   const uint64_t bytes = Pick<uint64_t>(options.size, 256, 16, 1) << 20;

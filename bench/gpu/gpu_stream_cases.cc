@@ -71,7 +71,7 @@ CpuCase MakeSums(const char* name, uint64_t count, uint64_t length) {
 
 CpuCase MakeReduce(CpuSize size) { return MakeSums("reduce", 8, Pick<uint64_t>(size, 16'000'000, 200'000, 1'003)); }
 
-// Numbers from 1 to 8: their sums are exact in whatever order.
+// Numbers from 1 to 8: their sums are exact in any order.
 std::vector<float> SmallNumbers(uint64_t count, SeededRng& rng) {
   std::vector<float> numbers(count);
   for (float& number : numbers) {
@@ -103,7 +103,7 @@ CpuCase MakeRowSums(CpuSize size) {
   return c;
 }
 
-// Whole numbers of both signs: their products, and sums of those in whatever order, are exact.
+// Integers of both signs: their products, and sums of those in any order, are exact.
 CpuCase MakeDotProduct(CpuSize size) {
   const uint64_t n = Pick<uint64_t>(size, 1 << 24, 1 << 17, 1'024);
   SeededRng rng(73);
@@ -214,7 +214,7 @@ CpuCase MakeNearest(CpuSize size) {
   return c;
 }
 
-// Points and centres are small whole numbers: distances, and sums in whatever order, are exact.
+// Points and centres are small integers: distances, and sums in any order, are exact.
 CpuCase MakeKmeans(CpuSize size) {
   const uint64_t n = Pick<uint64_t>(size, 1 << 22, 1 << 15, 1'024);
   constexpr uint64_t kCentres = 16;

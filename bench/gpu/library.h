@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of libraries that are found when the program runs.
+// Functions of libraries that are resolved at run time.
 #ifndef HPVMD_BENCH_GPU_LIBRARY_H_
 #define HPVMD_BENCH_GPU_LIBRARY_H_
 
@@ -7,7 +7,7 @@
 
 namespace hpvm::bench {
 
-// `library` as dlopen gave it. False: it has no such function.
+// `library` comes from dlopen. Returns false when it has no such function.
 template <typename Function>
 bool FindFunction(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));

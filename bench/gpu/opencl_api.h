@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenCL's functions, found when the program runs, so that it starts where there is no OpenCL.
+// OpenCL's functions, resolved at run time, so that the program starts without OpenCL.
 #ifndef HPVMD_BENCH_GPU_OPENCL_API_H_
 #define HPVMD_BENCH_GPU_OPENCL_API_H_
 
@@ -35,7 +35,7 @@ struct OpenClApi {
   decltype(&clEnqueueMapBuffer) map;
   decltype(&clFinish) finish;
 };
-// The loader's, kept to the process's end; kUnavailable where there is none.
+// Returns the loader's functions, which stay loaded; kUnavailable without a loader.
 StatusOr<const OpenClApi*> LoadOpenCl();
 
 Status OpenClFailed(const char* what, cl_int code);
@@ -52,10 +52,11 @@ struct OpenClDevice {
   std::string platform_name;
   bool is_processor = false;
 };
-// As hpvmd numbers them: GPUs, accelerators, processors; in each the loader's order.
+// In hpvmd's numbering: GPUs, accelerators, processors; within each kind the loader's order.
 std::vector<OpenClDevice> OpenClDevices(const OpenClApi& cl);
 
-// A program of the file bin/`folder`/opencl.cl, with what else it includes from there. The log is in the status.
+// Builds a program from the file bin/`folder`/opencl.cl, with the files that it includes from there. The build log is
+// in the status.
 StatusOr<cl_program> BuildOpenCl(const OpenClApi& cl, cl_context context, cl_device_id device,
                                  const std::string& folder, const std::string& options);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `hpvm-bench sched`: the scheduler beside peers that do the same work.
 //
-// Cases are those of bench/registry.h; the part of a name before the first slash is its family: `overhead/` (what a
-// node costs), `quality/` (how good plans are, on simulated platforms), `real/` (mixed graphs on this machine's
-// devices), `memory/` (working sets that do not fit). A family has one file, or a few, and one Add function here.
+// Cases are those of bench/registry.h; the part of a name before the first slash is its family: `overhead/` (cost of
+// a node), `quality/` (quality of plans, on simulated platforms), `real/` (mixed graphs on this machine's devices),
+// `memory/` (working sets that do not fit). A family has one file, or a few, and one Add function here.
 #ifndef HPVMD_BENCH_SCHED_SCHED_H_
 #define HPVMD_BENCH_SCHED_SCHED_H_
 
@@ -16,10 +16,10 @@ namespace hpvm::bench {
 
 struct SchedOptions {
   bool json = false;
-  bool quick = false;  // Smaller sizes and few rounds: whether all is right, nothing that is worth reading.
+  bool quick = false;  // Smaller sizes and few rounds: checks correctness; its figures mean nothing.
   bool large = false;  // real/, memory/: sizes for large GPUs.
   std::vector<std::string> filters;
-  std::vector<std::string> devices;  // real/, memory/: as CreateDevice takes them, the processor first.
+  std::vector<std::string> devices;  // real/, memory/: as CreateDevice accepts them, the processor first.
 };
 
 void AddSchedOverheadCases(std::vector<Case>& cases, const SchedOptions& options);  // sched_overhead.cc
@@ -28,7 +28,8 @@ void AddSchedQualityCases(std::vector<Case>& cases, const SchedOptions& options)
 void AddSchedRealCases(std::vector<Case>& cases, const SchedOptions& options);    // sched_real.cc
 void AddSchedMemoryCases(std::vector<Case>& cases, const SchedOptions& options);  // sched_memory.cc
 
-// Exit code: 0 when every case was measured and verified, 1 otherwise, 2 when no case has a filter in its name.
+// Returns the exit code: 0 when every case was measured and verified, 1 otherwise, 2 when no case has a filter in its
+// name.
 int RunSched(const SchedOptions& options, const std::string& command);
 
 }  // namespace hpvm::bench

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of `hpvm-bench sched real/ memory/`: written as documents over the kernels of bench/gpu/wasm.c, with memory
-// for what they take and give.
+// Graphs of `hpvm-bench sched real/ memory/`: documents over the kernels of bench/gpu/wasm.c, with memory for their
+// inputs and outputs.
 #ifndef HPVMD_BENCH_SCHED_SCHED_GRAPH_H_
 #define HPVMD_BENCH_SCHED_SCHED_GRAPH_H_
 
@@ -23,16 +23,16 @@ struct GraphPort {
   Access access = Access::kIn;
   ElementType type = ElementType::kF32;
   uint64_t count = 0;
-  std::string from;  // in, inout: a graph input's name, or "node.port".
-  std::string to;    // out, inout: a graph output's name; empty: none.
+  std::string from;  // For in and inout: a graph input's name, or "node.port".
+  std::string to;    // For out and inout: a graph output's name; none when empty.
 };
 
 struct GraphNode {
   std::string name, entry;
   std::vector<GraphPort> ports;
-  std::vector<CpuScalar> scalars;  // After the ports, as the kernel takes them.
+  std::vector<CpuScalar> scalars;  // After the ports, in the kernel's order.
   std::array<uint64_t, 3> extent{1, 1, 1};
-  std::string device;  // The only one that may run it; empty: any.
+  std::string device;  // The only device that may run it; any when empty.
 };
 
 struct GraphInput {
@@ -53,10 +53,10 @@ struct BenchGraph {
 class BenchRun {
  public:
   static StatusOr<BenchRun> Prepare(LocalEngine& engine, const BenchGraph& graph);
-  // Seconds of one run, from the caller's memory to the caller's memory.
+  // Returns the seconds of one run, from the caller's memory to the caller's memory.
   StatusOr<double> Run();
   const engine::RunResult& last() const { return last_; }
-  // By the output's name; what the last run left.
+  // Returns the values of the last run, keyed by the output's name.
   const std::map<std::string, PageMemory>& outputs() const { return outputs_; }
 
  private:
@@ -65,7 +65,7 @@ class BenchRun {
   engine::RunRequest request_;
   std::map<std::string, PageMemory> outputs_;
   engine::RunResult last_;
-  // Of inputs and outputs, which devices may pin; closed before the memory goes.
+  // Blocks of inputs and outputs, which devices may pin; closed before the memory is freed.
   struct Blocks {
     Blocks() = default;
     Blocks(Blocks&&) = default;

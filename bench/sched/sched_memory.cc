@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory/: a working set of four times what the device may hold, against one that fits.
+// memory/: a working set of four times the device's limit, compared with one that fits.
 //
-// Buffers in a ring; in each pass every buffer is updated from its two successors, so that a pass needs all of them and
-// no order of the nodes keeps the device from going round. A node holds three, so that of room for c of k buffers c - 3
-// are left for what stays: each pass but the first has to bring at least k - c + 3 back, and to save as many, since all
-// of them were written. That, with what goes in and comes out once, is the least that any plan of whole launches moves
-// (for these numbers a search of all of them finds the same, 122 buffers).
+// The buffers form a ring; in each pass every buffer is updated from its two successors, so that a pass needs all of
+// them and no order of the nodes keeps the device from cycling through them. A node holds three, so of room for c of
+// k buffers c - 3 remain for buffers that stay: each pass but the first has to bring at least k - c + 3 back, and to
+// save as many, since all of them were written. Together with the initial inputs and final outputs, this is the
+// minimum that any plan of whole launches moves (for these numbers an exhaustive search finds the same, 122 buffers).
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -21,7 +21,7 @@ constexpr uint64_t kBuffers = 16, kPasses = 4, kHeld = kBuffers / 4, kUsed = 3;
 struct Ring {
   std::vector<PageMemory> memory;
   BenchGraph graph;
-  uint64_t bytes = 0;  // Of one buffer.
+  uint64_t bytes = 0;  // Size of one buffer.
 };
 
 Ring MakeRing(uint64_t count, const std::string& device) {
@@ -82,7 +82,8 @@ StatusOr<Measurement> MeasureRing(const std::string& device, uint64_t count, int
   measured.figures["moved_gib"] = static_cast<double>(over.last().moved_bytes) / gib;
   measured.figures["least_gib"] = static_cast<double>(least) / gib;
   measured.figures["moved_when_it_fits_gib"] = static_cast<double>(fits.last().moved_bytes) / gib;
-  // What moving costs: as long as what fits takes for the same bytes in and out, if it did nothing else.
+  // Cost of moving: the time in which the fitting case moves the same bytes in and out, assuming it does nothing
+  // else.
   const double fitting = measured.peers["fits"];
   measured.figures["traffic_ratio"] = static_cast<double>(over.last().moved_bytes) / static_cast<double>(least);
   measured.figures["time_ratio"] = measured.ours / fitting;
@@ -99,7 +100,7 @@ StatusOr<Measurement> MeasureRing(const std::string& device, uint64_t count, int
 void AddSchedMemoryCases(std::vector<Case>& cases, const SchedOptions& options) {
   for (const std::string& device : options.devices) {
     if (device == "cpu") {
-      continue;  // Its memory is the caller's.
+      continue;  // Its memory belongs to the caller.
     }
     const uint64_t count = options.quick ? 1 << 16 : options.large ? 128 << 20 : 4 << 20;
     cases.push_back({.suite = "sched",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// overhead/chain, overhead/wide, overhead/dag: what a node of a prepared graph costs in the engine alone, coherence and
-// timing on.
-// overhead/efficiency: nodes of some duration in a random DAG; the time that they take by themselves over the time of
-// all workers. Where the curve passes a half is the METG of E. Slaughter et al., "Task Bench" (SC 2020).
+// overhead/chain, overhead/wide, overhead/dag: the cost of a node of a prepared graph in the engine alone, with
+// coherence and timing on. overhead/efficiency: nodes of a given duration in a random DAG; their own time over the
+// time of all workers. The point where the curve passes a half is the METG of E. Slaughter et al., "Task Bench" (SC
+// 2020).
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -16,7 +16,7 @@ namespace {
 
 int RoundsFor(uint32_t tasks) { return tasks <= 10'000 ? 15 : tasks <= 100'000 ? 7 : 3; }
 
-// What the tasks of a round take together on one worker, and bounds on how many there are.
+// Total time of a round's tasks on one worker, and bounds on their number.
 constexpr double kRoundUs = 40'000;
 constexpr double kTasksMin = 1'000, kTasksMax = 40'000;
 

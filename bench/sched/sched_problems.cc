@@ -79,7 +79,7 @@ std::unique_ptr<RowLaunch> NBody(uint64_t bodies) {
   return launch;
 }
 
-// Adds the nodes and inputs of a launch to a graph that keeps its memory.
+// Adds the nodes and inputs of a launch to a graph, which keeps the launch's memory.
 void AddLaunch(std::unique_ptr<RowLaunch> launch, MixedProblem* problem) {
   BenchGraph part = launch->Whole("");
   problem->graph.inputs.insert(part.inputs.begin(), part.inputs.end());
@@ -89,7 +89,7 @@ void AddLaunch(std::unique_ptr<RowLaunch> launch, MixedProblem* problem) {
   }
 }
 
-// Launches of unlike kinds that have nothing to do with each other.
+// Independent launches of different kinds.
 std::unique_ptr<MixedProblem> Branches(RealSize size) {
   auto problem = std::make_unique<MixedProblem>();
   problem->name = "branches";
@@ -99,7 +99,7 @@ std::unique_ptr<MixedProblem> Branches(RealSize size) {
   return problem;
 }
 
-// Steps of heat in a box, one after the other.
+// Steps of heat diffusion in a box, one after the other.
 std::unique_ptr<MixedProblem> Heat(const std::string& name, uint64_t n, int steps) {
   auto problem = std::make_unique<MixedProblem>();
   problem->name = name;
@@ -120,7 +120,7 @@ std::unique_ptr<MixedProblem> Heat(const std::string& name, uint64_t n, int step
   return problem;
 }
 
-// Four vectors are made apart, two and two are joined, and then all.
+// Four vectors are made separately, joined in pairs, and then all together.
 std::unique_ptr<MixedProblem> Tree(RealSize size) {
   auto problem = std::make_unique<MixedProblem>();
   problem->name = "tree";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `hpvm-bench sched real/` computes: one launch that may be split, or several that may run on unlike devices.
+// Computations of `hpvm-bench sched real/`: one launch that may be split, or several that may run on different
+// devices.
 #ifndef HPVMD_BENCH_SCHED_SCHED_PROBLEMS_H_
 #define HPVMD_BENCH_SCHED_SCHED_PROBLEMS_H_
 
@@ -17,17 +18,17 @@ enum class RealSize : uint8_t { kQuick, kSmall, kLarge };
 struct RowArray {
   std::string name;
   Access access = Access::kIn;
-  uint64_t row_elements = 0;  // Of f32, for one row; 0: `elements` for all.
+  uint64_t row_elements = 0;  // Number of f32 per row; when 0, all rows share `elements`.
   uint64_t elements = 0;
   PageMemory initial{};
 };
 
-// A launch whose instances lie in rows, of which any number may run apart from the others.
+// A launch whose instances form rows, any number of which may run separately.
 struct RowLaunch {
   std::string name, entry;
   std::vector<RowArray> arrays;
   std::vector<CpuScalar> scalars;
-  uint64_t rows = 0, columns = 0;  // Instances; columns 0: one dimension.
+  uint64_t rows = 0, columns = 0;  // Instances; one dimension when columns is 0.
   uint64_t grain = 64;             // Rows that are kept together.
   bool takes_first = false;        // One more scalar is the part's first row.
 
@@ -35,14 +36,14 @@ struct RowLaunch {
     std::string device;
     uint64_t first = 0, rows = 0;
   };
-  // Nodes `name`0, `name`1 ..., each with slices of the arrays as inputs and outputs of its own.
+  // Returns nodes `name`0, `name`1 ..., each with slices of the arrays as its own inputs and outputs.
   BenchGraph Parts(const std::vector<Part>& parts) const;
   BenchGraph Whole(const std::string& device) const { return Parts({{device, 0, rows}}); }
 };
 
 std::vector<std::unique_ptr<RowLaunch>> SplitProblems(RealSize size);
 
-// Several launches; `devices`, by node, may be shorter: the others run anywhere.
+// Several launches; `devices`, by node, may be shorter: the remaining nodes run anywhere.
 struct MixedProblem {
   std::string name;
   BenchGraph graph;
@@ -53,7 +54,8 @@ struct MixedProblem {
 
 std::vector<std::unique_ptr<MixedProblem>> MixedProblems(RealSize size);
 
-// `nodes` launches on the same data, one after the other: a += b + c / 2, of so many elements; and what comes out.
+// `nodes` launches on the same data, one after the other: a += b + c / 2 over `elements` elements; and the expected
+// result.
 MixedProblem LaunchChain(uint64_t elements, int nodes);
 std::vector<float> LaunchChainResult(const MixedProblem& chain);
 

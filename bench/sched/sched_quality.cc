@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// quality/FAMILY/PLATFORM: how good placements are, on simulated machines. One model and one evaluator for all: what a
-// peer decides (which processor, in which order) is carried out with the same transfers, links and gaps as ours, and
-// every schedule is checked by code that shares nothing with either.
+// quality/FAMILY/PLATFORM: quality of placements on simulated machines. One model and one evaluator for all: a peer's
+// decisions (which processor, in which order) are executed with the same transfers, links and gaps as ours, and every
+// schedule is checked by code that shares nothing with either.
 //
-// The metric is the mean over seeds of makespan over a lower bound. Peers: HEFT and PEFT as published, greedy earliest
-// finish, and the rule of StarPU's dmda (StarPU itself runs on simulated costs only with SimGrid). Those think that
-// transfers disturb nobody; `heft-links` and `greedy-links` are the same rules told how busy links and lanes are.
+// The metric is the mean over seeds of makespan over a lower bound. Peers: HEFT and PEFT as published, greedy
+// earliest finish, and the rule of StarPU's dmda (StarPU itself runs on simulated costs only with SimGrid). Those
+// assume that transfers do not interfere; `heft-links` and `greedy-links` are the same rules with knowledge of busy
+// links and lanes.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -43,7 +44,7 @@ StatusOr<Duration> Checked(const scheduler::PlacementInput& input, const StatusO
   return makespan;
 }
 
-// By contender, ours being "ours".
+// Returns the makespans keyed by contender; ours is "ours".
 StatusOr<std::map<std::string, Duration>> MakespansOf(const FamilyCase& c) {
   const scheduler::PlacementInput input = c.Input();
   uint32_t unplaced = 0;

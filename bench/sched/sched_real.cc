@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// real/: graphs on this machine's devices, placed by us; against the same graph with every node on one device, against
-// equal shares of a launch for the GPUs alone, and against the best static split or assignment found by search.
+// real/: graphs on this machine's devices, placed by us; compared with the same graph with every node on one device,
+// with equal shares of a launch on the GPUs alone, and with the best static split or assignment found by search.
 //
-// Ours comes first, so that nothing is known yet in its first runs: `first_30_ratio` is what they took, in runs as they
-// are afterwards. Later runs go in pairs with the best single device's: `pairs_ratio` is their median,
-// `worst_pair_ratio` the worst (of this machine's noise, too); above 1 ours is quicker.
+// Ours runs first, so that nothing is known yet in its first runs: `first_30_ratio` is their time, in units of later
+// runs. Later runs go in pairs with the best single device's: `pairs_ratio` is their median, `worst_pair_ratio` the
+// worst (including this machine's noise); above 1 ours is faster.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -22,11 +22,11 @@
 namespace hpvm::bench {
 namespace {
 
-// Runs in which placement finds out what it wants to know, and more until nothing is tried out any more.
+// Runs in which placement explores, and more runs until exploration ends.
 constexpr int kFirstRuns = 30, kMoreRuns = 10;
 constexpr int kRounds = 7, kPairs = 15;
 
-// The engine's name for what CreateDevice calls "cpu" or "opencl".
+// Returns the engine's names for what CreateDevice calls "cpu" or "opencl".
 std::vector<std::string> IdsOf(LocalEngine& engine, size_t count) {
   std::vector<std::string> ids;
   for (size_t i = 0; i < count; ++i) {
@@ -35,7 +35,7 @@ std::vector<std::string> IdsOf(LocalEngine& engine, size_t count) {
   return ids;
 }
 
-// Bytes of outputs in the order of their names, as slices of one output follow each other.
+// Returns the bytes of outputs in the order of their names, because slices of one output follow each other.
 std::vector<uint8_t> Gather(const BenchRun& run, const std::string& name) {
   std::vector<uint8_t> all;
   for (const auto& [output, memory] : run.outputs()) {
@@ -61,10 +61,10 @@ StatusOr<BenchRun> Warm(LocalEngine& engine, const BenchGraph& graph, int runs) 
   return run;
 }
 
-// Rivals that take so many times as long as another are not measured any further.
+// Rivals that take this many times as long as another are not measured any further.
 constexpr double kHopeless = 4;
 
-// The best of several graphs, by the best of a few runs each.
+// Returns the best of several graphs, by the best of a few runs each.
 StatusOr<BenchRun> BestOf(LocalEngine& engine, const std::vector<BenchGraph>& graphs) {
   std::optional<BenchRun> best;
   double best_s = std::numeric_limits<double>::infinity();
@@ -88,7 +88,7 @@ double MedianOf(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Where launches and their parts ran, and why long ones were not split.
+// Describes where launches and their parts ran, and why long ones were not split.
 std::string Used(const engine::RunResult& result) {
   std::map<std::string, int> nodes;
   std::set<std::string_view> reasons;
@@ -108,15 +108,15 @@ std::string Used(const engine::RunResult& result) {
   return text;
 }
 
-// What one case compares.
-struct Rivals {
+// The contenders of one case.
+struct Alternatives {
   BenchGraph ours;
-  std::map<std::string, BenchGraph> single;  // By device.
+  std::map<std::string, BenchGraph> single;  // Keyed by device.
   std::vector<BenchGraph> gpus;              // Equal shares for the GPUs alone; none or one.
-  std::vector<BenchGraph> search;            // The quickest of these is the rival.
+  std::vector<BenchGraph> search;            // The fastest of these is the rival.
 };
 
-// Ours and the quickest single device in turn, ours first in every other pair.
+// Measures ours and the fastest single device in turn, ours first in every other pair.
 Status MeasurePairs(BenchRun& ours, BenchRun& single, int pairs, Measurement* measured) {
   std::vector<double> ratios;
   for (int i = 0; i < pairs; ++i) {
@@ -131,8 +131,8 @@ Status MeasurePairs(BenchRun& ours, BenchRun& single, int pairs, Measurement* me
   return absl::OkStatus();
 }
 
-StatusOr<Measurement> Measure(LocalEngine& engine, const Rivals& rivals, bool quick) {
-  HPVMD_ASSIGN_OR_RETURN(BenchRun ours, BenchRun::Prepare(engine, rivals.ours));
+StatusOr<Measurement> Measure(LocalEngine& engine, const Alternatives& alternatives, bool quick) {
+  HPVMD_ASSIGN_OR_RETURN(BenchRun ours, BenchRun::Prepare(engine, alternatives.ours));
   double first_s = 0;
   const int first_runs = quick ? 2 : kFirstRuns;
   for (int i = 0; i < first_runs; ++i) {
@@ -145,13 +145,14 @@ StatusOr<Measurement> Measure(LocalEngine& engine, const Rivals& rivals, bool qu
   std::map<std::string, BenchRun> peers;
   std::map<std::string, double> warm_s;
   double best_s = std::numeric_limits<double>::infinity();
-  for (const auto& [device, graph] : rivals.single) {
+  for (const auto& [device, graph] : alternatives.single) {
     HPVMD_ASSIGN_OR_RETURN(BenchRun run, Warm(engine, graph, 1));
     HPVMD_ASSIGN_OR_RETURN(warm_s[device], run.Run());
     best_s = std::min(best_s, warm_s[device]);
     peers.emplace(device, std::move(run));
   }
-  for (const auto& [name, graphs] : {std::pair("gpus", &rivals.gpus), std::pair("search", &rivals.search)}) {
+  for (const auto& [name, graphs] :
+       {std::pair("gpus", &alternatives.gpus), std::pair("search", &alternatives.search)}) {
     if (!graphs->empty()) {
       HPVMD_ASSIGN_OR_RETURN(BenchRun run, BestOf(engine, *graphs));
       peers.emplace(name, std::move(run));
@@ -166,7 +167,7 @@ StatusOr<Measurement> Measure(LocalEngine& engine, const Rivals& rivals, bool qu
   HPVMD_ASSIGN_OR_RETURN(Measurement measured, MeasureInterleaved(Better::kLower, contenders, quick ? 1 : kRounds));
   measured.peers.insert(warm_s.begin(), warm_s.end());
   std::string best;
-  for (const auto& [device, graph] : rivals.single) {
+  for (const auto& [device, graph] : alternatives.single) {
     best = best.empty() || measured.peers[device] < measured.peers[best] ? device : best;
   }
   measured.figures["of_best_single_ratio"] = measured.peers[best] / measured.ours;
@@ -183,7 +184,7 @@ StatusOr<Measurement> Measure(LocalEngine& engine, const Rivals& rivals, bool qu
   return measured;
 }
 
-// A launch in parts of such sizes, one a device; what is left over by rounding is the last one's.
+// Divides a launch into parts of the given shares, one per device; the last one gets the rounding remainder.
 BenchGraph InShares(const RowLaunch& launch, const std::vector<std::string>& devices, std::span<const double> shares) {
   std::vector<RowLaunch::Part> parts;
   uint64_t at = 0;
@@ -199,8 +200,8 @@ BenchGraph InShares(const RowLaunch& launch, const std::vector<std::string>& dev
   return launch.Parts(parts);
 }
 
-// At most twelve static splits: the processor, which comes first, gets a share, equal GPUs the rest, in equal parts and
-// in unequal ones.
+// At most twelve static splits: the processor, which comes first, gets a share, equal GPUs the rest, in equal and in
+// unequal parts.
 std::vector<BenchGraph> SearchSplits(const RowLaunch& launch, const std::vector<std::string>& devices) {
   std::vector<BenchGraph> graphs;
   const auto gpus = static_cast<double>(devices.size() - 1);
@@ -240,38 +241,38 @@ class RealCases {
     HPVMD_RETURN_IF_ERROR(Start());
     const std::unique_ptr<RowLaunch> problem = std::move(SplitProblems(size())[index]);
     const RowLaunch& launch = *problem;
-    Rivals rivals{.ours = launch.Whole(""), .single = {}, .gpus = {}, .search = {}};
+    Alternatives alternatives{.ours = launch.Whole(""), .single = {}, .gpus = {}, .search = {}};
     for (const std::string& id : Singles(launch.entry == "mri_q")) {
-      rivals.single[id] = launch.Whole(id);
+      alternatives.single[id] = launch.Whole(id);
     }
     const std::vector<std::string> devices = OneApi();
     if (devices.size() > 1 && devices[0].starts_with("cpu")) {
-      rivals.search = SearchSplits(launch, devices);
+      alternatives.search = SearchSplits(launch, devices);
     }
     const std::vector<std::string> gpus(devices.begin() + (devices[0].starts_with("cpu") ? 1 : 0), devices.end());
     if (gpus.size() > 1) {
-      rivals.gpus.push_back(
+      alternatives.gpus.push_back(
           InShares(launch, gpus, std::vector<double>(gpus.size(), 1 / static_cast<double>(gpus.size()))));
     }
-    return Measure(*engine_, rivals, options_.quick);
+    return Measure(*engine_, alternatives, options_.quick);
   }
 
   StatusOr<Measurement> Mixed(size_t index) {
     HPVMD_RETURN_IF_ERROR(Start());
     const std::unique_ptr<MixedProblem> problem = std::move(MixedProblems(size())[index]);
-    Rivals rivals{.ours = problem->On({}), .single = {}, .gpus = {}, .search = {}};
+    Alternatives alternatives{.ours = problem->On({}), .single = {}, .gpus = {}, .search = {}};
     for (const std::string& id : Singles(problem->name == "branches")) {
-      rivals.single[id] = problem->On(std::vector<std::string>(problem->graph.nodes.size(), id));
+      alternatives.single[id] = problem->On(std::vector<std::string>(problem->graph.nodes.size(), id));
     }
     const std::vector<std::string> devices = OneApi();
     if (devices.size() > 1 && problem->graph.nodes.size() <= 3) {
-      rivals.search = SearchPlacements(*problem, devices);
+      alternatives.search = SearchPlacements(*problem, devices);
     }
-    return Measure(*engine_, rivals, options_.quick);
+    return Measure(*engine_, alternatives, options_.quick);
   }
 
-  // Launches that wait for each other on the first GPU: what they take by its own clock, of the whole run. Where the
-  // curve passes a half is the METG of E. Slaughter et al., "Task Bench" (SC 2020).
+  // Dependent launches on the first GPU: their time by its own clock, as a share of the whole run. The point where
+  // the curve passes a half is the METG of E. Slaughter et al., "Task Bench" (SC 2020).
   StatusOr<Measurement> Launches(uint64_t elements) {
     HPVMD_RETURN_IF_ERROR(Start());
     const auto gpu =
@@ -304,7 +305,7 @@ class RealCases {
   }
 
  private:
-  // lavapipe takes minutes over exact sines.
+  // lavapipe takes minutes for exact sines.
   std::vector<std::string> Singles(bool has_sines) const {
     std::vector<std::string> ids;
     for (size_t i = 0; i < ids_.size(); ++i) {
@@ -337,7 +338,7 @@ class RealCases {
   }
 
   const SchedOptions options_;
-  std::unique_ptr<LocalEngine> engine_;  // One for all cases: what is learnt of kernels stays.
+  std::unique_ptr<LocalEngine> engine_;  // Shared by all cases, so that measurements of kernels are kept.
   std::vector<std::string> ids_;
 };
 

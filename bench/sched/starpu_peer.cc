@@ -39,7 +39,7 @@ class Runtime {
 
  private:
   Runtime() {
-    // Its calibration files and notes stay out of the user's home and of the output.
+    // Keeps its calibration files out of the user's home, and its messages out of the output.
     setenv("STARPU_HOME", home_.path().c_str(), 1);
     setenv("STARPU_SILENT", "1", 1);
     setenv("STARPU_GENERATE_TRACE", "0", 1);
@@ -105,7 +105,7 @@ class StarpuPeer final : public GraphPeer {
     Status status = SubmitAll();
     starpu_task_wait_for_all();
     const Duration elapsed = RealClock().Now() - start;
-    // Brings every handle's data back to main memory.
+    // Copies every handle's data back to main memory.
     for (starpu_data_handle_t handle : handles_) {
       starpu_data_acquire(handle, STARPU_R);
       starpu_data_release(handle);

@@ -33,7 +33,7 @@ class TbbPeer final : public GraphPeer {
   const std::vector<Elements>& buffers() const override { return buffers_; }
 
  private:
-  // In the arena: a graph's tasks run in the one that it was made in.
+  // Runs in the arena, because a graph's tasks run in the one that it was made in.
   void Build() {
     graph_.emplace();
     start_.emplace(*graph_);

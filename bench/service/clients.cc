@@ -20,9 +20,9 @@
 namespace hpvm::bench {
 namespace {
 
-// Sums over a process, or several, so far.
+// Resource usage of a process, or several, so far.
 struct Spent {
-  double sleeps = 0;     // Voluntary context switches: something was waited for, and somebody has to wake it.
+  double sleeps = 0;     // Voluntary context switches: waits, each of which needs a wake-up.
   double displaced = 0;  // Involuntary ones.
   double cpu_us = 0;
 
@@ -31,7 +31,7 @@ struct Spent {
   }
 };
 
-// "Name:   12" of a file of /proc.
+// Parses "Name:   12" from a file of /proc.
 double NumberAfter(const std::filesystem::path& file, const std::string& name) {
   std::ifstream stream(file);
   for (std::string line; std::getline(stream, line);) {
@@ -42,7 +42,7 @@ double NumberAfter(const std::filesystem::path& file, const std::string& name) {
   return 0;
 }
 
-// Of threads that have not ended.
+// Counts threads that have not ended.
 Spent SpentBy(int pid) {
   Spent spent{.cpu_us = static_cast<double>(ProcessorTimeOf(pid).count()) / 1e3};
   std::error_code gone;
@@ -53,7 +53,7 @@ Spent SpentBy(int pid) {
   return spent;
 }
 
-// With threads that have ended.
+// Includes threads that have ended.
 Spent SpentHere() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -64,7 +64,7 @@ Spent SpentHere() {
           us(usage.ru_utime) + us(usage.ru_stime)};
 }
 
-// Everything that the process has started, and so on.
+// Sums all descendants of the process.
 Spent SpentByChildren(int pid) {
   std::map<int, int> parents;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -87,7 +87,7 @@ Spent SpentByChildren(int pid) {
   return all;
 }
 
-// `servers` is started by the first case that needs it, for all.
+// The first case that needs `servers` starts them, for all.
 StatusOr<ServiceResult> Measure(std::unique_ptr<Servers>& servers, bool by_ring, uint32_t threads,
                                 const ServiceOptions& options) {
   if (servers == nullptr) {
@@ -133,8 +133,8 @@ double MedianUs(std::vector<int64_t> ns) {
   return static_cast<double>(ns[ns.size() / 2]) / 1e3;
 }
 
-// The library adds so much to a call by gRPC: the same run by the generated stub alone, by the library's own call, and
-// with tensors; in short turns, so that all see the same machine.
+// Overhead of the library over a gRPC call: the same run by the generated stub alone, by the library's own call, and
+// with tensors; in short turns, so that all see the same machine state.
 StatusOr<ServiceResult> MeasureAdded(std::unique_ptr<Servers>& servers, const ServiceOptions& options) {
   if (servers == nullptr) {
     HPVMD_ASSIGN_OR_RETURN(servers, Servers::Start());
@@ -149,7 +149,7 @@ StatusOr<ServiceResult> MeasureAdded(std::unique_ptr<Servers>& servers, const Se
   HPVMD_ASSIGN_OR_RETURN(loads[2], MakeTensorLoad(*client, servers->handle));
   constexpr uint32_t kTurn = 100;
   std::array<std::vector<int64_t>, 3> took;
-  std::array<int64_t, 3> cpu_ns{};  // Spent by this thread, which makes the calls; waiting does not count.
+  std::array<int64_t, 3> cpu_ns{};  // Processor time of this thread, which makes the calls; waiting does not count.
   const auto cpu_now = [] {
     timespec now{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -159,7 +159,7 @@ StatusOr<ServiceResult> MeasureAdded(std::unique_ptr<Servers>& servers, const Se
     for (size_t i = 0; i < loads.size(); ++i) {
       const int64_t before = cpu_now();
       HPVMD_ASSIGN_OR_RETURN(const CallLoad::Outcome outcome, loads[i]->Run(kTurn));
-      if (turn != 0) {  // The first is for warmth.
+      if (turn != 0) {  // The first turn is a warm-up.
         cpu_ns[i] += cpu_now() - before;
         took[i].insert(took[i].end(), outcome.call_ns.begin(), outcome.call_ns.end());
       }
@@ -182,7 +182,7 @@ StatusOr<ServiceResult> MeasureAdded(std::unique_ptr<Servers>& servers, const Se
   return result;
 }
 
-// What looking for a while before sleeping does, on calls that nobody works for.
+// Effect of polling before sleeping, on calls that do no work.
 StatusOr<ServiceResult> MeasureSpin(Duration spin, uint32_t threads, const ServiceOptions& options) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<RingEcho> echo, RingEcho::Start(spin));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<CallLoad> load, MakeRingEchoLoad(echo->caller(), threads));

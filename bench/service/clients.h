@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `hpvm-bench clients`: threads of one client on the daemon's host that each make one small run after the other, by
-// ring and by gRPC: how many there are a second, how long each takes, and what a call costs each process. Beside them
-// calls by ring that nobody works for, with more or less looking before each sleep (spin/).
+// ring and by gRPC: their rate, their latency, and the cost of a call in each process. In addition, calls by ring
+// that do no work, with different polling times before each sleep (spin/).
 #ifndef HPVMD_BENCH_SERVICE_CLIENTS_H_
 #define HPVMD_BENCH_SERVICE_CLIENTS_H_
 
@@ -13,7 +13,7 @@ namespace hpvm::bench {
 
 void AddPythonCases(std::vector<ServiceCase>& cases);  // python_cases.cc
 
-// Exit code as RunSuite.
+// Returns the exit code of RunSuite.
 int RunClients(const ServiceOptions& options, const std::string& command);
 
 }  // namespace hpvm::bench

@@ -31,7 +31,7 @@ std::string ReadWhole(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(stream), {});
 }
 
-// A port that was free a moment ago.
+// Returns a port that was free a moment ago.
 int FreePort() {
   const UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -45,7 +45,7 @@ int FreePort() {
   return ntohs(address.sin_port);
 }
 
-// A certificate for 127.0.0.1 that is its own authority, by the command openssl.
+// Makes a self-signed certificate for 127.0.0.1 with the command openssl.
 Status MakeCertificate(const std::string& folder) {
   const RunOutput made =
       RunAndRead("/usr/bin/openssl", {"req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
@@ -54,7 +54,7 @@ Status MakeCertificate(const std::string& folder) {
   return made.code == 0 ? absl::OkStatus() : Unavailable("openssl made no certificate.");
 }
 
-// One daemon with the graph prepared, reached in one way.
+// One daemon with the graph prepared, reached over one transport.
 struct Side {
   TemporaryFolder folder;
   std::unique_ptr<Process> process;
@@ -101,7 +101,7 @@ struct Side {
 // One round of a case; returns its microseconds.
 using Round = std::function<StatusOr<double>(Side&)>;
 
-// The median call of one client, or the time of a call of many.
+// Returns the median call of one client, or the time per call of many.
 StatusOr<Round> CallsOf(Side& side, uint32_t clients, uint32_t calls) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<CallLoad> made,
                          MakeRunLoad(side.endpoint, side.handle, clients, side.ca.empty() ? "" : ReadWhole(side.ca)));
@@ -141,7 +141,7 @@ StatusOr<Round> TransfersOf() {
 
 struct Kind {
   std::string name;
-  uint32_t clients, calls;  // 0 clients: a transfer.
+  uint32_t clients, calls;  // 0 clients mean a transfer.
 };
 
 StatusOr<ServiceResult> Measure(const ConnectionOptions& options, bool tls, const Kind& kind) {
@@ -155,7 +155,7 @@ StatusOr<ServiceResult> Measure(const ConnectionOptions& options, bool tls, cons
   HPVMD_ASSIGN_OR_RETURN(const Round direct_round, round_of(*direct));
   std::vector<double> front_us, direct_us, ratios;
   const int pairs = options.service.quick ? 1 : options.pairs;
-  for (int pair = -1; pair < pairs; ++pair) {  // One more, which is not measured.
+  for (int pair = -1; pair < pairs; ++pair) {  // The first pair is a warm-up.
     double us[2];
     for (const int turn : {0, 1}) {
       const bool is_front = (pair + turn) % 2 == 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `hpvm-bench connections --direct HPVMD`: what limiting connections costs. This build's daemon beside another one that
-// hands sockets to gRPC as they are, over Unix sockets and over TLS, in pairs: one round of each right after the other;
-// who begins changes from pair to pair.
+// `hpvm-bench connections --direct HPVMD`: the cost of limiting connections. Compares this build's daemon with
+// another one that passes sockets to gRPC directly, over Unix sockets and over TLS, in pairs: one round of each right
+// after the other; the order alternates from pair to pair.
 #ifndef HPVMD_BENCH_SERVICE_CONNECTIONS_H_
 #define HPVMD_BENCH_SERVICE_CONNECTIONS_H_
 

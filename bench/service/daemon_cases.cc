@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run/1, run/64 and transfer/64MiB: through a real hpvmd, its executor and the client library, beside a minimal gRPC
-// server.
+// run/1, run/64 and transfer/64MiB: through a real hpvmd, its executor and the client library, compared with a
+// minimal gRPC server.
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -27,7 +27,7 @@ double MedianUs(std::vector<int64_t>& ns) {
   return static_cast<double>(ns[ns.size() / 2]) / 1e3;
 }
 
-// One client: the median call's microseconds. Many: calls a second.
+// For one client: the median call's microseconds. For many: calls per second.
 StatusOr<Measurement> MeasureCalls(uint32_t clients, uint32_t calls, int rounds) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Servers> servers, Servers::Start());
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<CallLoad> ours, MakeRunLoad(servers->daemon, servers->handle, clients));
@@ -74,7 +74,7 @@ StatusOr<double> TransferOurs(Servers& servers, const std::string& in, const std
   return GigabytesPerSecond(elapsed);
 }
 
-// The same bytes out and back over one bare stream.
+// Sends the same bytes and receives them back over one plain stream.
 StatusOr<double> TransferPeer(Peer::Stub& stub, const std::vector<uint8_t>& sent, std::vector<uint8_t>& back) {
   std::fill(back.begin(), back.end(), uint8_t{0});
   const Time start = RealClock().Now();

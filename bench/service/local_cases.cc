@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kSmallBytes = uint64_t{4} << 10, kLargeBytes = uint64_t{64} << 20,
                    kRegisteredBytes = uint64_t{256} << 20;
-// Calls a round: the median is the round's.
+// Number of calls per round; the round's value is their median.
 constexpr int kCalls = 9;
 
 void FillRandomly(std::span<uint8_t> bytes) {
@@ -25,7 +25,7 @@ void FillRandomly(std::span<uint8_t> bytes) {
   }
 }
 
-// Client::Run with tensors of the caller's own, so that each side copies once; what came back is compared.
+// Calls Client::Run with the caller's own tensors, so that each side copies once; compares the result.
 StatusOr<double> RunWithTensors(Client& client, const std::string& handle,
                                 const std::map<std::string, Tensor>& inputs) {
   const Time start = RealClock().Now();
@@ -83,8 +83,9 @@ struct Registered {
     return made;
   }
 
-  // The microseconds of a call, from the daemon's receipt to its reply, that are not its kernel's. What lies outside is
-  // waking up: a client that waited 30 ms for its answer takes a millisecond longer to notice it, whatever the run did.
+  // Returns the microseconds of a call, from the daemon's receipt to its reply, that are not its kernel's. The rest
+  // is wake-up latency: a client that waited 30 ms for its response takes a millisecond longer to notice it, whatever
+  // the run did.
   StatusOr<double> RunBesideKernel(Client& client) const {
     HPVMD_ASSIGN_OR_RETURN(const v1::RunResponse response, client.Run(request));
     int64_t ns = static_cast<int64_t>(response.timing().total_ns());

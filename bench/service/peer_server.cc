@@ -26,7 +26,7 @@ class PeerService final : public Peer::WithCallbackMethod_CallbackEcho<Peer::Ser
 
   grpc::Status Exchange(grpc::ServerContext*, grpc::ServerReaderWriter<Bytes, Bytes>* stream) override {
     std::string kept;
-    kept.reserve(size_t{64} << 20);  // What the benchmark sends: growing is not what is measured.
+    kept.reserve(size_t{64} << 20);  // The benchmark's size, so that reallocation is not measured.
     Bytes part;
     size_t chunk = 1;
     while (stream->Read(&part)) {
@@ -46,7 +46,7 @@ class PeerService final : public Peer::WithCallbackMethod_CallbackEcho<Peer::Ser
 }  // namespace
 
 int ServePeer(const std::string& endpoint) {
-  // Blocked before the server's threads exist, so that only sigwait below takes it.
+  // Blocked before the server's threads exist, so that only sigwait below receives it.
   sigset_t stop;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTERM);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A minimal gRPC server in a process of its own: peers "grpc_minimal" and "grpc_stream", which are synchronous, and
+// A minimal gRPC server in a separate process: peers "grpc_minimal" and "grpc_stream", which are synchronous, and
 // "grpc_callback".
 #ifndef HPVMD_BENCH_SERVICE_PEER_SERVER_H_
 #define HPVMD_BENCH_SERVICE_PEER_SERVER_H_
@@ -8,7 +8,7 @@
 
 namespace hpvm::bench {
 
-// Serves at `endpoint` ("unix:/path") until SIGTERM. The whole main of the peer process. Returns an exit code.
+// Serves at `endpoint` ("unix:/path") until SIGTERM. The entire main of the peer process. Returns an exit code.
 int ServePeer(const std::string& endpoint);
 
 }  // namespace hpvm::bench

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the Python client costs, for `hpvm-bench clients`: beside bare calls of grpcio with the same bytes, in pairs.
+"""Measures the cost of the Python client for `hpvm-bench clients`, in pairs with bare calls of grpcio that carry the same bytes.
 
     python_calls.py PACKAGE SERVER GRAPH [--quick]
 
@@ -24,7 +24,7 @@ QUICK = "--quick" in sys.argv
 
 
 def median_us(call, count, pause_s=0.0):
-    """Of the time until a call's answer, and of the processor time of this thread."""
+    """Returns the medians of the time until a call's answer and of this thread's processor time, in microseconds."""
     times, cpu = [], []
     for _ in range(count):
         if pause_s:
@@ -37,15 +37,15 @@ def median_us(call, count, pause_s=0.0):
 
 
 def pairs(ours, bare, rounds, count, pause_s):
-    """Medians of rounds that take turns: ours and bare, time and processor time."""
+    """Returns medians of rounds that take turns: ours and bare, time and processor time."""
     times = [(*median_us(ours, count, pause_s), *median_us(bare, count, pause_s)) for _ in range(rounds)]
     return [statistics.median(column) for column in zip(*times)]
 
 
 def small(client, prepared, names):
-    """One run of 64 bytes, and a bare call that sends and gets the same bytes. One after the other, and with a pause of 1 ms
-    before each: without it the daemon's threads are still looking for work when a bare call comes, and asleep after the few
-    microseconds that anybody does anything with an answer, so that the difference shows them and not the client."""
+    """Measures one run of 64 bytes and a bare call that carries the same bytes: back to back, and with a pause of 1 ms before each. Without
+    the pause the daemon's threads still look for work when a bare call comes, but sleep after the microseconds that our client spends on an
+    answer, so that the difference would show the threads and not the client."""
     array = np.arange(64, dtype="u1")
     request = job_pb2.RunRequest(handle=prepared.handle, repeat=1)
     request.options.errors_in_body = True
@@ -67,7 +67,7 @@ def small(client, prepared, names):
 
 
 def large(client, prepared, names, megabytes):
-    """Median milliseconds of a run that takes and gives so many bytes, and bytes copied by the package for each byte that
+    """Returns the median milliseconds of a run that takes and returns so many bytes, and the bytes copied by the package for each byte that
     travels."""
     array = np.ones(megabytes << 20, "u1")
     inputs = {names[0]: array}
@@ -93,7 +93,7 @@ def registered(client, prepared, names, megabytes):
 
 
 def imports():
-    """Seconds of importing hpvm, and numpy and grpc alone, in processes of their own, in pairs."""
+    """Returns the seconds of importing hpvm, and of importing numpy and grpc alone, in separate processes, in pairs."""
     def once(what):
         text = f"import sys; sys.path.insert(0, {sys.argv[1]!r}); import time; t = time.perf_counter(); {what}; print(time.perf_counter() - t)"
         return float(subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout)

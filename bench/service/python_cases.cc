@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Python client beside bare calls of grpcio (python_calls.py measures both) and beside the C++ client.
+// The Python client compared with plain calls of grpcio (python_calls.py measures both) and with the C++ client.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A daemon, and what the script said of it; both for all cases.
+// A daemon, and the script's output about it; shared by all cases.
 struct PythonSide {
   std::unique_ptr<Servers> servers;
   Json calls;
@@ -51,7 +51,7 @@ StatusOr<PythonSide*> Start(std::optional<PythonSide>& side, bool quick) {
   return &*side;
 }
 
-// Median milliseconds of runs of the C++ client that take and give so many bytes.
+// Median milliseconds of runs of the C++ client with inputs and outputs of `bytes`.
 StatusOr<double> LargeRuns(const Servers& servers, uint64_t bytes, bool local_memory, bool registered, int count) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
                          Client::Connect({.endpoint = servers.daemon, .local_memory = local_memory}));
@@ -73,7 +73,7 @@ StatusOr<double> LargeRuns(const Servers& servers, uint64_t bytes, bool local_me
   for (int i = 0; i < count + 3; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     HPVMD_RETURN_IF_ERROR(client->Run(servers.handle, inputs, options).status());
-    if (i >= 3) {  // Memory is found for what comes back.
+    if (i >= 3) {  // Memory for the outputs is found in earlier runs.
       ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
     }
   }
@@ -92,7 +92,7 @@ StatusOr<ServiceResult> MeasureRatio(std::optional<PythonSide>& side, const std:
   return result;
 }
 
-// `script`: the script's name of the case.
+// `script` is the script's name of the case.
 StatusOr<ServiceResult> MeasureLarge(std::optional<PythonSide>& side, const std::string& script, double bound,
                                      double copies_max, const ServiceOptions& options) {
   HPVMD_ASSIGN_OR_RETURN(PythonSide * python, Start(side, options.quick));
@@ -114,7 +114,7 @@ StatusOr<ServiceResult> MeasureLarge(std::optional<PythonSide>& side, const std:
 }  // namespace
 
 void AddPythonCases(std::vector<ServiceCase>& cases) {
-  // One daemon for all, started by the first that needs it.
+  // One daemon for all, started by the first case that needs it.
   const auto side = std::make_shared<std::optional<PythonSide>>();
   const auto ratio = [&](const std::string& name, double bound) {
     cases.push_back({"python/" + name, [=](const ServiceOptions& o) { return MeasureRatio(*side, name, bound, o); }});
@@ -125,7 +125,7 @@ void AddPythonCases(std::vector<ServiceCase>& cases) {
   };
   ratio("run", 1.3);
   large("large/shared", 0.7, 1);
-  large("large/grpc", 0.7, 1);  // gRPC makes one more.
+  large("large/grpc", 0.7, 1);  // gRPC makes one more copy.
   large("large/registered", 0.95, 0);
   ratio("import", 1.3);
 }

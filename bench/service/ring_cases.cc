@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ring/1 and ring/64: Client::Run by ring, from as many threads of one client, beside ring_echo, which does nothing
-// with its calls, and a minimal gRPC server that answers by callbacks.
+// ring/1 and ring/64: Client::Run by ring, from as many threads of one client, compared with ring_echo, which does no
+// work for its calls, and with a minimal gRPC server that answers by callbacks.
 #include <algorithm>
 
 #include "bench/registry.h"
@@ -16,7 +16,7 @@ double MedianUs(std::vector<int64_t>& ns) {
   return static_cast<double>(ns[ns.size() / 2]) / 1e3;
 }
 
-// One thread: the median call's microseconds. Many: calls a second.
+// For one thread: the median call's microseconds. For many: calls per second.
 StatusOr<Measurement> MeasureRing(uint32_t threads, uint32_t calls, int rounds) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<Servers> servers, Servers::Start());
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<RingEcho> echo, RingEcho::Start());

@@ -19,12 +19,13 @@ constexpr FrameLimits kLimits = {
     .head_bytes_max = kRingFrameBytesMax, .body_bytes_max = kRingFrameBytesMax, .fds_max = 0};
 constexpr size_t kWaitingMax = 64;
 
-// One way from a ring to another; what the second has no room for waits, up to a number.
+// Relay forwards frames from one ring to another; frames without room in the second wait, up to a limit.
 class Relay {
  public:
   Relay(RingMemory& from, RingMemory& to) : from_(from, kLimits), to_(to) {}
 
-  // Moves what it can; whether that was anything. `wake` is called once if the other side sleeps.
+  // Moves as many frames as possible; returns true when there were any. `wake` is called once if the other side
+  // sleeps.
   template <typename Wake>
   bool Move(const Wake& wake) {
     bool did = false;
@@ -56,7 +57,7 @@ class Relay {
   std::deque<Frame> waiting_;
 };
 
-// Looks for so long; whether something came.
+// Polls for up to `spin`; returns true when something came.
 template <typename Empty>
 bool Spin(Duration spin, const Empty& is_empty) {
   if (spin == Duration(0)) {

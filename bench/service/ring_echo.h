@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer "ring_echo": what calls by ring cost when nobody does anything with them. Three processes, as a client, the
-// daemon and an executor are: the caller (client/ring_caller.h), a middle that hands frames on, woken by bells, and a
+// RingEcho is the peer "ring_echo": the cost of calls by ring that do no work. Three processes like a client, the
+// daemon and an executor: the caller (client/ring_caller.h), a middle that forwards frames, woken by bells, and a
 // worker that sends each frame back, woken by futex.
 #ifndef HPVMD_BENCH_SERVICE_RING_ECHO_H_
 #define HPVMD_BENCH_SERVICE_RING_ECHO_H_
@@ -16,10 +16,10 @@
 
 namespace hpvm::bench {
 
-// Both processes live as long as this.
+// Both processes live as long as this object.
 class RingEcho {
  public:
-  // Each of the three looks for `spin` before it sleeps.
+  // Each of the three polls for `spin` before it sleeps.
   static StatusOr<std::unique_ptr<RingEcho>> Start(Duration spin = Duration(0));
   RingCaller& caller() { return *caller_; }
   const std::vector<Process>& processes() const { return processes_; }
@@ -30,8 +30,8 @@ class RingEcho {
   std::vector<Process> processes_;
 };
 
-// The mains of the two processes: microseconds to spin, then the numbers of the descriptors that they inherit. Until
-// SIGTERM. The exit code.
+// The main functions of the two processes: `words` holds the microseconds to spin, then the numbers of the inherited
+// descriptors. They run until SIGTERM and return the exit code.
 int ServeRingMiddle(const std::vector<int>& words);  // The caller's memory and bell, the worker's memory and bell.
 int ServeRingWorker(const std::vector<int>& words);  // Its memory and bell.
 

@@ -24,7 +24,7 @@ std::string Payload(uint32_t client) {
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, uint32_t client, const std::string& ca_pem) {
   grpc::ChannelArguments arguments;
-  // A connection of its own: equal arguments would share one.
+  // Forces a separate connection: equal arguments would share one.
   arguments.SetInt("hpvm.bench.client", static_cast<int>(client));
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   grpc::SslCredentialsOptions tls;
@@ -33,7 +33,7 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, uint32_t cli
       endpoint, ca_pem.empty() ? grpc::InsecureChannelCredentials() : grpc::SslCredentials(tls), arguments);
 }
 
-// One kind of call: its stub, messages, and the check of an answer.
+// One kind of call: its stub, messages, and the check of a response.
 struct RunKind {
   using Stub = v1::Hpvm::Stub;
   using Request = v1::RunRequest;

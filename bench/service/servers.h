@@ -14,7 +14,7 @@
 
 namespace hpvm::bench {
 
-// A daemon with the copy graph prepared, and a peer; both live as long as this.
+// A daemon with the copy graph prepared, and a peer; both live as long as this object.
 struct Servers {
   TemporaryFolder folder;
   std::vector<Process> processes;

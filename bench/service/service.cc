@@ -12,7 +12,7 @@
 namespace hpvm::bench {
 namespace {
 
-// Five digits are more than such a figure has.
+// Rounds to five significant digits, more than such a figure has.
 double Rounded(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.5g", value);

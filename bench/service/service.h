@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `hpvm-bench service`: the daemon as a service, beside plain SQLite and a minimal gRPC server: durable submits,
-// latency of Run, overload, restart and drain.
+// `hpvm-bench service`: the daemon as a service, compared with plain SQLite and a minimal gRPC server: durable
+// submits, latency of Run, overload, restart and drain.
 //
-// A case starts its own daemons and peers, takes turns between them, and reports medians of its rounds. What is
-// reported as verified was: every answer, every acknowledged job.
+// A case starts its own daemons and peers, alternates between them, and reports medians of its rounds. `verified`
+// means that every response and every acknowledged job was checked.
 #ifndef HPVMD_BENCH_SERVICE_SERVICE_H_
 #define HPVMD_BENCH_SERVICE_SERVICE_H_
 
@@ -18,14 +18,14 @@ namespace hpvm::bench {
 
 struct ServiceOptions {
   bool json = false;
-  bool quick = false;  // A few calls each, for tests: nothing that is worth reading.
+  bool quick = false;  // A few calls each, for tests; the figures mean nothing.
   std::vector<std::string> filters;
 };
 
-// A figure beside what it should be. In quick runs it is only shown.
+// A figure beside its target. In quick runs it is only shown.
 struct ServiceReach {
   std::string figure;
-  bool at_least = true;  // Else: at most.
+  bool at_least = true;  // Otherwise at most.
   double bound = 0;
 };
 
@@ -36,7 +36,7 @@ struct ServiceResult {
   bool verified = false;
 
   void Add(const std::string& name, double value) { figures.emplace_back(name, value); }
-  // 0 when there is none.
+  // Returns 0 when there is none.
   double Get(const std::string& name) const;
 };
 
@@ -53,7 +53,7 @@ void AddRestartCases(std::vector<ServiceCase>& cases);   // service_restart.cc
 
 double Median(std::vector<double> values);
 
-// Exit code: 0 when every case was measured and verified, whatever was reached; 1 otherwise.
+// Returns the exit code: 0 when every case was measured and verified, whether or not targets were met; 1 otherwise.
 int RunSuite(const std::string& suite, const std::vector<ServiceCase>& cases, const ServiceOptions& options,
              const std::string& command);
 int RunService(const ServiceOptions& options, const std::string& command);

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `hpvm-bench service --quick --json` and checks what it prints: every case, its figures, and that all was verified.
+"""Runs `hpvm-bench service --quick --json` and checks its output: every case, its figures, and that all results were verified.
 
-Nothing is asserted about times: a machine that runs tests is busy.
+The test asserts nothing about times, because a machine that runs tests is busy.
 """
 import json
 import subprocess
 import sys
 
-# The figures that each case must have, beside others.
+# Figures that each case must have, among others.
 LATENCIES = ["per_s", "p50_us", "p90_us", "p99_us", "p999_us"]
 SUBMIT = ["ours_per_s", "sqlite_raw_per_s", "memory_per_s", "grpc_echo_per_s", "grpc_echo_empty_per_s", "ratio_sqlite_raw"]
 RUN = [f"{who}_{what}" for who in ("ours", "ours_half_load", "grpc_echo") for what in LATENCIES]
@@ -28,7 +28,7 @@ CASES = {
 
 
 def check_line(line):
-    """Faults of one case's line."""
+    """Returns the faults of one case's line."""
     name = line["case"]
     faults = []
     if line.get("suite") != "service":

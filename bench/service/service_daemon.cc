@@ -56,7 +56,7 @@ Status WriteConfig(const std::string& path, const DaemonSettings& settings) {
   return stream ? absl::OkStatus() : Unavailable("Writing the configuration \"" + path + "\" failed.");
 }
 
-// gRPC's own attempts to connect are too far apart to measure with.
+// Polls by itself, because gRPC's own connection attempts are too far apart.
 bool Accepts(const std::string& path) {
   UniqueFd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
@@ -101,7 +101,7 @@ StatusOr<std::unique_ptr<ServiceDaemon>> ServiceDaemon::Start(const DaemonSettin
 }
 
 ServiceDaemon::~ServiceDaemon() {
-  // What was stopped would not hear that it is to end.
+  // A stopped process would not receive SIGTERM.
   if (process_.has_value()) {
     SignalExecutors(SIGCONT).IgnoreError();
   }
@@ -180,7 +180,7 @@ uint64_t ServiceDaemon::RssBytes() const {
 
 uint64_t ServiceDaemon::CpuUs() const {
   const std::string stat = ReadText("/proc/" + std::to_string(process_->pid()) + "/stat");
-  // The name in parentheses may hold anything; the 12th and 13th fields after it are user and system time.
+  // The name in parentheses may contain anything; the 12th and 13th fields after it are user and system time.
   std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 2)));
   std::string skipped;
   for (int i = 0; i < 11; ++i) {
@@ -212,7 +212,7 @@ std::string ServiceDaemon::StoreFingerprint() const {
        std::filesystem::recursive_directory_iterator(std::filesystem::path(path).parent_path(), ignored)) {
     const std::string name =
         std::filesystem::relative(entry.path(), std::filesystem::path(path).parent_path(), ignored);
-    // Beside the store there are caches and a lock. The index of the log is memory that processes share.
+    // The folder also holds caches and a lock. The index of the write-ahead log is shared memory.
     const bool is_store = name.starts_with("jobs.db") || name.starts_with("blobs/");
     if (is_store && entry.is_regular_file(ignored) && !name.ends_with("-shm")) {
       files[entry.path()] = std::to_string(entry.file_size(ignored)) + " " +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real hpvmd with a configuration of its own, which the service's cases fill, overload, kill and start again.
+// A real hpvmd with a configuration of its own, which the service's cases fill, overload, kill and restart.
 #ifndef HPVMD_BENCH_SERVICE_SERVICE_DAEMON_H_
 #define HPVMD_BENCH_SERVICE_SERVICE_DAEMON_H_
 
@@ -24,21 +24,21 @@ namespace hpvm::bench {
 struct DaemonSettings {
   // TOML values by "section.key": {"jobs.store", "\"memory\""}.
   std::map<std::string, std::string> keys;
-  // HPVMD_FAILPOINTS; empty: none.
+  // HPVMD_FAILPOINTS; none when empty.
   std::string failpoints;
 };
 
-// One state folder, and the daemon on it. Servers and executors end with this.
+// One state folder, and the daemon on it. Servers and executors end with this object.
 class ServiceDaemon {
  public:
   static StatusOr<std::unique_ptr<ServiceDaemon>> Start(const DaemonSettings& settings);
   ~ServiceDaemon();
 
-  // Starts it (again) on the same folder; answers how long it took until a call was answered.
+  // Starts it (again) on the same folder; returns the time until a call was answered.
   StatusOr<Duration> Restart(const DaemonSettings& settings);
-  // SIGKILL; its executors end by themselves.
+  // Sends SIGKILL; its executors end by themselves.
   void Kill();
-  // SIGTERM, until it has exited with code 0.
+  // Sends SIGTERM, and waits until it has exited with code 0.
   StatusOr<Duration> Stop();
 
   const std::string& endpoint() const { return endpoint_; }
@@ -46,19 +46,19 @@ class ServiceDaemon {
   Client& client() { return *client_; }
   int pid() const { return process_->pid(); }
 
-  // bench/kernels.c's graph "copy" (any number of bytes, a multiple of 16) or "work" (8 bytes in, 4 out).
-  // In the name of `tenant`; empty: the default one's.
+  // Prepares bench/kernels.c's graph "copy" (any number of bytes, a multiple of 16) or "work" (8 bytes in, 4 out), as
+  // `tenant` (the default one when empty).
   StatusOr<std::string> Prepare(const std::string& graph, const std::string& tenant = "");
 
-  // SIGSTOP or SIGCONT to the executors: a job that runs in one stays RUNNING, and costs nothing.
+  // Sends SIGSTOP or SIGCONT to the executors: a job that runs in one stays RUNNING, and costs nothing.
   Status SignalExecutors(int signal_number);
-  // Bytes of physical memory.
+  // Resident memory in bytes.
   uint64_t RssBytes() const;
   // Microseconds of processor time of the daemon alone.
   uint64_t CpuUs() const;
-  // Size and time of change of each file of the job store, as text: equal texts, no write.
+  // Size and modification time of each file of the job store, as text: equal texts mean no write.
   std::string StoreFingerprint() const;
-  // The database's file; empty when there is none.
+  // Path of the database; empty when there is none.
   std::string DatabasePath() const;
 
  private:
@@ -72,12 +72,12 @@ class ServiceDaemon {
 std::string GraphDocument(const std::string& graph);
 StatusOr<std::vector<uint8_t>> ReadBenchKernels();
 
-// Processes that a process has started, by their threads.
+// Returns the children of a process, through its threads.
 std::vector<pid_t> ChildrenOf(pid_t parent);
-// Their names (15 characters at most), empty when gone.
+// Returns the program's name (15 characters at most), empty when the process is gone.
 std::string ProgramNameOf(pid_t pid);
 
-// What the graph "work" takes, and what it answers.
+// Input of the graph "work", and its expected output.
 std::string WorkInput(uint32_t steps, uint32_t times);
 std::string WorkOutput(uint32_t steps, uint32_t times);
 

@@ -17,12 +17,12 @@
 namespace hpvm::bench {
 namespace {
 
-// Calls of an open load that may be in flight; beyond it the load would measure its own memory.
+// Maximum number of calls of an open load in flight; with more, the load would measure its own memory.
 constexpr size_t kInFlightMax = 50'000;
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& endpoint, uint32_t index) {
   grpc::ChannelArguments arguments;
-  // A connection of its own: equal arguments would share one.
+  // Forces a separate connection: equal arguments would share one.
   arguments.SetInt("hpvm.bench.connection", static_cast<int>(index));
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
@@ -85,7 +85,7 @@ struct SubmitKind {
   static std::vector<std::string> JobIds(const Response& response) { return {response.job().id()}; }
 };
 
-// Gathers what comes until the stream ends, and then itself.
+// Collects results until the stream ends, and then deletes itself.
 class ManyReader final : public grpc::ClientReadReactor<v1::RunManyResponse> {
  public:
   static void Start(v1::Hpvm::Stub& stub, grpc::ClientContext* context, const v1::RunManyRequest* request,
@@ -259,7 +259,7 @@ class Load final : public ServiceLoad {
 
   StatusOr<LoadResult> Open(double per_second, Duration length, uint64_t seed) override {
     Reset();
-    left_ = 0;  // No call begins another.
+    left_ = 0;  // No call starts another.
     must_succeed_ = false;
     SeededRng rng(seed);
     const Time start = RealClock().Now(), stop = start + length;
@@ -294,7 +294,7 @@ class Load final : public ServiceLoad {
     std::unique_ptr<typename Kind::Stub> stub;
     typename Kind::Request request;
     std::string expected;
-    std::string tenant;  // Empty: not sent.
+    std::string tenant;  // Not sent when empty.
   };
   struct Slot {
     Connection* connection = nullptr;
@@ -462,7 +462,7 @@ double Quantile(const std::vector<int64_t>& sorted, double per_mille) {
   if (sorted.empty()) {
     return 0;
   }
-  // The smallest value that at least that share does not exceed.
+  // The smallest value that at least that share of values does not exceed.
   const double rank = std::ceil(per_mille / 1000.0 * static_cast<double>(sorted.size()));
   const auto index = static_cast<size_t>(std::clamp(rank, 1.0, static_cast<double>(sorted.size()))) - 1;
   return static_cast<double>(sorted[index]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// submit_many/NxB: durable submits a second from N clients whose calls have B jobs each, beside the same daemon's
-// Submit and plain SQLite writing the same rows. run_many/N: RunMany with kBatch runs a call beside Run.
+// submit_many/NxB: durable submits per second from N clients whose calls have B jobs each, compared with the same
+// daemon's Submit and with plain SQLite writing the same rows. run_many/N: RunMany with kBatch runs per call compared
+// with Run.
 #include <algorithm>
 
 #include "bench/service/service.h"
@@ -12,10 +13,10 @@ namespace {
 
 constexpr int kRounds = 5;
 constexpr uint32_t kBatch = 16;
-// Jobs of one transaction of the daemon, when enough wait.
+// Number of jobs in one transaction of the daemon, when enough wait.
 constexpr uint64_t kGroupMax = 256;
 
-// One way of asking, and what it reached.
+// One kind of call, and its results.
 struct Way {
   std::string name;
   uint32_t batch = 1;
@@ -52,13 +53,13 @@ struct Way {
   }
 };
 
-// Plain SQLite with so many jobs a transaction.
+// Plain SQLite with a given number of jobs per transaction.
 struct Raw {
   uint64_t group = 1;
   std::unique_ptr<SqliteRaw> copy = {};
   std::vector<double> per_second = {};
 
-  // Writes again what the daemon has written since. `counts` is false in the warm-up.
+  // Repeats what the daemon has written since the last call. `counts` is false in the warm-up.
   Status Follow(const ServiceDaemon& daemon, const TemporaryFolder& folder, uint64_t jobs, bool counts) {
     if (copy == nullptr) {
       const std::string path = folder.path() + "/raw-" + std::to_string(group) + ".db";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// overload/run, overload/submit: ten times what the daemon can do is asked of it, of work that takes some milliseconds,
-// so that turning a call away is much cheaper than carrying it out. overload/tiny: as many runs of a tiny graph as the
-// load can send; there a call costs about what its rejection costs, and the load shares the processor.
+// overload/run, overload/submit: offer the daemon ten times its capacity, of work that takes some milliseconds, so
+// that refusing a call is much cheaper than carrying it out. overload/tiny: as many runs of a tiny graph as the load
+// can send; there a call costs about what its rejection costs, and the load shares the processor.
 #include <algorithm>
 #include <thread>
 
@@ -16,7 +16,7 @@ constexpr uint32_t kConnections = 64;
 constexpr double kWorkMs = 20;
 constexpr Duration kWindow = std::chrono::milliseconds(250);
 
-// The defaults but for where things are: limits are what is measured.
+// The defaults except for paths: the limits are what is measured.
 DaemonSettings DefaultSettings() {
   DaemonSettings settings;
   settings.keys = {{"devices.backends", "\"cpu\""}, {"server.drain_ms", "500"}, {"log.level", "\"warning\""}};
@@ -37,7 +37,7 @@ LoadSpec WorkLoad(const ServiceDaemon& daemon, LoadKind kind, const std::string&
   return spec;
 }
 
-// Steps of the graph "work" that take about kWorkMs of one core.
+// Returns the steps of the graph "work" that take about kWorkMs of one core.
 StatusOr<uint32_t> Calibrate(ServiceDaemon& daemon, const std::string& handle) {
   constexpr uint32_t kSteps = 4'000'000;
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ServiceLoad> load,
@@ -53,7 +53,8 @@ uint64_t AnsweredBefore(const LoadResult& result, Verdict verdict, Time end) {
   }));
 }
 
-// Until the last window in which a call was turned away or took longer than three times what it took before.
+// Returns the time until the last window in which a call was refused or took longer than three times what it took
+// before.
 double RecoveryMs(const LoadResult& after, Time start, double p99_before_us) {
   Time bad = start;
   for (const CallRecord& call : after.calls) {
@@ -72,8 +73,8 @@ struct Storm {
   std::string failure;
 };
 
-// Ten times the peak over many connections; the moment it ends, half of the peak over others. `ended` counts what the
-// daemon has carried out, when that is not what it has answered.
+// Offers ten times the peak over many connections; from the moment it ends, half of the peak over others. `ended`
+// counts what the daemon has carried out, when that is not what it has answered.
 StatusOr<Storm> Overload(ServiceDaemon& daemon, const LoadSpec& spec, const Plan& plan,
                          const std::function<StatusOr<uint64_t>()>& ended) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ServiceLoad> heavy, ServiceLoad::Make(spec));
@@ -152,14 +153,14 @@ Plan MakePlan(const ServiceOptions& options) {
   return plan;
 }
 
-// The most that a closed loop gets: again after the storm, since others use this machine too.
+// Measures the maximum of a closed loop again after the storm, because others use this machine too.
 StatusOr<double> PeakAgain(const LoadSpec& spec, uint32_t clients, const Plan& plan) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ServiceLoad> load, ServiceLoad::Make(spec));
   HPVMD_ASSIGN_OR_RETURN(LoadResult result, load->ClosedFor(clients, plan.probe));
   return static_cast<double>(Count(result, Verdict::kOk)) * 1e9 / static_cast<double>(result.elapsed.count());
 }
 
-// The most that a closed loop gets, the median of three; then the calm load's p99.
+// Measures the maximum of a closed loop, as the median of three; then the p99 of a calm load.
 Status FindPeak(const LoadSpec& spec, uint32_t clients, Plan& plan) {
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ServiceLoad> load, ServiceLoad::Make(spec));
   std::vector<double> per_second;
@@ -197,10 +198,10 @@ StatusOr<ServiceResult> MeasureRunOverload(const ServiceOptions& options, bool t
   return result;
 }
 
-// Peak: jobs that end in a second while the queue never runs dry.
+// The peak is the number of jobs that end per second while the queue never runs dry.
 StatusOr<ServiceResult> MeasureSubmitOverload(const ServiceOptions& options) {
   DaemonSettings settings = DefaultSettings();
-  settings.keys["jobs.kept_max"] = "1000000";              // Every one is to be counted.
+  settings.keys["jobs.kept_max"] = "1000000";              // All jobs must be kept, to be counted.
   settings.keys["limits.calls_per_peer_max"] = "1000000";  // One user stands for many.
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ServiceDaemon> daemon, ServiceDaemon::Start(settings));
   HPVMD_ASSIGN_OR_RETURN(const std::string handle, daemon->Prepare("work"));
@@ -212,7 +213,7 @@ StatusOr<ServiceResult> MeasureSubmitOverload(const ServiceOptions& options) {
   };
   Plan plan = MakePlan(options);
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ServiceLoad> load, ServiceLoad::Make(spec));
-  // A full queue to start with, so that the peak is the daemon's and not the load's.
+  // Fills the queue first, so that the peak is the daemon's and not the load's.
   HPVMD_ASSIGN_OR_RETURN(LoadResult filled, load->Closed(16, options.quick ? 100 : 800));
   HPVMD_ASSIGN_OR_RETURN(const uint64_t before, ended());
   const Time start = RealClock().Now();

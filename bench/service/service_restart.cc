@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// restart/N: SIGKILL with N jobs queued on disk, then the time until calls are answered and until a job runs.
-// drain: SIGTERM under load, until the daemon has exited.
+// restart/N: SIGKILL with N jobs queued on disk, then the time until calls are answered and until a job runs. drain:
+// SIGTERM under load, and the time until the daemon has exited.
 #include <signal.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 double Ms(Duration time) { return static_cast<double>(time.count()) / 1e6; }
 
-// Until a job is RUNNING or has SUCCEEDED.
+// Waits until a job is RUNNING or has SUCCEEDED.
 StatusOr<Duration> AwaitFirst(ServiceDaemon& daemon) {
   const Time start = RealClock().Now();
   v1::ListJobsRequest request;
@@ -51,7 +51,7 @@ StatusOr<ServiceResult> MeasureRestart(const ServiceOptions& options, uint32_t j
   for (int round = 0; round < (options.quick ? 1 : 5); ++round) {
     daemon->SignalExecutors(SIGCONT).IgnoreError();
     daemon->Kill();
-    // Only the last one lets jobs run: the others find all of them queued again.
+    // Only the last round lets jobs run: the others find all of them queued again.
     const bool last = round + 1 == (options.quick ? 1 : 5);
     settings.keys["jobs.running_per_tenant_max"] = last ? "16" : "1";
     restarted = RealClock().Now();
@@ -76,7 +76,7 @@ StatusOr<ServiceResult> MeasureRestart(const ServiceOptions& options, uint32_t j
     result.reach.push_back({.figure = "serving_ms", .at_least = false, .bound = 1'000});
   }
   result.note = "SIGKILL with the jobs queued; times from the start of the next daemon.";
-  // The one that held them back loses an attempt with each daemon, and may be DEAD.
+  // The job that blocked the others loses an attempt with each daemon, and may be DEAD.
   uint64_t missing = 0;
   for (const std::string& id : acknowledged) {
     missing += succeeded.contains(id) ? 0 : 1;
@@ -86,7 +86,7 @@ StatusOr<ServiceResult> MeasureRestart(const ServiceOptions& options, uint32_t j
   return result;
 }
 
-// Submits and runs go on until the daemon is gone.
+// Submits and runs continue until the daemon has exited.
 StatusOr<ServiceResult> MeasureDrain(const ServiceOptions& options) {
   DaemonSettings settings = RoomySettings();
   settings.keys["jobs.running_per_tenant_max"] = "16";
@@ -109,7 +109,7 @@ StatusOr<ServiceResult> MeasureDrain(const ServiceOptions& options) {
     HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ServiceLoad> runs, ServiceLoad::Make(spec));
     const Duration length = options.quick ? std::chrono::milliseconds(300) : std::chrono::seconds(1);
     StatusOr<LoadResult> submitted, ran;
-    // Open loops at moderate rates: what is refused during the drain must not become a storm of its own.
+    // Open loops at moderate rates: calls refused during the drain must not become a storm.
     std::thread submitting([&] { submitted = submits->Open(200, length + std::chrono::milliseconds(500), 1); });
     std::thread running([&] { ran = runs->Open(50, length + std::chrono::milliseconds(500), 2); });
     std::this_thread::sleep_for(length);
@@ -132,7 +132,7 @@ StatusOr<ServiceResult> MeasureDrain(const ServiceOptions& options) {
   result.Add("acknowledged", static_cast<double>(acknowledged.size()));
   result.Add("succeeded", static_cast<double>(succeeded.size()));
   result.note = "SIGTERM to exit code 0, with jobs and runs of some milliseconds in progress.";
-  // What was not acknowledged may have been stored all the same: the answer did not get through.
+  // An unacknowledged job may have been stored nevertheless, when its response was lost.
   result.verified = succeeded.size() >= acknowledged.size() && !acknowledged.empty();
   return result;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run/N: latency of Run for a prepared tiny graph from N clients, closed loop, then at half of what that reached with
-// calls that come at random. run/no_store: Run does not touch the job store, and does not wait for its disk.
+// run/N: latency of Run for a prepared tiny graph from N clients, in a closed loop, then with random arrivals at half
+// of its rate. run/no_store: Run does not access the job store, and does not wait for its disk.
 #include <algorithm>
 #include <atomic>
 #include <thread>
@@ -90,12 +90,12 @@ StatusOr<ServiceResult> MeasureRuns(const ServiceOptions& options, uint32_t clie
   return result;
 }
 
-// Closed loops of a few clients, twice: as it is, and with every commit of the job store 50 ms late, while submits keep
-// the store busy.
+// Closed loops of a few clients, twice: normally, and with every commit of the job store delayed by 50 ms, while
+// submits keep the store busy.
 StatusOr<ServiceResult> MeasureNoStore(const ServiceOptions& options) {
   const uint64_t calls = options.quick ? 100 : 10'000;
   DaemonSettings settings = RoomySettings();
-  // A job has its turn while its commits take their time; runs of the same tenant must not wait for that turn.
+  // A job occupies its turn while its commits are delayed; runs of the same tenant must not wait for that turn.
   settings.keys["jobs.running_per_tenant_max"] = "16";
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ServiceDaemon> daemon, ServiceDaemon::Start(settings));
   Latencies before, slow;

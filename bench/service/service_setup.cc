@@ -39,14 +39,14 @@ LoadSpec CopyLoad(LoadKind kind, const std::string& endpoint, const std::string&
 Status HoldJobsBack(ServiceDaemon& daemon) {
   HPVMD_ASSIGN_OR_RETURN(const std::string handle, daemon.Prepare("work"));
   LoadSpec spec = CopyLoad(LoadKind::kSubmit, daemon.endpoint(), handle, 1);
-  // Seconds of work, of which a stopped executor does nothing.
+  // Seconds of work, none of which a stopped executor does.
   spec.input = [](uint32_t) { return WorkInput(1'000'000'000, 4); };
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ServiceLoad> load, ServiceLoad::Make(spec));
   HPVMD_ASSIGN_OR_RETURN(LoadResult submitted, load->Closed(1, 1));
   for (int i = 0; i < 2'000; ++i) {
     HPVMD_ASSIGN_OR_RETURN(v1::Job job, daemon.client().GetJob(submitted.job_ids.at(0)));
     if (job.state() == v1::JOB_STATE_RUNNING) {
-      usleep(100'000);  // RUNNING begins before the executor has it.
+      usleep(100'000);  // RUNNING begins before the executor has the job.
       return daemon.SignalExecutors(SIGSTOP);
     }
     usleep(5'000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the service's cases share: daemons set up for them, loads on these, and the minimal gRPC server.
+// Common parts of the service's cases: daemons configured for them, loads, and the minimal gRPC server.
 #ifndef HPVMD_BENCH_SERVICE_SERVICE_SETUP_H_
 #define HPVMD_BENCH_SERVICE_SERVICE_SETUP_H_
 
@@ -13,23 +13,23 @@
 
 namespace hpvm::bench {
 
-// Bytes that a submitted or run graph "copy" takes in and gives back.
+// Size in bytes of the input and the output of the graph "copy".
 inline constexpr uint32_t kCopyBytes = 256;
 
-// Queues long enough for any case, one job of the tenant at a time, and a quick end.
+// Queues long enough for any case, one job of the tenant at a time, and a quick stop.
 DaemonSettings RoomySettings();
 
 LoadSpec CopyLoad(LoadKind kind, const std::string& endpoint, const std::string& handle, uint32_t connections);
 
-// Starts a job that stays RUNNING without costing anything, so that with jobs.running_per_tenant_max = 1 every other
-// one waits: its executor is stopped. Graphs that are to be submitted must be prepared before.
+// Starts a job that stays RUNNING at no cost, because its executor is stopped; with jobs.running_per_tenant_max = 1
+// every other job then waits. Graphs that are to be submitted must be prepared before.
 Status HoldJobsBack(ServiceDaemon& daemon);
 
-// Ids of the jobs in these states (all: none named), by ListJobs.
+// Returns the ids of the jobs in these states (all when empty), by ListJobs.
 StatusOr<std::set<std::string>> ListIds(ServiceDaemon& daemon, const std::vector<v1::JobState>& states);
-// Until no job waits or runs. kDeadlineExceeded after `within`.
+// Waits until no job waits or runs. kDeadlineExceeded after `within`.
 Status AwaitAllEnded(ServiceDaemon& daemon, Duration within);
-// Every id is listed. What was acknowledged twice is an error too.
+// Checks that every id is listed. An id that was acknowledged twice is an error too.
 Status CheckListed(ServiceDaemon& daemon, const std::vector<std::string>& acknowledged);
 
 // The minimal gRPC server, in a process of its own.

@@ -23,7 +23,7 @@ using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
 using Value = std::unique_ptr<sqlite3_value, FreeValue>;
 using Row = std::vector<Value>;
 
-// Rows of a table that came since the last look.
+// New rows of a table since the last call.
 struct Table {
   std::string name;
   std::vector<Row> rows = {};
@@ -34,7 +34,7 @@ std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
 class Copy final : public SqliteRaw {
  public:
   Status Start(const std::string& path, const std::string& source) {
-    // Apart from the peer's own connection: a transaction there would lock the daemon's database too.
+    // Separate from the peer's own connection: a transaction there would lock the daemon's database too.
     HPVMD_RETURN_IF_ERROR(OpenDatabase(source, SQLITE_OPEN_READONLY, &source_));
     HPVMD_RETURN_IF_ERROR(OpenDatabase(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &database_));
     HPVMD_ASSIGN_OR_RETURN(std::vector<std::string> size, Texts(source_, "PRAGMA page_size"));
@@ -125,7 +125,8 @@ class Copy final : public SqliteRaw {
     return texts;
   }
 
-  // In the daemon's order. A table without one holds what is changed in place: a few counters, copied whole each time.
+  // In the daemon's order. A table without an order holds values that are changed in place: a few counters, copied
+  // completely each time.
   Status ReadNew(Table& table) {
     table.rows.clear();
     std::string newer;
@@ -158,7 +159,7 @@ class Copy final : public SqliteRaw {
       for (size_t i = 0; i < table.rows[0].size(); ++i) {
         places += i == 0 ? "?" : ",?";
       }
-      // A counter replaces what it was.
+      // A counter replaces its old value.
       HPVMD_ASSIGN_OR_RETURN(statement, Prepare(database_, "INSERT OR REPLACE INTO main." + Quoted(table.name) +
                                                                " VALUES (" + places + ")"));
     }

@@ -17,15 +17,15 @@ namespace hpvm::bench {
 
 class SqliteRaw {
  public:
-  // `path` does not exist, `source` is the daemon's database. What it holds already is copied and not timed.
+  // `path` must not exist; `source` is the daemon's database. Its present contents are copied and not timed.
   static StatusOr<std::unique_ptr<SqliteRaw>> Open(const std::string& path, const std::string& source);
   virtual ~SqliteRaw() = default;
 
-  // Writes the rows that came since, of `jobs` jobs, `group` jobs a transaction. Only that is timed.
+  // Writes the new rows, of `jobs` jobs, `group` jobs per transaction. Only that is timed.
   virtual StatusOr<Duration> WriteNew(uint64_t jobs, uint64_t group) = 0;
-  // As many rows as the source has, in every table.
+  // Checks that every table has as many rows as the source.
   virtual Status Verify() = 0;
-  // "jobs 1, job_requests 1": rows a job in each table, and bytes of their values.
+  // Returns "jobs 1, job_requests 1": rows per job in each table, and bytes of their values.
   virtual std::string Describe() const = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// submit/N: durable submits a second from N clients, beside a daemon that keeps jobs in memory, plain SQLite writing
-// the same rows, and a gRPC server that does nothing. jobs/N: the same, but the jobs run.
+// submit/N: durable submits per second from N clients, compared with a daemon that keeps jobs in memory, plain SQLite
+// writing the same rows, and a gRPC server that does nothing. jobs/N: the same, but the jobs run.
 #include <algorithm>
 #include <optional>
 
@@ -42,7 +42,7 @@ struct Contender {
   }
 };
 
-// Daemon, its jobs held back, and the load on it.
+// A daemon whose jobs are held back, and the load on it.
 StatusOr<std::unique_ptr<ServiceDaemon>> StartHeld(const std::string& store, uint32_t clients, Contender& contender) {
   DaemonSettings settings = RoomySettings();
   settings.keys["jobs.store"] = "\"" + store + "\"";
@@ -73,7 +73,7 @@ StatusOr<ServiceResult> MeasureSubmits(const ServiceOptions& options, uint32_t c
     daemon_cpu_us.push_back(static_cast<double>(daemon->CpuUs() - cpu) / static_cast<double>(calls));
     acknowledged.insert(acknowledged.end(), result.job_ids.begin(), result.job_ids.end());
     if (round < 0) {
-      // What the warm-up wrote is copied untimed: the peer's tables then are as full as ours.
+      // Rows of the warm-up are copied untimed, so that the peer's tables are as full as ours.
       HPVMD_ASSIGN_OR_RETURN(raw, SqliteRaw::Open(folder.path() + "/raw.db", daemon->DatabasePath()));
     } else {
       HPVMD_ASSIGN_OR_RETURN(const Duration took, raw->WriteNew(calls, clients));

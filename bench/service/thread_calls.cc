@@ -14,7 +14,7 @@
 namespace hpvm::bench {
 namespace {
 
-// One call of the thread with this number, which checks its answer.
+// One call of the thread with this number, which checks its response.
 using Call = std::function<Status(uint32_t)>;
 
 class ThreadLoad final : public CallLoad {
@@ -114,7 +114,7 @@ StatusOr<std::unique_ptr<CallLoad>> MakeTensorLoad(Client& client, const std::st
 
 StatusOr<std::unique_ptr<CallLoad>> MakeStubLoad(const std::string& endpoint, const std::string& handle) {
   const std::shared_ptr<grpc::Channel> channel = grpc::CreateChannel(endpoint, grpc::InsecureChannelCredentials());
-  // Shared, since a function that may be copied holds it.
+  // Shared, because a copyable function holds it.
   const std::shared_ptr<v1::Hpvm::Stub> stub = v1::Hpvm::NewStub(channel);
   return std::make_unique<ThreadLoad>(1, [stub, request = RequestOf(handle, 0)](uint32_t) -> Status {
     grpc::ClientContext context;
@@ -139,7 +139,7 @@ StatusOr<std::unique_ptr<CallLoad>> MakeRingEchoLoad(RingCaller& caller, uint32_
                    ? absl::OkStatus()
                    : Internal("An answer does not hold the bytes that were sent.");
       }
-      std::this_thread::yield();  // The ring is full just now.
+      std::this_thread::yield();  // The ring is full at the moment.
     }
   });
 }

@@ -14,7 +14,7 @@ namespace hpvm::bench {
 namespace {
 
 constexpr uint64_t kHandle = 1;
-// Nobody's, on machines that have no such many users.
+// Unused on machines without that many users.
 constexpr uint32_t kUid = 1'900'000;
 
 }  // namespace

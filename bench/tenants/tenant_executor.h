@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One tenant's process, started as the daemon starts it, without the daemon around it.
+// One tenant's process, started as the daemon starts it, without the daemon.
 #ifndef HPVMD_BENCH_TENANTS_TENANT_EXECUTOR_H_
 #define HPVMD_BENCH_TENANTS_TENANT_EXECUTOR_H_
 
@@ -15,17 +15,17 @@ namespace hpvm::bench {
 
 enum class Sandbox { kOff, kHighest };
 
-// For the CPU alone. As root with a user id of its own, as the daemon gives them.
+// For the CPU alone. As root, with a user id of its own as the daemon assigns.
 supervisor::ExecutorOptions TenantOptions(Sandbox sandbox);
 
 class TenantExecutor {
  public:
-  // The hub lives longer.
+  // `hub` must outlive the executor.
   static StatusOr<std::unique_ptr<TenantExecutor>> Start(supervisor::ExecutorHub& hub, Sandbox sandbox);
 
   // `document` has one module, bench_kernels.wasm, by that name.
   Status Prepare(const std::string& document, const std::string& module);
-  // Waits for the answer; `took` is from before the call until after it.
+  // Waits for the reply; `took` covers the call and the reply.
   StatusOr<supervisor::RunReply> Run(const std::vector<supervisor::InputTensor>& inputs, Duration* took);
 
   int pid() const { return link_->pid(); }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `hpvm-bench tenants`: what it costs to keep tenants apart: starting their processes, memory of idle ones, throughput
-// when there are many, and the sandbox.
+// `hpvm-bench tenants`: the cost of isolating tenants: start of their processes, memory of idle ones, throughput of
+// many, and the sandbox.
 //
-// Figures that compare are medians of ratios of pairs, one run of each right after the other, in turns. `sandbox_off`
-// is the same program with executor.sandbox_max = 0: a process of its own, and nothing more.
+// Figures that compare are medians of ratios of pairs, one run of each right after the other, in alternating order.
+// `sandbox_off` is the same program with executor.sandbox_max = 0: a separate process, and nothing more.
 #ifndef HPVMD_BENCH_TENANTS_TENANTS_H_
 #define HPVMD_BENCH_TENANTS_TENANTS_H_
 
@@ -25,13 +25,13 @@ void AddSandboxCases(std::vector<ServiceCase>& cases);  // tenants_sandbox.cc
 // As RunService.
 int RunTenants(const ServiceOptions& options, const std::string& command);
 
-// Values of two contenders, one pair a round.
+// Values of two contenders, one pair per round.
 struct Pairs {
   std::vector<double> ours, peer;
-  // The median of ours over peer, pair by pair.
+  // Returns the median of ours over peer, pair by pair.
   double Ratio() const;
 };
-// One unmeasured round, then `rounds`; who begins changes every round. Values may be times or rates.
+// Runs one unmeasured round, then `rounds`, in alternating order. Values may be times or rates.
 StatusOr<Pairs> MeasurePairs(int rounds, const std::function<StatusOr<double>()>& ours,
                              const std::function<StatusOr<double>()>& peer);
 

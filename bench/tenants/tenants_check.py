@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `hpvm-bench tenants --quick --json` and checks what it prints: every case, its figures, and that all was verified.
+"""Runs `hpvm-bench tenants --quick --json` and checks its output: every case, its figures, and that all results were verified.
 
-Nothing is asserted about times: a machine that runs tests is busy.
+The test asserts nothing about times, because a machine that runs tests is busy.
 """
 import json
 import os
@@ -24,7 +24,7 @@ CASES = {
 
 
 def check_line(line):
-    """Faults of one case's line."""
+    """Returns the faults of one case's line."""
     name = line["case"]
     faults = []
     if line.get("suite") != "tenants":
@@ -42,7 +42,7 @@ def main():
     expected = dict(CASES)
     command = [f"{sys.argv[1]}/hpvm-bench", "tenants", "--quick", "--json"] + sys.argv[2:]
     if os.geteuid() != 0:
-        # The memory of a process that is locked down is for root to read.
+        # Only root may read the memory of a process that is locked down.
         del expected["memory"]
         command += [word for name in expected for word in ("--filter", name)]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=280)

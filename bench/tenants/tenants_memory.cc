@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory: what an idle tenant's processes hold: the runner, and the zygote of its compiler.
+// memory: memory of an idle tenant's processes: the runner, and the zygote of its compiler.
 #include <unistd.h>
 
 #include <fstream>
@@ -64,7 +64,7 @@ StatusOr<ServiceResult> MeasureMemory(const ServiceOptions& options) {
   if (compiler > 0) {
     HPVMD_RETURN_IF_ERROR(AddMemory("compiler", compiler, result));
   }
-  // And when it has compiled and run something, and rests again.
+  // Measures again after it has compiled and run something, and is idle.
   HPVMD_RETURN_IF_ERROR(executor->Prepare(GraphDocument("copy"), "bench"));
   const std::vector<uint8_t> data(4096, 7);
   const std::vector<supervisor::InputTensor> inputs = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sandbox/KIND: the same work with all of the sandbox and with none of it: a kernel that computes, 1,000 tiny launches
-// in one graph, and Run from 64 clients.
+// sandbox/KIND: the same work with the whole sandbox and without: a kernel that computes, 1,000 tiny launches in one
+// graph, and Run from 64 clients.
 #include <algorithm>
 
 #include "bench/service/service_setup.h"
@@ -23,12 +23,12 @@ std::string TextOf(const supervisor::RunReply& reply) {
   return {data.begin(), data.end()};
 }
 
-// Times of one graph in both processes. `ours` is the sandboxed one's time: the smaller, the better.
+// Times of one graph in both processes. `ours` is the sandboxed one's time; smaller is better.
 struct Work {
   std::string document, module;
   std::vector<supervisor::InputTensor> inputs;
   std::string expected;
-  int repeats = 1;  // Runs a round; their median counts.
+  int repeats = 1;  // Runs per round, of which the median counts.
 };
 
 StatusOr<ServiceResult> MeasureWork(const ServiceOptions& options, const Work& work, double bound) {
@@ -97,7 +97,7 @@ StatusOr<ServiceResult> MeasureLaunches(const ServiceOptions& options) {
                      1.05);
 }
 
-// Calls a second, so the bound is on their loss.
+// Calls per second, so the bound is on their loss.
 StatusOr<ServiceResult> MeasureRun(const ServiceOptions& options) {
   constexpr uint32_t kClients = 64;
   std::unique_ptr<ServiceDaemon> daemons[2];

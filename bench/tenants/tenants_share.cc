@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// share/GRAPH: runs a second of the same 50 clients as one tenant, as 10 and as 50.
+// share/GRAPH: runs per second of the same 50 clients as one tenant, as 10 and as 50.
 #include "bench/service/service_setup.h"
 #include "bench/tenants/tenants.h"
 

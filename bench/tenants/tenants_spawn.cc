@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// spawn: from the wish for a tenant's process until it can serve, without and with one that waited, beside a bare
-// fork and exec of /bin/true and the same in bubblewrap (both until they have ended). first_call: what a tenant that
-// nobody has seen before waits for its first graph, without and with spares.
+// spawn: the time from requesting a tenant's process until it can serve, without and with a waiting spare, compared
+// with a plain fork and exec of /bin/true and the same in bubblewrap (both until they have ended). first_call: the
+// time that a new tenant waits for its first graph, without and with spares.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ extern char** environ;
 namespace hpvm::bench {
 namespace {
 
-// A command's whole life. An error when it fails: then it is no peer here.
+// Runs a command to its end. An error when it fails: then it is not a peer here.
 StatusOr<double> TimeCommand(std::vector<std::string> words) {
   std::vector<char*> arguments;
   for (std::string& word : words) {
@@ -50,7 +50,7 @@ StatusOr<double> TimeCold(supervisor::ExecutorHub& hub, Sandbox sandbox) {
   return Milliseconds(RealClock().Now() - start);
 }
 
-// Until a waiting process has come to rest: what it does before it waits is not what a tenant waits for.
+// Waits until a spare process is idle: its work before that is not time that a tenant waits for.
 void AwaitRest(const supervisor::ExecutorLink& link) {
   std::optional<Duration> before;
   for (int i = 0; i < 200; ++i) {
@@ -122,7 +122,7 @@ StatusOr<ServiceResult> MeasureSpawn(const ServiceOptions& options) {
   return result;
 }
 
-// The first PrepareGraph of tenants that come one after the other, slowly enough for a spare to be ready again.
+// Times the first PrepareGraph of tenants that come one after the other, slowly enough for a spare to be ready again.
 StatusOr<std::vector<double>> TimeFirstCalls(int spares, int count) {
   DaemonSettings settings = RoomySettings();
   settings.keys["tenants.from_metadata"] = "true";

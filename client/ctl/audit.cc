@@ -16,8 +16,8 @@
 #include "client/ctl/command.h"
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
+#include "client/ctl/text/parse_args.h"
 #include "client/ctl/text/text.h"
-#include "client/ctl/text/words.h"
 #include "client/files/input_file.h"
 #include "nlohmann/json.hpp"
 
@@ -48,14 +48,14 @@ std::string Field(const Json& record, const char* name) {
   return text;
 }
 
-// "/hpvm.v1.Hpvm/Submit" as people write it.
+// Shortens "/hpvm.v1.Hpvm/Submit" to its last word.
 std::string_view LastWord(std::string_view method) {
   const size_t slash = method.rfind('/');
   return slash == std::string_view::npos ? method : method.substr(slash + 1);
 }
 
-// Tells which records are wanted. A line that is no record is one of them: damage is seen by whoever looks for
-// something.
+// Filter selects the requested records. A line that is not a record is always selected, so that every reader notices
+// damage.
 class Filter {
  public:
   static StatusOr<Filter> Make(const Options& options) {
@@ -87,7 +87,7 @@ class Filter {
   std::string since_, until_, who_, method_;
 };
 
-// The columns of a table without an end: values that are longer push the rest aside.
+// Column widths of a table that is printed row by row: longer values shift the rest of their row.
 constexpr size_t kWidths[] = {7, 27, 10, 14, 12, 14};
 
 void PrintColumns(const std::vector<std::string>& cells, const std::vector<std::string>& rest) {
@@ -104,7 +104,7 @@ void PrintColumns(const std::vector<std::string>& cells, const std::vector<std::
   puts(text.c_str());
 }
 
-// "12  2026-…Z  ok  uid 1000  blur  Submit  job-…": a line each, so that a long list needs no memory.
+// Prints "12  2026-…Z  ok  uid 1000  blur  Submit  job-…", one line per record, so that a long list needs no memory.
 void PrintRecord(std::string_view line, const Format& format, bool with_heading) {
   const Json record = Json::parse(line, nullptr, false);
   const bool is_as_stored = format == Format::kJson && format.data <= Format::Data::kLines;
@@ -152,7 +152,7 @@ Status List(const Globals& globals, const Options& options) {
   });
 }
 
-// Follows a chain and looks for a record that was noted: "HASH", or "SEQUENCE:HASH" as Verify prints it.
+// Check follows a chain and looks for a noted record: "HASH", or "SEQUENCE:HASH" as Verify prints it.
 class Check {
  public:
   static StatusOr<Check> Make(const std::string& noted) {
@@ -185,7 +185,7 @@ class Check {
     HPVMD_RETURN_IF_ERROR(verifier_.Finish());
     if (!wanted_.empty() && !found_.has_value()) {
       return DataLoss("No record has the noted hash (" + wanted_ +
-                      "): records were cut off at the end or written anew, or they are another server's.");
+                      "): records were cut off at the end or rewritten, or they come from another server.");
     }
     return absl::OkStatus();
   }
@@ -203,7 +203,7 @@ Status CheckFile(const std::string& path, Check* check) {
   if (server::AuditFileFirst(name).has_value()) {
     HPVMD_RETURN_IF_ERROR(check->BeginFile(name));
   }
-  HPVMD_RETURN_IF_ERROR(OpenInputFile(path).status());  // What may be waited for without end is no record.
+  HPVMD_RETURN_IF_ERROR(OpenInputFile(path).status());  // An endless file is not a log.
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return NotFound("The file \"" + path + "\" cannot be read.");
@@ -211,7 +211,7 @@ Status CheckFile(const std::string& path, Check* check) {
   std::vector<char> line(server::kAuditLineBytesMax + 2);
   while (file.getline(line.data(), static_cast<std::streamsize>(line.size()))) {
     if (file.eof()) {
-      return DataLoss("The last line of \"" + path + "\" has no end: it was cut off, or is being written.");
+      return DataLoss("The last line of \"" + path + "\" is incomplete: it was cut off, or is still being written.");
     }
     HPVMD_RETURN_IF_ERROR(
         While(check->Push({line.data(), static_cast<size_t>(file.gcount()) - 1}), "checking \"" + path + "\""));
@@ -226,7 +226,7 @@ Status CheckFile(const std::string& path, Check* check) {
   return absl::OkStatus();
 }
 
-// Of a folder the files that are records', of a state folder those below it, by their first record.
+// Lists the record files of a folder, or of the audit folder below a state folder, sorted by their first record.
 StatusOr<std::vector<std::string>> FilesOf(const std::vector<std::string>& paths) {
   std::vector<std::string> files;
   for (const std::string& path : paths) {
@@ -244,7 +244,7 @@ StatusOr<std::vector<std::string>> FilesOf(const std::vector<std::string>& paths
       }
     }
     if (found.empty()) {
-      return NotFound("The folder \"" + path + "\" has no audit-N.jsonl" + (error ? ": " + error.message() : "."));
+      return NotFound("The folder \"" + path + "\" has no file audit-N.jsonl" + (error ? ": " + error.message() : "."));
     }
     for (const auto& [first, file] : found) {
       files.push_back(file);
@@ -283,14 +283,15 @@ void PrintVerdict(const Check& check, const Options& options, const Format& form
     puts("There are no records.");
     return;
   }
-  printf("Records %llu to %llu are whole and in order.\n", static_cast<unsigned long long>(head.first),
+  printf("Records %llu to %llu are intact and in order.\n", static_cast<unsigned long long>(head.first),
          static_cast<unsigned long long>(head.last));
   if (check.found().has_value()) {
-    printf("The noted head is record %llu's; %llu came after it.\n", static_cast<unsigned long long>(*check.found()),
+    printf("The noted head belongs to record %llu; %llu records came after it.\n",
+           static_cast<unsigned long long>(*check.found()),
            static_cast<unsigned long long>(head.last - *check.found()));
   }
   if (head.first > 1 && options.from <= 1) {
-    printf("Records before %llu are not there, and not checked.\n", static_cast<unsigned long long>(head.first));
+    printf("Records before %llu are missing, and were not checked.\n", static_cast<unsigned long long>(head.first));
   }
   printf("head %llu:%s\n", static_cast<unsigned long long>(head.last), head.hash.c_str());
 }
@@ -313,34 +314,36 @@ Status Verify(const Globals& globals, const Options& options) {
 }  // namespace
 
 void AddAudit(Commands commands) {
-  CLI::App* audit = commands.app.add_subcommand("audit", "The record of who changed what");
+  CLI::App* audit = commands.app.add_subcommand("audit", "Show and check the audit: the record of who changed what");
   audit->require_subcommand(1);
-  CLI::App& list = AddCommand(*audit, "list", "Records, the oldest first",
+  CLI::App& list = AddCommand(*audit, "list", "List records, the oldest first",
                               "Examples:\n"
                               "  hpvmctl audit list --from 1000\n"
                               "  hpvmctl audit list --since 2h --who \"token tok-3f\" --method Submit\n"
                               "  hpvmctl audit list --since 2026-11-01 --until 2026-12-01 --method UpdateTenant\n"
                               "  hpvmctl audit list --tenant blur -o json | jq -c 'select(.verdict != \"ok\")'");
   Options& listed = SetWork(commands, list, List);
-  list.add_option("--from", listed.from, "From this record on");
-  AddWord(list, "--since", listed.since, "From then on: 2h ago, or 2026-11-30, or 2026-11-30T08:00 in UTC");
-  AddWord(list, "--until", listed.until, "Before then, likewise");
-  AddWord(list, "--who", listed.who, "Of callers in whose name this stands");
-  AddWord(list, "--method", listed.method, "Of this method: Submit, or /hpvm.v1.Hpvm/Submit, or \"job end\"");
-  list.add_option("--limit", listed.limit, "At most this many")->check(CLI::Range(1, 1'000'000'000));
+  list.add_option("--from", listed.from, "Begin with the record of this number");
+  AddWord(list, "--since", listed.since,
+          "Only records from this time on: 2h (ago), 2026-11-30, or 2026-11-30T08:00 in UTC");
+  AddWord(list, "--until", listed.until, "Only records before this time, in the same forms");
+  AddWord(list, "--who", listed.who, "Only records of callers whose name contains this text");
+  AddWord(list, "--method", listed.method,
+          "Only records of this method: Submit, or /hpvm.v1.Hpvm/Submit, or \"job end\"");
+  list.add_option("--limit", listed.limit, "Show at most this many records")->check(CLI::Range(1, 1'000'000'000));
   CLI::App& verify = AddCommand(
       *audit, "verify", "Check that no record was changed, taken out or moved",
-      "Note the head that it prints somewhere else: with --head the next check also finds records that were cut off\n"
-      "at the end, or written anew from some point on.\n"
+      "Keep the head that it prints in another place: with --head the next check also finds records that were cut off\n"
+      "at the end, or rewritten from some point on.\n"
       "Examples:\n"
       "  hpvmctl audit verify\n"
       "  hpvmctl audit verify /var/lib/hpvmd --head 812:3f0c…");
   Options& verified = SetWork(commands, verify, Verify);
-  verify.add_option("--from", verified.from, "From this record on");
+  verify.add_option("--from", verified.from, "Begin with the record of this number");
   verify.add_option("path", verified.paths,
-                    "Files or folders, of a copy or of a server that is down; without any: the "
-                    "server is asked");
-  AddWord(verify, "--head", verified.head, "A head that was noted, SEQUENCE:HASH or HASH: its record must be there");
+                    "Files or folders of records, from a copy or from a server that is down; default: ask the server");
+  AddWord(verify, "--head", verified.head,
+          "A head that an earlier check printed, SEQUENCE:HASH or HASH; its record must still exist");
 }
 
 }  // namespace hpvm::ctl

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl completion bash|zsh|fish: scripts made from the option table itself, so that they cannot fall behind it.
+// hpvmctl completion bash|zsh|fish: generates the scripts from the option table, so that they are always up to date.
 #include <stdio.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace hpvm::ctl {
 namespace {
 
-// Ask the server, if one answers at once, for what can be completed. A shell expands what it is offered: of the answer
-// only characters of ids and names remain.
+// Asks the server, if it answers at once, for the candidates. A shell expands what it is offered, so only characters
+// of ids and names are kept.
 std::string Listing(const std::string& command) {
   return "hpvmctl " + command + " --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
 }
@@ -42,7 +42,7 @@ std::string Words(const CLI::App* app) {
   return words + LongOptions(app);
 }
 
-// "table wide json name" for an option whose text lists its values so; empty for others.
+// Returns "table wide json name" for an option whose text lists its values like that; empty for others.
 std::string ChoicesOf(const CLI::Option* option) {
   std::string text = option->get_option_text();
   if (text.find('|') == std::string::npos) {
@@ -52,7 +52,7 @@ std::string ChoicesOf(const CLI::Option* option) {
   return text;
 }
 
-// The command that lists what the option takes; empty: there is none.
+// Returns the command that lists the values of the option; empty when there is none.
 std::string ListingOf(const CLI::Option* option) {
   const std::string name = option->get_name();
   return name == "job" || name == "--after"         ? Listing("list -o name --limit 50")
@@ -76,7 +76,8 @@ void EachCommand(const CLI::App* app, const std::string& path,
   }
 }
 
-// What follows an option: its name is the word before, whatever the command; equal names have equal values everywhere.
+// Completes the value of an option: its name is the previous word, whatever the command; options of the same name
+// have the same values everywhere.
 std::string ValueCases(const CLI::App* app) {
   std::map<std::string, std::string> cases;
   EachCommand(app, "", [&](const CLI::App* command, const std::string&) {
@@ -139,7 +140,7 @@ std::string Bash(const CLI::App* app) {
          "complete -o default -F _hpvmctl hpvmctl\n";
 }
 
-// For between fish's single quotes.
+// Escapes text for fish's single quotes.
 std::string Escaped(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -185,7 +186,7 @@ void AddCompletion(Commands commands) {
     if (*shell == "fish") {
       FishLines(&app, "", &text);
     } else {
-      // zsh runs bash's script.
+      // zsh runs the script for bash.
       text = (*shell == "zsh" ? "autoload -U +X bashcompinit && bashcompinit\n" : "") + Bash(&app);
     }
     fputs(text.c_str(), stdout);

@@ -25,7 +25,7 @@ Status Costs(const Globals& globals, const std::string& handle) {
     });
   }
   if (costs.kernels().empty()) {
-    fprintf(stderr, "hpvmctl: nothing is known: your executor holds no graph whose kernels were measured.\n");
+    fprintf(stderr, "hpvmctl: there are no costs to show: your executor holds no graph whose kernels were measured.\n");
   }
   return absl::OkStatus();
 }
@@ -33,12 +33,14 @@ Status Costs(const Globals& globals, const std::string& handle) {
 }  // namespace
 
 void AddCosts(Commands commands) {
-  CLI::App& command = AddCommand(
-      commands.app, "costs", "How long kernels take, as estimated and as measured",
-      "One line a kernel, device and size: launches of up to so many instances, and more than half of them. ERROR is "
-      "how\n"
-      "far predictions were off, on average. ~ marks what was never measured.\n"
-      "Examples:\n  hpvmctl costs\n  hpvmctl costs -o json");
+  CLI::App& command =
+      AddCommand(commands.app, "costs", "Show how long kernels take, as estimated and as measured",
+                 "One line per kernel, device and size. A size stands for launches of up to that many instances and of "
+                 "more than half\n"
+                 "as many. ERROR is how far predictions were off, on average. ~ marks what was never measured.\n"
+                 "Examples:\n"
+                 "  hpvmctl costs\n"
+                 "  hpvmctl costs -o json");
   AddWord(command, "--handle", SetWork(commands, command, Costs), "Only kernels of this prepared graph");
 }
 

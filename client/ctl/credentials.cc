@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The global options by which a caller is known. No option takes a secret itself: command lines are for everybody on
-// the machine to read.
+// The global options for credentials. No option takes a secret itself, because everybody on the machine can read
+// command lines.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 namespace hpvm::ctl {
 namespace {
 
-// The variable's value, or nothing. Children do not need it, and do not get it.
+// Returns the variable's value, if set, and unsets it, because child processes do not need it.
 std::string TakeVariable(const char* name) {
   const char* value = getenv(name);
   std::string text = value == nullptr ? "" : value;
@@ -24,7 +24,7 @@ std::string TakeVariable(const char* name) {
 void WarnOfReaders(const std::string& path) {
   struct stat facts {};
   if (stat(path.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && (facts.st_mode & (S_IRGRP | S_IROTH)) != 0) {
-    fprintf(stderr, "hpvmctl: warning: others may read the token file \"%s\" (mode %04o); chmod 600 keeps it yours.\n",
+    fprintf(stderr, "hpvmctl: warning: others may read the token file \"%s\" (mode %04o); run chmod 600 on it.\n",
             Printable(path).c_str(), static_cast<unsigned>(facts.st_mode & 07777));
   }
 }
@@ -33,7 +33,7 @@ void AddFile(CLI::App& app, const char* name, std::string& file, const char* var
   AddWord(app, name, file, description + " (or $" + variable + ")");
 }
 
-// The option goes before the variable. The variable does not count for a Unix socket: it names TLS files that are meant
+// The option has precedence over the variable. The variable is ignored for a Unix socket: it names TLS files meant
 // for another server.
 std::string FileOf(const std::string& option, const char* variable, bool is_unix) {
   const std::string value = TakeVariable(variable);
@@ -47,7 +47,7 @@ bool HasSecretOption(int argc, char** argv) {
     const std::string_view word = argv[i];
     if (word == "--token" || word.starts_with("--token=")) {
       fputs(
-          "hpvmctl: there is no --token: everybody on this machine can read a command line while it is there,\n"
+          "hpvmctl: there is no option --token: every user of this machine can read a command line while it runs,\n"
           "and the shell's history keeps it. Use --token-file FILE, $HPVM_TOKEN_FILE or $HPVM_TOKEN, and revoke\n"
           "this token (hpvmctl token revoke).\n",
           stderr);
@@ -59,14 +59,13 @@ bool HasSecretOption(int argc, char** argv) {
 
 void AddCredentialOptions(CLI::App& app, Globals& globals) {
   AddWord(app, "--token-file", globals.token_file,
-          "File with the token by which the server knows you (or $HPVM_TOKEN_FILE; $HPVM_TOKEN is a token "
-          "itself)");
+          "File with the token that identifies you to the server (or $HPVM_TOKEN_FILE; $HPVM_TOKEN is a token itself)");
   AddFile(app, "--ca", globals.ca_file, "HPVM_CA",
-          "File with the authority that vouches for the server (PEM); without it the system's");
-  AddFile(app, "--cert", globals.certificate_file, "HPVM_CERT", "File with your certificate (PEM), with --key");
-  AddFile(app, "--key", globals.key_file, "HPVM_KEY", "File with its private key (PEM)");
+          "File of the authority that signed the server's certificate (PEM); default: the system's authorities");
+  AddFile(app, "--cert", globals.certificate_file, "HPVM_CERT", "File with your certificate (PEM); needs --key");
+  AddFile(app, "--key", globals.key_file, "HPVM_KEY", "File with the private key of --cert (PEM)");
   AddFile(app, "--server-name", globals.server_name, "HPVM_SERVER_NAME",
-          "What the server's certificate is made for, when that is not the address's host");
+          "Name in the server's certificate, if it is not the host of the address");
 }
 
 Credentials CredentialsOf(const Globals& globals, std::string_view endpoint) {

@@ -12,7 +12,7 @@ struct Options {
   bool watch = false;
 };
 
-// A line for each device that there is, and for each change; until interrupted.
+// Prints a line for each current device and for each change, until interrupted.
 Status WatchDevices(const Globals& globals, Client& client) {
   bool with_heading = true;
   return client.WatchDevices([&](const v1::ListDevicesResponse&, const std::vector<DeviceChange>& changes) {
@@ -41,11 +41,11 @@ Status Devices(const Globals& globals, const Options& options) {
 
 void AddDevices(Commands commands) {
   CLI::App& devices =
-      AddCommand(commands.app, "devices", "The devices that hpvmd runs kernels on",
-                 "With -o wide also the sandbox level at which your kernels run, and what it keeps them from.\n"
+      AddCommand(commands.app, "devices", "List the devices that hpvmd runs kernels on",
+                 "With -o wide also the sandbox level at which your kernels run, and what that level prevents.\n"
                  "Examples:\n  hpvmctl devices\n  hpvmctl devices -o wide\n  hpvmctl devices --watch");
   devices.add_flag("-w,--watch", SetWork(commands, devices, Devices).watch,
-                   "Go on: a line for each device that appears, changes or goes");
+                   "Keep running, and print a line for each device that appears, changes or disappears");
 }
 
 }  // namespace hpvm::ctl

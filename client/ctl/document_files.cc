@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The most that a server's limits.module_bytes_max can be.
+// Upper bound of a server's limits.module_bytes_max.
 constexpr uint64_t kAllowedBytesMax = 1 * limits::kGiB;
 
 fs::path FolderOf(const std::string& document_file) {
@@ -32,21 +32,22 @@ bool IsSameFile(const std::string& one, const std::string& other) {
          first.st_ino == second.st_ino;
 }
 
-// The file of --allow-file that `path` is; empty when there is none.
-std::string AllowedFile(const DocumentPlace& place, const fs::path& path) {
+// Returns the file of --allow-file that `path` refers to; empty when there is none.
+std::string AllowedFile(const DocumentSource& place, const fs::path& path) {
   const auto found = std::find_if(place.allow_files.begin(), place.allow_files.end(),
                                   [&](const std::string& allowed) { return IsSameFile(allowed, path.string()); });
   return found == place.allow_files.end() ? "" : *found;
 }
 
-Status NotBelow(const DocumentPlace& place, const std::string& file, const std::string& message) {
-  return InvalidArgument(message + " A document names only files beside it and below; if this one is meant, say " +
+Status NotBelow(const DocumentSource& place, const std::string& file, const std::string& message) {
+  return InvalidArgument(message +
+                         " A document may name only files in its own folder and below; to allow this file, give " +
                          "--allow-file " + (FolderOf(place.document) / file).string() + ".");
 }
 
 }  // namespace
 
-void AddAllowFile(CLI::App& command, DocumentPlace& place) {
+void AddAllowFile(CLI::App& command, DocumentSource& place) {
   AddEach(command, "--allow-file", place.allow_files,
           "A file that the document may name although it does not lie in the document's folder or below it, or "
           "is larger than 64 MiB");
@@ -57,13 +58,13 @@ StatusOr<std::string> ReadDocument(const std::string& file) {
                      : ReadInputText(file, limits::kGraphDocumentBytesMax);
 }
 
-StatusOr<std::string> ReadDocument(const DocumentPlace& place) {
+StatusOr<std::string> ReadDocument(const DocumentSource& place) {
   return place.text.empty() ? ReadDocument(place.document) : StatusOr<std::string>(place.text);
 }
 
-StatusOr<std::vector<uint8_t>> ReadNamedFile(const DocumentPlace& place, const std::string& file) {
+StatusOr<std::vector<uint8_t>> ReadNamedFile(const DocumentSource& place, const std::string& file) {
   const fs::path folder = FolderOf(place.document);
-  // The path that the user wrote is opened: the document's may lead elsewhere by now.
+  // Opens the path that the user wrote, because the document's may lead elsewhere by now.
   if (const std::string allowed = AllowedFile(place, folder / file); !allowed.empty()) {
     return ReadInputFile(allowed, kAllowedBytesMax);
   }
@@ -74,7 +75,7 @@ StatusOr<std::vector<uint8_t>> ReadNamedFile(const DocumentPlace& place, const s
   return bytes;
 }
 
-StatusOr<std::string> PathOfNamedFile(const DocumentPlace& place, const std::string& file) {
+StatusOr<std::string> PathOfNamedFile(const DocumentSource& place, const std::string& file) {
   std::error_code error;
   const fs::path folder = FolderOf(place.document).empty() ? fs::path(".") : FolderOf(place.document);
   const fs::path path = folder / file;
@@ -101,7 +102,7 @@ StatusOr<std::string> ReadModuleFile(const std::string& file) {
   return file == "-" ? ReadStandardInput(kAllowedBytesMax) : ReadInputText(file, kAllowedBytesMax);
 }
 
-StatusOr<std::string> ReadModuleOf(const DocumentPlace& place, const graph::Module& module, std::string* name) {
+StatusOr<std::string> ReadModuleOf(const DocumentSource& place, const graph::Module& module, std::string* name) {
   *name = module.name;
   if (module.source == graph::Module::Source::kInline) {
     return std::string(module.bytes.begin(), module.bytes.end());

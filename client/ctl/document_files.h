@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a graph document: its text, and the modules that it names. A document may be somebody else's, so what it
-// names is read only where it lies itself, or where the user says.
+// Files of a graph document: its text and the modules that it names. A document may come from somebody else, so only
+// files in its own folder, or files that the user allows, are read on its behalf.
 #ifndef HPVMD_CLIENT_CTL_DOCUMENT_FILES_H_
 #define HPVMD_CLIENT_CTL_DOCUMENT_FILES_H_
 
@@ -16,32 +16,34 @@ class App;
 
 namespace hpvm::ctl {
 
-// Where a document lies, and what of elsewhere it may name.
-struct DocumentPlace {
+// DocumentSource is the location of a document and the files elsewhere that it may name.
+struct DocumentSource {
   std::string document;  // A file, or "-" for standard input, whose modules lie below the current folder.
-  std::vector<std::string> allow_files;  // Of --allow-file.
-  std::string text;                      // Not empty: the document itself, and `document` is only where it stands.
+  std::vector<std::string> allow_files;  // Files of --allow-file.
+  std::string text;  // If not empty: the text of the document; `document` is then only its location.
 };
 
-void AddAllowFile(CLI::App& command, DocumentPlace& place);
+void AddAllowFile(CLI::App& command, DocumentSource& place);
 
-// The document's text; of "-" standard input.
+// Returns the document's text; "-" reads standard input.
 StatusOr<std::string> ReadDocument(const std::string& file);
-StatusOr<std::string> ReadDocument(const DocumentPlace& place);
+StatusOr<std::string> ReadDocument(const DocumentSource& place);
 
-// A file that `place` names: one beside it or below, or one of its allowed files.
-StatusOr<std::vector<uint8_t>> ReadNamedFile(const DocumentPlace& place, const std::string& file);
-// Such a file's path for this process's folder, whether or not it is there; links in it are followed first.
-StatusOr<std::string> PathOfNamedFile(const DocumentPlace& place, const std::string& file);
+// Reads a file that the document names: in its folder or below, or one of its allowed files.
+StatusOr<std::vector<uint8_t>> ReadNamedFile(const DocumentSource& place, const std::string& file);
+// Returns the path of such a file relative to this process's folder, whether or not it exists; resolves symbolic
+// links.
+StatusOr<std::string> PathOfNamedFile(const DocumentSource& place, const std::string& file);
 
-// The graph of such a text; kInvalidArgument lists every fault.
+// Parses the text of a graph; kInvalidArgument lists every error.
 StatusOr<graph::Graph> ParseDocument(const std::string& file, const std::string& document);
 
-// A module that the user names, which may be as large as any server lets it be.
+// Reads a module that the user names, up to the largest size that any server allows.
 StatusOr<std::string> ReadModuleFile(const std::string& file);
 
-// The bytes of one module of a document, and what people know it by. kNotFound for one that is named by its hash.
-StatusOr<std::string> ReadModuleOf(const DocumentPlace& place, const graph::Module& module, std::string* name);
+// Reads one module of a document and returns its display name in `name`. kNotFound for a module that is named by its
+// hash.
+StatusOr<std::string> ReadModuleOf(const DocumentSource& place, const graph::Module& module, std::string* name);
 
 }  // namespace hpvm::ctl
 

@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The devices that both name: the narrower of "opencl" and "opencl:0". Empty: none. The families of a kind ("gpu") are
-// unknown here, so it stands beside whatever is no processor.
+// Returns the devices that both names cover, that is, the narrower of "opencl" and "opencl:0"; empty when there are
+// none. The families of a kind ("gpu") are unknown here, so it matches everything but processors.
 std::string Both(const std::string& one, const std::string& other) {
   if (one == other || FamilyOf(one) == other) {
     return one;
@@ -47,13 +47,14 @@ Status Restrict(const std::vector<std::string>& devices, const std::string& name
     }
   }
   if (left.empty()) {
-    return InvalidArgument("Node \"" + name + "\" may run on " + own->dump() + " only, which is none of --device.");
+    return InvalidArgument("Node \"" + name + "\" may run on " + own->dump() +
+                           " only, and --device names none of these.");
   }
   (*node)["devices"] = std::move(left);
   return absl::OkStatus();
 }
 
-// The leaves of a graph, in it and in the graphs that are its nodes.
+// Restricts the leaves of a graph and of the graphs nested in its nodes.
 Status RestrictLeaves(const std::vector<std::string>& devices, Json* graph) {
   std::vector<std::pair<std::string, Json*>> open = {{"", graph}};
   while (!open.empty()) {
@@ -61,6 +62,9 @@ Status RestrictLeaves(const std::vector<std::string>& devices, Json* graph) {
     open.pop_back();
     for (auto& [name, node] : (*inner)["nodes"].items()) {
       const std::string below = path.empty() ? name : path + "/" + name;
+      if (node.is_array()) {  // In the short form, a node that is its arguments alone.
+        node = Json::object({{"args", std::move(node)}});
+      }
       if (node.contains("nodes")) {
         open.emplace_back(below, &node);
       } else {

@@ -9,8 +9,8 @@
 
 namespace hpvm::ctl {
 
-// A valid document whose nodes run on these devices alone: "opencl:0", a family ("opencl") or a kind ("gpu"). What a
-// node says itself still holds: kInvalidArgument names one that would have no device left.
+// Rewrites a valid document so that its nodes run only on these devices: "opencl:0", a family ("opencl") or a kind
+// ("gpu"). A node's own restriction still holds: kInvalidArgument names a node that would have no device left.
 Status RestrictDevices(const std::vector<std::string>& devices, std::string* document);
 
 }  // namespace hpvm::ctl

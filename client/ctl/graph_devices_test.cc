@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::ordered_json;
 
-// The devices of the node "n" afterwards, or the refusal. `own`: what it says itself; null: nothing.
+// Returns the devices of the node "n" afterwards, or the error. `own` is the node's own restriction, or null.
 std::string Restricted(const Json& own, const std::vector<std::string>& devices) {
   Json document = {{"name", "g"}, {"nodes", {{"n", Json::object()}}}};
   if (!own.is_null()) {
@@ -29,7 +29,7 @@ TEST(GraphDevicesTest, WhatANodeSaysStillHolds) {
   EXPECT_EQ(Restricted({"cpu", "opencl:1"}, {"opencl:1", "vulkan:0"}), R"(["opencl:1"])");
   EXPECT_EQ(Restricted({"gpu"}, {"cpu", "vulkan:0"}), R"(["vulkan:0"])");
   EXPECT_EQ(Restricted({"vulkan:0"}, {"gpu"}), R"(["vulkan:0"])");
-  EXPECT_EQ(Restricted({"opencl", "gpu"}, {"opencl"}), R"(["opencl"])");  // Once.
+  EXPECT_EQ(Restricted({"opencl", "gpu"}, {"opencl"}), R"(["opencl"])");  // Duplicates are removed.
   for (const auto& [own, device] : std::vector<std::pair<std::string, std::string>>{
            {"cpu", "opencl:0"}, {"gpu", "cpu:0"}, {"opencl:1", "opencl:0"}}) {
     EXPECT_THAT(Restricted({own}, {device}), HasSubstr("Node \"n\" may run on [\"" + own + "\"] only")) << device;
@@ -44,6 +44,9 @@ TEST(GraphDevicesTest, InnerGraphsAndTheRestOfTheDocument) {
                   R"("b":{"x":1,"devices":["cpu:0"]}},"a":18446744073709551615})");
   text = R"({"nodes":{"outer":{"nodes":{"leaf":{"devices":["cpu"]}}}}})";
   EXPECT_THAT(Message(RestrictDevices({"vulkan"}, &text)), HasSubstr("Node \"outer/leaf\""));
+  text = R"({"hpvm":2,"nodes":{"short":["x","out f32[n]",2.5]}})";
+  ASSERT_TRUE(RestrictDevices({"cpu:0"}, &text).ok());
+  EXPECT_EQ(text, R"({"hpvm":2,"nodes":{"short":{"args":["x","out f32[n]",2.5],"devices":["cpu:0"]}}})");
   text = "[]";
   EXPECT_FALSE(RestrictDevices({"cpu"}, &text).ok());
 }

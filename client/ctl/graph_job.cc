@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "client/ctl/graph_devices.h"
+#include "client/ctl/text/parse_args.h"
 #include "client/ctl/text/scalar_word.h"
-#include "client/ctl/text/words.h"
 
 #include "base/diagnostic.h"
 #include "base/hash.h"
@@ -39,7 +39,7 @@ StatusOr<const graph::Port*> FindPort(const graph::Graph& graph, graph::Access a
                          "\"; it has " + PortNames(graph, access) + ".");
 }
 
-// The shape of a raw file: every extent must follow from the given symbols.
+// Returns type and shape of a raw file: every extent must follow from the given symbols.
 std::optional<TensorHint> HintFor(const graph::Graph& graph, const graph::Port& port,
                                   const std::map<std::string, int64_t>& symbols) {
   graph::SymbolValues values(graph.symbols.size(), 0);
@@ -78,12 +78,12 @@ Status CheckInput(const graph::Port& port, const Tensor& tensor) {
   return absl::OkStatus();
 }
 
-// Stands for a file where an element's index goes; a file of that name is "./@index".
+// Stands in place of a file for the index of an array element; a file of that name is written "./@index".
 constexpr char kIndexWord[] = "@index";
 
 Status CheckIndexInput(const graph::Port& port, bool is_array) {
   if (!is_array) {
-    return InvalidArgument("Input \"" + port.name + "\" is given as @index, which `submit --array` alone has.");
+    return InvalidArgument("Input \"" + port.name + "\" is given as @index, which only `submit --array` has.");
   }
   const bool is_integer = port.type >= ElementType::kI8 && port.type <= ElementType::kU64;
   if (!port.shape.empty() || !is_integer) {
@@ -133,7 +133,7 @@ Status ReadModules(const GraphArguments& arguments, GraphJob* job) {
   return absl::OkStatus();
 }
 
-// Found before the work is done, not when its results have nowhere to go.
+// Fails before the work is done, not when the results cannot be written.
 Status CheckOutputFile(const std::string& file) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error)) {
@@ -142,7 +142,7 @@ Status CheckOutputFile(const std::string& file) {
   return absl::OkStatus();
 }
 
-// `word` is a file, or a number for an input of rank 0.
+// `word` is a file name, or a number for an input of rank 0.
 StatusOr<Tensor> ReadInput(const GraphJob& job, const graph::Port& port, const std::string& word) {
   if (port.shape.empty() && IsScalarWord(word)) {
     StatusOr<Tensor> tensor = ScalarTensor(port.type, word);
@@ -153,7 +153,8 @@ StatusOr<Tensor> ReadInput(const GraphJob& job, const graph::Port& port, const s
   return tensor;
 }
 
-// A symbol's value; or, as authors need not know which of both a name is, a number for an input of rank 0.
+// Reads a symbol's value; also a number for an input of rank 0, so that users need not know which of the two a name
+// is.
 Status ReadSymbol(const std::string& word, GraphJob* job) {
   HPVMD_ASSIGN_OR_RETURN(auto pair, ParsePair(word, "--symbol"));
   const std::vector<std::string>& symbols = job->graph.symbols;

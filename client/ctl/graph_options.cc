@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "client/ctl/options.h"
-#include "client/ctl/text/words.h"
+#include "client/ctl/text/parse_args.h"
 
 namespace hpvm::ctl {
 
@@ -19,18 +19,19 @@ void AddGraphOptions(CLI::App& command, GraphOptions& options) {
   AddEach(command, "--symbol", arguments.symbols,
           "NAME=INTEGER for symbols that no input's shape fixes; NAME=2.5 for an input of rank 0");
   AddEach(command, "--device", arguments.devices,
-          "Run nodes on this device alone, as `hpvmctl devices` names it (cpu:0, opencl:0, vulkan:0), or on its family "
-          "(opencl); several: on any of these");
-  command.add_option("--repeat", arguments.repeat, "Run this often with the same inputs, as one run")
+          "Run nodes only on this device, as `hpvmctl devices` names it (cpu:0, opencl:0, vulkan:0), or on this family "
+          "(opencl); given several times: on any of these");
+  command.add_option("--repeat", arguments.repeat, "How many times to run the graph with the same inputs, as one run")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   AddEach(command, "--rotate", arguments.rotate,
-          "OUTPUT=INPUT: with --repeat, what one repetition gives the next one gets");
-  AddWord(command, "--until", arguments.until,
-          "OUTPUT of one element: a repetition that leaves it not zero is the last");
-  AddEach(command, "--label", options.labels, "KEY=VALUE, kept with the job");
+          "OUTPUT=INPUT: with --repeat, each repetition gets this output of the repetition before as this input");
+  AddWord(
+      command, "--until", arguments.until,
+      "OUTPUT of one element: with --repeat, the first repetition that sets it to a value other than zero is the last");
+  AddEach(command, "--label", options.labels, "KEY=VALUE: a label that is kept with the job");
   AddWord(command, "--deadline", options.deadline, "How long the work may take: 10s, 500ms, 2m; default: the server's");
-  command.add_option("--priority", options.priority, "Larger goes first among your own jobs")
+  command.add_option("--priority", options.priority, "Order among your own jobs: the larger number goes first")
       ->check(CLI::Range(-100, 100))
       ->capture_default_str();
 }

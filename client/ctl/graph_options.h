@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options that submit and run share.
+// Options shared by submit and run.
 #ifndef HPVMD_CLIENT_CTL_GRAPH_OPTIONS_H_
 #define HPVMD_CLIENT_CTL_GRAPH_OPTIONS_H_
 
@@ -26,8 +26,8 @@ struct GraphOptions {
 
 void AddGraphOptions(CLI::App& command, GraphOptions& options);
 
-// Deadline, priority, labels and key as every request carries them; kInvalidArgument names what is malformed.
-// With the trace context that the environment gives (TRACEPARENT, TRACESTATE), as it is: servers check it.
+// Returns deadline, priority, labels and key as every request carries them; kInvalidArgument names the malformed
+// value. Includes the trace context of the environment (TRACEPARENT, TRACESTATE) unchecked, because servers check it.
 CallOptions TracedCall();
 StatusOr<CallOptions> ToCallOptions(const GraphOptions& options);
 StatusOr<RunOptions> ToRunOptions(const GraphOptions& options, const GraphJob& job);

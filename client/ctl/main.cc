@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl: submits graphs to hpvmd, or runs them here without it.
+// hpvmctl: submits graphs to hpvmd, or runs them locally without it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "client/ctl/options.h"
+#include "client/ctl/text/parse_args.h"
 #include "client/ctl/text/text.h"
-#include "client/ctl/text/words.h"
 #include "client/status/status.h"
 
-#include "graph/faults.h"
+#include "graph/diagnostic_sink.h"
 
 namespace hpvm::ctl {
 
@@ -26,7 +26,7 @@ std::string DefaultEndpoint() {
 namespace {
 
 void SayUnanswered(const Status& status) {
-  // What comes with details was said by the server itself.
+  // A failure with details comes from the server itself.
   if (DetailOf(status).has_value()) {
     fprintf(stderr, "hpvmctl: the server cannot answer now; trying again. It says: %s\n",
             Printable(Message(status)).c_str());
@@ -46,7 +46,7 @@ StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
   options.connect_timeout = Duration(static_cast<int64_t>(connect_seconds * 1e9));
   HPVMD_ASSIGN_OR_RETURN(options.patience, While(ParseDuration(patience), "reading --patience"));
   options.on_unanswered = SayUnanswered;
-  options.prepare_again = false;  // No command runs a graph later than at once.
+  options.prepare_again = false;  // No command runs a graph later than right after preparing it.
   StatusOr<std::unique_ptr<Client>> client = Client::Connect(options);
   if (client.status().code() == absl::StatusCode::kUnavailable) {
     return While(client.status(), "connecting (start a server with `hpvmd --dev`, or name one with --server)");
@@ -56,7 +56,7 @@ StatusOr<std::unique_ptr<Client>> Globals::Connect() const {
 
 void SetWork(Commands commands, CLI::App& command, std::function<Status(const Globals&, ExitCode* code)> work) {
   command.callback([work = std::move(work), &globals = commands.globals, &action = commands.action] {
-    if (!action) {  // The innermost command's callback comes first.
+    if (!action) {  // CLI11 calls the innermost command's callback first.
       action = [work, &globals] {
         ExitCode code = kOk;
         const Status status = work(globals, &code);
@@ -90,18 +90,18 @@ constexpr char kFooter[] =
     "Exit codes: 0 done, 1 the job failed, 2 usage or wrong input, 3 no device can run a node, 4 not allowed,\n"
     "5 cancelled, 6 deadline passed, 7 no server answers, 124 a wait's --timeout passed, 130 interrupted.";
 
-// "tenant" of `hpvmctl tenant craete`.
+// Returns "tenant" for `hpvmctl tenant craete`.
 const CLI::App& InnermostCommand(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   return chosen.empty() ? app : InnermostCommand(*chosen.front());
 }
 
-// Of a misspelt word CLI11 only says that something is missing, or that something was not expected.
+// For a misspelt word CLI11 only reports that something is missing or was not expected.
 void SayWhatWasMeant(const CLI::App& app) {
   std::vector<std::string> words = app.remaining(true);
-  // An option's value may stand before it.
+  // An option's value may precede the misspelt word.
   std::stable_partition(words.begin(), words.end(), [](const std::string& word) { return word.starts_with('-'); });
-  // A secret that stands here by mistake is not repeated.
+  // A secret on the command line is not repeated.
   if (words.empty() || words.front().starts_with("hpvm_")) {
     return;
   }
@@ -119,13 +119,13 @@ void SayWhatWasMeant(const CLI::App& app) {
     }
   }
   if (near_miss.best().empty() && (is_option || !InnermostCommand(app).get_require_subcommand_min())) {
-    return;  // What CLI11 says is all there is to say.
+    return;  // CLI11's message is complete.
   }
   fprintf(stderr, "hpvmctl: \"%s\" is not %s%s\n", Printable(word).c_str(), is_option ? "an option" : "a command",
           near_miss.Ending().c_str());
 }
 
-// CLI11 converts words by itself; this one has parts.
+// CLI11 converts single words by itself; a format has parts.
 void AddFormat(CLI::App& app, Format& format) {
   const auto parse = [&format](const std::string& word) {
     StatusOr<Format> parsed = ParseFormat(word);
@@ -135,7 +135,7 @@ void AddFormat(CLI::App& app, Format& format) {
     format = *std::move(parsed);
   };
   app.add_option_function<std::string>("-o,--format", parse,
-                                       "table, wide (more columns), json, jsonl (an object a line), yaml, name (ids "
+                                       "table, wide (more columns), json, jsonl (one object per line), yaml, name (ids "
                                        "alone), or custom-columns=NAME:PATH,... of the JSON's objects")
       ->option_text(FormatNames());
 }
@@ -145,7 +145,7 @@ int Main(int argc, char** argv) {
   if (HasSecretOption(argc, argv)) {
     return kUsage;
   }
-  setenv("GRPC_VERBOSITY", "NONE", 0);  // What matters of its log stands in errors.
+  setenv("GRPC_VERBOSITY", "NONE", 0);  // The relevant parts of gRPC's log are in errors.
   CLI::App app("Submits dataflow graphs of portable kernels to hpvmd.", "hpvmctl");
   Globals globals;
   Action action;
@@ -153,39 +153,38 @@ int Main(int argc, char** argv) {
   app.footer(kFooter);
   app.set_version_flag("--version", "hpvmctl " HPVMD_VERSION);
   app.add_option("-s,--server", globals.server,
-                 "unix:/path, host:port or https://host:port; default: /run/hpvmd/hpvmd.sock if it is there, else "
+                 "unix:/path, host:port or https://host:port; default: /run/hpvmd/hpvmd.sock if that exists, else "
                  "127.0.0.1:50061 (or $HPVM_SERVER)");
   app.add_option("--tenant", globals.tenant,
-                 "In whose name: for administrators, and for servers that take the caller's word (hpvmd --dev; or "
-                 "$HPVM_TENANT)");
+                 "Tenant to act for (or $HPVM_TENANT): for administrators, and for servers that take the caller's word "
+                 "(hpvmd --dev)");
   app.add_option("--profile", globals.profile,
-                 "A server and credentials by name, in ~/.config/hpvm/profiles.toml (or $HPVM_PROFILE)");
+                 "Name of a server with credentials in ~/.config/hpvm/profiles.toml (or $HPVM_PROFILE)");
   AddCredentialOptions(app, globals);
   AddFormat(app, globals.format);
   AddChoice<Colours>(app, "--color", globals.colours,
                      {{"auto", Colours::kAuto}, {"always", Colours::kAlways}, {"never", Colours::kNever}},
-                     "Of states and errors: auto (a terminal without $NO_COLOR), always or never");
+                     "Colour of states and errors: auto (a terminal without $NO_COLOR), always or never");
   AddChoice<Progress>(app, "--progress", globals.progress,
                       {{"auto", Progress::kAuto}, {"plain", Progress::kPlain}, {"none", Progress::kNone}},
-                      "On standard error: auto (a terminal only), plain or none");
+                      "Progress on standard error: auto (a terminal only), plain or none");
   app.add_option("--connect-timeout", globals.connect_seconds, "Seconds to wait for the server")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
-  app.add_option("--patience", globals.patience,
-                 "How long to go on trying when the server stops answering: 30s, 5m, 1h")
+  app.add_option("--patience", globals.patience, "How long to try again when the server stops answering: 30s, 5m, 1h")
       ->capture_default_str();
-  app.fallthrough();  // Global options may stand after the command, where people type them.
+  app.fallthrough();  // Allows global options after the command, where people type them.
   Commands commands{app, globals, action};
-  for (const auto add :
-       {AddSubmit, AddRun,    AddDevices, AddCosts,   AddJobs,   AddDescribe, AddApply,   AddRetry,
-        AddGraph,  AddKernel, AddModule,  AddBuffers, AddQuota,  AddUsage,    AddTenant,  AddToken,
-        AddAudit,  AddServer, AddTop,     AddIntake,  AddDoctor, AddProfile,  AddVersion, AddCompletion}) {
+  for (const auto add : {AddSubmit, AddRun,     AddDevices, AddCosts,   AddJobs,      AddDescribe, AddApply,  AddRetry,
+                         AddBundle, AddReplay,  AddGraph,   AddKernel,  AddModule,    AddBuffers,  AddQuota,  AddUsage,
+                         AddTenant, AddToken,   AddAudit,   AddServer,  AddTop,       AddMemory,   AddIntake, AddDevice,
+                         AddDoctor, AddProfile, AddVersion, AddExample, AddCompletion}) {
     add(commands);
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    // CLI11 reports by exception; this is where they end.
+    // CLI11 reports errors by exceptions, which end here.
     if (error.get_name() == "RequiredError" || error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
       SayWhatWasMeant(app);
     }
@@ -200,7 +199,7 @@ int Main(int argc, char** argv) {
   try {
     return action ? action() : kUsage;
   } catch (const std::bad_alloc&) {
-    // A tensor's file may be larger than this machine's memory.
+    // A tensor file may be larger than this machine's memory.
     return Report(ResourceExhausted("There is not enough memory on this machine for what the command reads."));
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl module put.
+// hpvmctl module put; list and delete are in held.cc.
 #include <stdio.h>
 
 #include <memory>
@@ -23,12 +23,13 @@ Status Put(const Globals& globals, const std::string& file) {
 }  // namespace
 
 void AddModule(Commands commands) {
-  CLI::App* module = commands.app.add_subcommand("module", "Upload modules");
+  CLI::App* module = commands.app.add_subcommand("module", "Upload, list and delete modules");
   module->require_subcommand(1);
   CLI::App& put =
       AddCommand(*module, "put", "Upload a module and print its SHA-256, for {\"sha256\": ...} in documents",
                  "Example:\n  hpvmctl module put matmul.wasm");
   put.add_option("file", SetWork(commands, put, Put))->required();
+  AddHeldModules(commands, *module);
 }
 
 }  // namespace hpvm::ctl

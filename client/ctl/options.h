@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How commands of hpvmctl and their options are declared. Only .cc files that need CLI11 include this.
+// Declaration of hpvmctl's commands and their options. Only .cc files that need CLI11 include this header.
 #ifndef HPVMD_CLIENT_CTL_OPTIONS_H_
 #define HPVMD_CLIENT_CTL_OPTIONS_H_
 
@@ -17,14 +17,14 @@
 
 namespace hpvm::ctl {
 
-// A command below `parent`, which owns it. `footer` has its examples.
+// Adds a command below `parent`, which owns it. `footer` holds its examples.
 inline CLI::App& AddCommand(CLI::App& parent, const char* name, const char* description, const std::string& footer) {
   CLI::App* command = parent.add_subcommand(name, description);
   command->footer(footer);
   return *command;
 }
 
-// Sets what the command does, and makes the options that `work` gets, which live as long as the command. The caller
+// Sets the command's work and makes the options that `work` receives, which live as long as the command. The caller
 // declares them next.
 template <typename Options>
 Options& SetWork(Commands commands, CLI::App& command, Status (*work)(const Globals&, const Options&, ExitCode*)) {
@@ -34,13 +34,12 @@ Options& SetWork(Commands commands, CLI::App& command, Status (*work)(const Glob
 }
 template <typename Options>
 Options& SetWork(Commands commands, CLI::App& command, Status (*work)(const Globals&, const Options&)) {
-  const auto options = std::make_shared<Options>();  // As above.
+  const auto options = std::make_shared<Options>();  // Shared as above.
   SetWork(commands, command, [=](const Globals& globals) { return work(globals, *options); });
   return *options;
 }
 
-// An option that means nothing when empty: what an unset variable of a script leaves of it must not be taken for its
-// absence.
+// Adds an option that must not be empty: an unset variable in a script must not be taken for the option's absence.
 template <typename Value>
 CLI::Option* AddWord(CLI::App& command, const char* names, Value& into, const std::string& description) {
   const auto refuse_empty = [](std::string& word) -> std::string {
@@ -49,13 +48,13 @@ CLI::Option* AddWord(CLI::App& command, const char* names, Value& into, const st
   return command.add_option(names, into, description)->check(CLI::Validator(refuse_empty, ""));
 }
 
-// One that may be given several times, with a value each time.
+// Adds an option that may be repeated, with one value each time.
 inline CLI::Option* AddEach(CLI::App& command, const char* names, std::vector<std::string>& into,
                             const std::string& description) {
   return command.add_option(names, into, description)->allow_extra_args(false);
 }
 
-// One whose values have names; completion offers them.
+// Adds an option with named values, which completion offers.
 template <typename Value>
 CLI::Option* AddChoice(CLI::App& command, const char* names, Value& into,
                        std::initializer_list<std::pair<const char*, Value>> choices, const std::string& description) {

@@ -23,7 +23,7 @@ void Fill(std::string* option, const std::string& value) {
   }
 }
 
-// What options did not say. `yields`: the environment goes before it.
+// Fills fields that no option set. With `yields` the environment takes precedence.
 void Apply(const Profile& profile, bool yields, Globals* globals) {
   const auto fill = [yields](std::string* option, const std::string& value, const char* variable) {
     if (!yields || !IsSet(variable)) {
@@ -35,7 +35,7 @@ void Apply(const Profile& profile, bool yields, Globals* globals) {
   if (!yields || !IsSet("HPVM_TOKEN")) {
     fill(&globals->token_file, profile.credentials.token_file, "HPVM_TOKEN_FILE");
   }
-  if (!globals->server.starts_with("unix:")) {  // Files of TLS are for another server then.
+  if (!globals->server.starts_with("unix:")) {  // For a Unix socket, TLS files are meant for another server.
     fill(&globals->ca_file, profile.credentials.ca_file, "HPVM_CA");
     fill(&globals->certificate_file, profile.credentials.certificate_file, "HPVM_CERT");
     fill(&globals->key_file, profile.credentials.key_file, "HPVM_KEY");

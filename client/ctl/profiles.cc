@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl profile: the servers that have names, in the user's file.
+// hpvmctl profile: manages the named servers in the user's file.
 #include "client/files/profiles.h"
 
 #include <stdio.h>
@@ -112,7 +112,7 @@ Status Use(const Globals&, const Options& options) {
   return Change(profiles);
 }
 
-// Commands read the file from any folder.
+// Makes the path absolute, because commands read the file from any folder.
 std::string Absolute(const std::string& file) {
   return file.starts_with("~/") ? file : std::filesystem::absolute(file).lexically_normal().string();
 }
@@ -140,7 +140,7 @@ Status Set(const Globals&, const Options& options) {
   }
   HPVMD_RETURN_IF_ERROR(Change(profiles));
   if (profiles.default_name.empty()) {
-    fprintf(stderr, "hpvmctl: --profile %s uses it; `hpvmctl profile use %s` makes it the default.\n",
+    fprintf(stderr, "hpvmctl: --profile %s uses the profile; `hpvmctl profile use %s` makes it the default.\n",
             options.name.c_str(), options.name.c_str());
   }
   return absl::OkStatus();
@@ -156,34 +156,35 @@ Status Remove(const Globals&, const Options& options) {
   }
   HPVMD_RETURN_IF_ERROR(Change(profiles));
   if (was_default) {
-    fputs("hpvmctl: it was the default; now there is none.\n", stderr);
+    fputs("hpvmctl: the profile was the default; now there is no default.\n", stderr);
   }
   return absl::OkStatus();
 }
 
 void AddSet(Commands commands, CLI::App& profile) {
-  CLI::App& set = AddCommand(profile, "set", "Make a profile, or change what is given of one",
-                             "Files are kept with their whole paths; one that begins with ~/ stays so.\n"
+  CLI::App& set = AddCommand(profile, "set", "Make a profile, or change the given values of a profile",
+                             "Names of files are kept as whole paths; a name that begins with ~/ stays so.\n"
                              "Examples:\n"
                              "  hpvmctl profile set lab --server https://gpu.example.org:50061 --token-file lab.token\n"
                              "  hpvmctl profile set lab --tenant blur --unset server_name");
   Options& options = SetWork(commands, set, Set);
-  set.add_option("profile", options.name, "Letters, digits, - and _")->required();
+  set.add_option("profile", options.name, "Name of the profile: letters, digits, - and _")->required();
   Credentials& credentials = options.given.credentials;
   AddWord(set, "-s,--server", options.given.server, "unix:/path, host:port or https://host:port");
-  AddWord(set, "--tenant", options.given.tenant, "In whose name");
-  AddWord(set, "--token-file", credentials.token_file, "File with the token by which the server knows you");
-  AddWord(set, "--ca", credentials.ca_file, "File with the authority that vouches for the server (PEM)");
-  AddWord(set, "--cert", credentials.certificate_file, "File with your certificate (PEM), with --key");
-  AddWord(set, "--key", credentials.key_file, "File with its private key (PEM)");
-  AddWord(set, "--server-name", credentials.server_name, "What the server's certificate is made for");
+  AddWord(set, "--tenant", options.given.tenant, "Tenant to act for");
+  AddWord(set, "--token-file", credentials.token_file, "File with the token that identifies you to the server");
+  AddWord(set, "--ca", credentials.ca_file, "File of the authority that signed the server's certificate (PEM)");
+  AddWord(set, "--cert", credentials.certificate_file, "File with your certificate (PEM); needs --key");
+  AddWord(set, "--key", credentials.key_file, "File with the private key of --cert (PEM)");
+  AddWord(set, "--server-name", credentials.server_name,
+          "Name in the server's certificate, if it is not the host of the address");
   std::vector<std::string> keys;
   std::string text;
   for (const ProfileKey& key : ProfileKeys()) {
     keys.emplace_back(key.name);
     text += (text.empty() ? "" : "|") + keys.back();
   }
-  AddEach(set, "--unset", options.unset, "Takes this out of it; several times for several")
+  AddEach(set, "--unset", options.unset, "Remove this value from the profile; may be repeated")
       ->check(CLI::IsMember(keys))
       ->option_text(text);
 }
@@ -191,22 +192,23 @@ void AddSet(Commands commands, CLI::App& profile) {
 }  // namespace
 
 void AddProfile(Commands commands) {
-  CLI::App& profile = AddCommand(commands.app, "profile", "Servers and credentials that have names",
-                                 "They stand in ~/.config/hpvm/profiles.toml (or $HPVM_PROFILES), which is replaced as "
-                                 "a whole; its comments are\nlost, which is said then.\n"
+  CLI::App& profile = AddCommand(commands.app, "profile", "Manage profiles: servers and credentials that have names",
+                                 "Profiles are kept in ~/.config/hpvm/profiles.toml (or $HPVM_PROFILES). A change "
+                                 "rewrites the whole file; it says so\n"
+                                 "when comments are lost.\n"
                                  "Examples:\n"
                                  "  hpvmctl profile set lab --server https://gpu.example.org:50061\n"
                                  "  hpvmctl profile use lab\n"
                                  "  hpvmctl profile list");
   profile.require_subcommand(1);
-  SetWork(commands, AddCommand(profile, "list", "List them; * marks the default", "Example:\n  hpvmctl profile list"),
-          List);
-  CLI::App& use = AddCommand(profile, "use", "Make one the default, which commands take that name no server",
+  SetWork(commands,
+          AddCommand(profile, "list", "List profiles; * marks the default", "Example:\n  hpvmctl profile list"), List);
+  CLI::App& use = AddCommand(profile, "use", "Make a profile the default, for commands that name no server",
                              "Example:\n  hpvmctl profile use lab");
   use.add_option("profile", SetWork(commands, use, Use).name, "A profile")->required();
-  CLI::App& show = AddCommand(profile, "show", "Show one, or the default",
+  CLI::App& show = AddCommand(profile, "show", "Show a profile, or the default",
                               "Examples:\n  hpvmctl profile show\n  hpvmctl profile show lab -o yaml");
-  show.add_option("profile", SetWork(commands, show, Show).name, "A profile; without it the default");
+  show.add_option("profile", SetWork(commands, show, Show).name, "Name of a profile; default: the default profile");
   AddSet(commands, profile);
   CLI::App& remove = AddCommand(profile, "remove", "Remove one", "Example:\n  hpvmctl profile remove lab");
   remove.add_option("profile", SetWork(commands, remove, Remove).name, "A profile")->required();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl quota and hpvmctl whoami: what a caller is taken for, and what it may use.
+// hpvmctl quota and hpvmctl whoami: the caller's identity, and the resources that it may use.
 
 #include <memory>
 
@@ -32,19 +32,19 @@ Status WhoAmI(const Globals& globals) {
 void AddQuota(Commands commands) {
   SetWork(commands,
           AddCommand(
-              commands.app, "quota", "What your tenant uses and may use",
-              "What is held (device-bytes, ..., modules) is free again when it is given back; what is spent "
+              commands.app, "quota", "Show what your tenant uses and may use",
+              "What is held (device-bytes, ..., modules) is free again when it is released; what is spent "
               "(device-seconds,\n"
               "compile-seconds, requests, request-bytes) is earned again in time: AVAILABLE is what may be spent now.\n"
               "Examples:\n"
               "  hpvmctl quota\n"
               "  hpvmctl quota --tenant blur -o json"),
           Quota);
-  SetWork(
-      commands,
-      AddCommand(commands.app, "whoami", "As whom the server knows you, and what separates your kernels from others'",
-                 "Example:\n  hpvmctl whoami"),
-      WhoAmI);
+  SetWork(commands,
+          AddCommand(commands.app, "whoami",
+                     "Show the tenant and role that the server gives you, and the sandbox of your kernels",
+                     "Example:\n  hpvmctl whoami"),
+          WhoAmI);
 }
 
 }  // namespace hpvm::ctl

@@ -8,12 +8,15 @@
 #include <map>
 #include <span>
 
+#include "client/ctl/text/device_text.h"
 #include "client/ctl/text/job_text.h"
 #include "client/ctl/text/tenant_text.h"
 #include "client/ctl/text/terminal.h"
 #include "client/ctl/text/text.h"
 #include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
+
+#include "base/clock.h"
 
 namespace hpvm::ctl {
 namespace {
@@ -28,7 +31,7 @@ std::string InstanceText(const v1::InstanceId& id) {
   return "(" + std::to_string(id.x()) + ", " + std::to_string(id.y()) + ", " + std::to_string(id.z()) + ")";
 }
 
-// Which of a split node's instances ran there, along its slowest dimension.
+// Describes the part of a split node's instances that ran there, along its slowest dimension.
 std::string PartText(const v1::NodePlacement& placement) {
   return placement.instance_count() == 0
              ? std::string()
@@ -36,7 +39,7 @@ std::string PartText(const v1::NodePlacement& placement) {
                    std::to_string(placement.first_instance() + placement.instance_count()) + ")";
 }
 
-// Names and text come from kernels: nothing of them may steer the terminal.
+// Names and text come from kernels: they must not control the terminal.
 std::string LogText(const v1::RunLog& log) {
   std::string text;
   for (const v1::LogLine& line : log.lines()) {
@@ -57,10 +60,10 @@ std::string LogText(const v1::RunLog& log) {
   return text;
 }
 
-// "not split over devices, as its parts would write bytes of each other: hist, sum and 3 more".
+// Formats as "not split over devices, as its parts would write bytes of each other: hist, sum and 3 more".
 std::string WholeText(const std::vector<v1::NodePlacement>& placements) {
   constexpr size_t kNamed = 3;
-  std::map<std::string, std::vector<std::string>> nodes;  // By reason.
+  std::map<std::string, std::vector<std::string>> nodes;  // Node names by reason.
   for (const v1::NodePlacement& p : placements) {
     if (!p.whole().empty()) {
       nodes[p.whole()].push_back(p.node());
@@ -103,8 +106,8 @@ void PrintReportData(const RunReport& report, const Format& format) {
   PrintData(json, format);
 }
 
-// The second of two rows, below the first if it is wanted. Columns of lines that come one by one are as wide as what
-// mostly stands in them.
+// Prints the second of two rows, after the first if it is wanted. Columns of rows that are printed one by one have
+// their typical width.
 void PrintRow(std::vector<std::vector<std::string>> rows, std::span<const size_t> widths, bool with_heading) {
   for (size_t i = 0; i < widths.size(); ++i) {
     rows[1][i].resize(std::max(rows[1][i].size(), widths[i]), ' ');
@@ -113,7 +116,7 @@ void PrintRow(std::vector<std::vector<std::string>> rows, std::span<const size_t
   fputs(with_heading ? table.c_str() : table.substr(table.find('\n') + 1).c_str(), stdout);
 }
 
-// The second line of a job in full is its state.
+// Colours the state, which is the second line of a job's full report.
 std::string WithColouredState(const std::string& text) {
   constexpr std::string_view kState = "\n  state       ";
   const size_t at = text.find(kState);
@@ -123,7 +126,7 @@ std::string WithColouredState(const std::string& text) {
 
 }  // namespace
 
-// Of a graph that ran several times, a node's time is that of all repetitions together.
+// For a graph that ran several times, a node's time is the total over all repetitions.
 std::string PlacementTable(const std::vector<v1::NodePlacement>& placements) {
   const bool repeats = std::ranges::any_of(placements, [](const v1::NodePlacement& p) { return p.runs() > 1; });
   std::vector<std::vector<std::string>> rows = {{"NODE", "DEVICE", "VARIANT", "START", "TIME"}};
@@ -159,7 +162,7 @@ void PrintReport(const RunReport& report, const Format& format) {
   std::string text = Printable("graph " + report.graph + ": ") + ColouredState(Printable(report.state)) +
                      Printable(job_text) + "\n" + PlacementTable(report.placements) + WholeText(report.placements);
   if (has_estimates) {
-    text += "~: placed by an estimate; nothing like it had been measured there\n";
+    text += "~: placed by an estimate; no similar launch had been measured on that device\n";
   }
   if (report.placements.size() < report.nodes_run) {
     text +=
@@ -175,10 +178,10 @@ void PrintReport(const RunReport& report, const Format& format) {
     text += "repetitions: " + std::to_string(report.repetitions) + (report.converged ? ", converged\n" : "\n");
   }
   if (report.traffic.spilled_bytes() != 0) {
-    text += "moved to and from disk for want of memory: " + BytesText(report.traffic.spilled_bytes()) + "\n";
+    text += "moved to and from disk because memory was short: " + BytesText(report.traffic.spilled_bytes()) + "\n";
   }
   if (report.traffic.lost_devices() != 0) {
-    text += "devices that failed meanwhile: " + std::to_string(report.traffic.lost_devices()) + "\n";
+    text += "devices that failed during the run: " + std::to_string(report.traffic.lost_devices()) + "\n";
   }
   for (const std::string& sentence : report.defects) {
     text += Printable("note: " + sentence) + "\n";
@@ -244,15 +247,15 @@ void PrintSubmitted(const v1::SubmitResponse& response, const Format& format) {
   PrintOne(response, format, IdOf(response), [&] { return Printable(IdOf(response)) + "\n"; });
 }
 
-// A line for each thing that a driver is known to compute wrongly.
+// Lists the known miscomputations of drivers, one per line.
 std::string DefectsText(const google::protobuf::RepeatedPtrField<v1::Device>& devices) {
   std::string text;
   for (const v1::Device& device : devices) {
     for (const v1::DriverDefect& defect : device.defects()) {
       text += Printable(device.id() +
                         (defect.in_generated_code()
-                             ? " runs no generated code, because its driver computes some wrongly ("
-                             : " may compute modules that are written for it (OpenCL C, SPIR-V) wrongly (") +
+                             ? " runs no generated code, because its driver computes wrong results for some of it ("
+                             : " may compute wrong results in modules that are written for it (OpenCL C, SPIR-V) (") +
                         defect.name() + "): " + defect.reason()) +
               "\n";
     }
@@ -271,14 +274,17 @@ std::string NameOf(const v1::Device& device) {
   if (!device.detail().empty()) {
     name += " (" + device.detail() + ")";
   }
+  if (device.has_paused() && !device.paused().reason().empty()) {
+    name += " (paused: " + device.paused().reason() + ")";
+  }
   return name;
 }
 
-// `state`: as it is, if empty.
+// An empty `state` stands for the device's own state.
 std::vector<std::string> DeviceRow(const v1::Device& device, const std::string& state) {
   return {device.id(),
           Without(v1::Device::Kind_Name(device.kind()), "KIND_"),
-          state.empty() ? Without(v1::Device::State_Name(device.state()), "STATE_") : state,
+          state.empty() ? DeviceStateText(device) : state,
           std::to_string(device.compute_units()),
           BytesText(device.memory_bytes()),
           NameOf(device)};
@@ -297,9 +303,34 @@ std::string DevicesText(const google::protobuf::RepeatedPtrField<v1::Device>& de
   return Table(rows) + DefectsText(devices);
 }
 
+// Prints a line for each device whose health is known; empty when there is none.
+std::string HealthText(const google::protobuf::RepeatedPtrField<v1::Device>& devices) {
+  std::vector<std::vector<std::string>> rows = {
+      {"DEVICE", "BUS", "TEMPERATURE", "POWER LIMIT", "MEMORY ERRORS", "XID", "SLOWED", "DRIVER", "UUID"}};
+  for (const v1::Device& device : devices) {
+    const v1::DeviceHealth& health = device.health();
+    if (!device.has_health()) {
+      continue;
+    }
+    const auto whole = [](bool is_known, double value, const char* unit) {
+      return is_known ? std::to_string(static_cast<int64_t>(value)) + unit : std::string("-");
+    };
+    rows.push_back({device.id(), health.bus().empty() ? "-" : health.bus(),
+                    whole(health.has_temperature_c(), health.temperature_c(), " C"),
+                    whole(health.has_power_limit_w(), health.power_limit_w(), " W"),
+                    health.has_ecc_uncorrected() ? std::to_string(health.ecc_corrected()) + " corrected, " +
+                                                       std::to_string(health.ecc_uncorrected()) + " not"
+                                                 : "-",
+                    health.has_last_xid() ? std::to_string(health.last_xid()) : "-", health.throttled() ? "yes" : "no",
+                    health.driver_version(), health.uuid()});
+  }
+  return rows.size() == 1 ? "" : "\n" + Table(rows);
+}
+
 void PrintDevices(const v1::ListDevicesResponse& response, const Format& format) {
   PrintList(response.devices(), format, &v1::Device::id, [&] {
-    return DevicesText(response.devices()) + (format == Format::kWide ? "\n" + SandboxText(response.sandbox()) : "");
+    return DevicesText(response.devices()) +
+           (format == Format::kWide ? HealthText(response.devices()) + "\n" + SandboxText(response.sandbox()) : "");
   });
 }
 

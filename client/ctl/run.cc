@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl run: once and at once, by the server or here; nothing is stored.
+// hpvmctl run: runs a graph once, on the server or locally; nothing is stored.
+#include "client/ctl/run.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,14 +25,7 @@ struct Options {
   bool check = false;
 };
 
-struct LocalOutcome {
-  RunOutcome run;
-  v1::PrepareTiming prepare;
-  std::string graph;
-  std::vector<std::string> defects{};  // GraphSummary::defects; drivers are not tried out for local runs.
-};
-
-// What is left of a run's deadline, if it has one, after preparing took so long of it: at least a nanosecond.
+// Subtracts the time that preparing took from a run's deadline, if it has one; at least a nanosecond is left.
 RunOptions WithinDeadline(RunOptions options, Duration taken) {
   if (const uint64_t deadline_ns = options.call.request.deadline_ns(); deadline_ns != 0) {
     const auto taken_ns = static_cast<uint64_t>(taken.count());
@@ -39,29 +34,10 @@ RunOptions WithinDeadline(RunOptions options, Duration taken) {
   return options;
 }
 
-// As LocalEngine names them: the processor has no number.
+// Converts to LocalEngine's device names: the processor has no number.
 std::vector<std::string> LocalDevices(std::vector<std::string> devices) {
   std::replace(devices.begin(), devices.end(), std::string("cpu:0"), std::string("cpu"));
   return devices;
-}
-
-StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& run, const PrepareOptions& prepare,
-                                  const std::vector<std::string>& devices) {
-  LocalEngineOptions start;
-  start.devices = LocalDevices(devices);
-  start.stderr_fd = STDERR_FILENO;
-  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<LocalEngine> engine, LocalEngine::Start(start));
-  const Time begin = RealClock().Now();
-  HPVMD_ASSIGN_OR_RETURN(const Prepared prepared, engine->Prepare(job.document, job.modules, run.call, prepare));
-  for (const v1::Diagnostic& warning : prepared.warnings.items()) {
-    PrintWarning(ToText(warning));
-  }
-  LocalOutcome outcome;
-  outcome.graph = prepared.summary.name();
-  outcome.prepare = prepared.summary.timing();
-  HPVMD_ASSIGN_OR_RETURN(outcome.run,
-                         engine->Run(prepared.handle, job.inputs, WithinDeadline(run, RealClock().Now() - begin)));
-  return outcome;
 }
 
 StatusOr<LocalOutcome> RunRemotely(const Globals& globals, const GraphJob& job, const RunOptions& run,
@@ -73,7 +49,7 @@ StatusOr<LocalOutcome> RunRemotely(const Globals& globals, const GraphJob& job, 
     preparing.timeout = Duration(static_cast<int64_t>(run.call.request.deadline_ns()));
   }
   StatusOr<Prepared> answer = client->Prepare(job.document, job.modules, preparing, prepare);
-  if (absl::IsDeadlineExceeded(answer.status())) {  // gRPC's own words do not say what took so long.
+  if (absl::IsDeadlineExceeded(answer.status())) {  // gRPC's message does not say what took so long.
     return While(answer.status(),
                  "preparing the graph within the deadline (" + DurationText(run.call.request.deadline_ns()) + ")");
   }
@@ -83,7 +59,7 @@ StatusOr<LocalOutcome> RunRemotely(const Globals& globals, const GraphJob& job, 
   }
   StatusOr<RunOutcome> outcome =
       client->Run(prepared.handle, job.inputs, WithinDeadline(run, RealClock().Now() - begin));
-  client->Release(prepared.handle).IgnoreError();  // The run's outcome is what matters.
+  client->Release(prepared.handle).IgnoreError();  // Only the run's outcome matters.
   if (!outcome.ok()) {
     return outcome.status();
   }
@@ -101,7 +77,7 @@ Status Run(const Globals& globals, const Options& options, ExitCode* code) {
   const PrepareOptions prepare{.check = options.check};
   StatusOr<LocalOutcome> ran = options.local ? RunLocally(job, run, prepare, options.graph.arguments.devices)
                                              : RunRemotely(globals, job, run, prepare);
-  // What was said before a failure is what people need most; there is no report then.
+  // After a failure people need the log most, and there is no report then.
   PrintLog(report.log, ran.ok() ? globals.format : Format::kTable);
   HPVMD_ASSIGN_OR_RETURN(LocalOutcome outcome, std::move(ran));
   HPVMD_RETURN_IF_ERROR(WriteOutputs(job, outcome.run.outputs));
@@ -125,19 +101,38 @@ Status Run(const Globals& globals, const Options& options, ExitCode* code) {
 
 }  // namespace
 
+StatusOr<LocalOutcome> RunLocally(const GraphJob& job, const RunOptions& run, const PrepareOptions& prepare,
+                                  const std::vector<std::string>& devices) {
+  LocalEngineOptions start;
+  start.devices = LocalDevices(devices);
+  start.stderr_fd = STDERR_FILENO;
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<LocalEngine> engine, LocalEngine::Start(start));
+  const Time begin = RealClock().Now();
+  HPVMD_ASSIGN_OR_RETURN(const Prepared prepared, engine->Prepare(job.document, job.modules, run.call, prepare));
+  for (const v1::Diagnostic& warning : prepared.warnings.items()) {
+    PrintWarning(ToText(warning));
+  }
+  LocalOutcome outcome;
+  outcome.graph = prepared.summary.name();
+  outcome.prepare = prepared.summary.timing();
+  HPVMD_ASSIGN_OR_RETURN(outcome.run,
+                         engine->Run(prepared.handle, job.inputs, WithinDeadline(run, RealClock().Now() - begin)));
+  return outcome;
+}
+
 void AddRun(Commands commands) {
   CLI::App& command =
       AddCommand(commands.app, "run", "Run a graph once and wait; nothing is stored",
-                 "What kernels print comes on standard error as node(x, y, z): text.\n"
+                 "Lines that kernels print go to standard error as node(x, y, z): text.\n"
                  "Examples:\n"
                  "  hpvmctl run --local mandelbrot.json --symbol w=1280 --symbol h=720 --output image=m.png\n"
                  "  hpvmctl run --local --check blur.json --input in=small.npy");
   Options& options = SetWork(commands, command, Run);
   AddGraphOptions(command, options.graph);
-  command.add_flag("--local", options.local, "Here, in a process of its own, without a server");
+  command.add_flag("--local", options.local, "Run on this machine, in a process of its own, without a server");
   command.add_flag("--check", options.check,
                    "Look for races, uninitialised reads, accesses that land in another buffer and missed barriers; "
-                   "slow; exits with 1 if there are any");
+                   "slow; the exit code is 1 if any are found");
 }
 
 }  // namespace hpvm::ctl

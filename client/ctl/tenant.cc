@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl tenant create|list|show|set|quota|disable|enable.
+// hpvmctl tenant create|list|show|set|quota|disable|enable|delete.
+#include <grp.h>
 #include <pwd.h>
 #include <stdio.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
@@ -14,25 +17,32 @@
 
 #include "base/number.h"
 #include "base/status.h"
-#include "graph/faults.h"
+#include "graph/diagnostic_sink.h"
 #include "hpvm/admin.h"
 
 namespace hpvm::ctl {
 namespace {
 
+// A list of user or group ids as given on the command line: the complete list, or the changes.
+struct Ids {
+  std::vector<std::string> all, add, remove;
+  bool IsEmpty() const { return all.empty() && add.empty() && remove.empty(); }
+};
+
 struct Options {
   std::string name, reason;
   uint32_t weight = 0, sandbox_min = 0;
   std::vector<std::string> quotas, resets;
-  std::vector<std::string> devices, uids, certificates;  // The whole of each list, when it is given.
-  std::vector<std::string> add_uids, remove_uids, add_certificates, remove_certificates;
-  bool all_devices = false, disabled = false;
-  // Options that were given, of those whose default would mean something.
+  Ids uids, gids;
+  std::vector<std::string> devices, certificates;  // Complete lists, when they are given.
+  std::vector<std::string> add_certificates, remove_certificates;
+  bool all_devices = false, disabled = false, yes = false, detach = false;
+  // Tell whether these options were given, because their default values are meaningful, too.
   const CLI::Option* weight_given = nullptr;
   const CLI::Option* sandbox_given = nullptr;
 };
 
-// A number, or a user's name on this machine.
+// Parses a user id: a number, or a user's name on this machine.
 StatusOr<uint32_t> ParseUid(const std::string& word) {
   if (const std::optional<uint32_t> uid = ParseNumber<uint32_t>(word)) {
     return *uid;
@@ -43,6 +53,21 @@ StatusOr<uint32_t> ParseUid(const std::string& word) {
   }
   return user->pw_uid;
 }
+
+// Parses a group id: a number, or a group's name on this machine.
+StatusOr<uint32_t> ParseGid(const std::string& word) {
+  if (const std::optional<uint32_t> gid = ParseNumber<uint32_t>(word)) {
+    return *gid;
+  }
+  const group* found = getgrnam(word.c_str());
+  if (found == nullptr) {
+    return InvalidArgument(graph::Quoted(word) + " is neither a group id nor a group's name on this machine.");
+  }
+  return found->gr_gid;
+}
+
+using ParseId = StatusOr<uint32_t> (*)(const std::string&);
+using IdList = google::protobuf::RepeatedField<uint32_t>;
 
 template <typename Value>
 void AddTo(std::vector<Value>* list, const Value& value) {
@@ -63,6 +88,26 @@ void Print(const v1::Tenant& tenant, const Format& format) {
   PrintOne(tenant, format, tenant.name(), [&] { return TenantText(tenant); });
 }
 
+// Fills `list` with the new list: the one that was given, or the present one with additions and removals.
+Status FillIds(const Ids& ids, const IdList& now, ParseId parse, IdList* list) {
+  std::vector<uint32_t> wanted;
+  if (ids.all.empty()) {
+    wanted.assign(now.begin(), now.end());
+  }
+  for (const auto* words : {&ids.all, &ids.add}) {
+    for (const std::string& word : *words) {
+      HPVMD_ASSIGN_OR_RETURN(const uint32_t id, parse(word));
+      AddTo(&wanted, id);
+    }
+  }
+  for (const std::string& word : ids.remove) {
+    HPVMD_ASSIGN_OR_RETURN(const uint32_t id, parse(word));
+    HPVMD_RETURN_IF_ERROR(RemoveFrom(&wanted, id, word));
+  }
+  list->Assign(wanted.begin(), wanted.end());
+  return absl::OkStatus();
+}
+
 Status Create(const Globals& globals, const Options& options) {
   v1::Tenant tenant;
   tenant.set_name(options.name);
@@ -73,10 +118,8 @@ Status Create(const Globals& globals, const Options& options) {
   tenant.mutable_quota()->insert(quotas.begin(), quotas.end());
   tenant.mutable_devices()->Add(options.devices.begin(), options.devices.end());
   tenant.mutable_certificate_names()->Add(options.certificates.begin(), options.certificates.end());
-  for (const std::string& word : options.uids) {
-    HPVMD_ASSIGN_OR_RETURN(const uint32_t uid, ParseUid(word));
-    tenant.add_uids(uid);
-  }
+  HPVMD_RETURN_IF_ERROR(FillIds(options.uids, {}, ParseUid, tenant.mutable_uids()));
+  HPVMD_RETURN_IF_ERROR(FillIds(options.gids, {}, ParseGid, tenant.mutable_gids()));
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
   HPVMD_ASSIGN_OR_RETURN(const v1::Tenant created, Admin(*client).CreateTenant(tenant));
   Print(created, globals.format);
@@ -101,29 +144,6 @@ Status Show(const Globals& globals, const Options& options) {
 Status Update(const Globals& globals, Client& client, const v1::UpdateTenantRequest& request) {
   HPVMD_ASSIGN_OR_RETURN(const v1::Tenant tenant, Admin(client).UpdateTenant(request));
   Print(tenant, globals.format);
-  return absl::OkStatus();
-}
-
-// The lists as they are to be: what was given, or what is there with additions and removals.
-Status FillUids(const Options& options, const v1::Tenant& now, v1::UpdateTenantRequest* request) {
-  if (options.uids.empty() && options.add_uids.empty() && options.remove_uids.empty()) {
-    return absl::OkStatus();
-  }
-  std::vector<uint32_t> uids;
-  if (options.uids.empty()) {
-    uids.assign(now.uids().begin(), now.uids().end());
-  }
-  for (const auto* words : {&options.uids, &options.add_uids}) {
-    for (const std::string& word : *words) {
-      HPVMD_ASSIGN_OR_RETURN(const uint32_t uid, ParseUid(word));
-      AddTo(&uids, uid);
-    }
-  }
-  for (const std::string& word : options.remove_uids) {
-    HPVMD_ASSIGN_OR_RETURN(const uint32_t uid, ParseUid(word));
-    HPVMD_RETURN_IF_ERROR(RemoveFrom(&uids, uid, word));
-  }
-  request->mutable_uids()->mutable_values()->Add(uids.begin(), uids.end());
   return absl::OkStatus();
 }
 
@@ -159,16 +179,21 @@ Status Set(const Globals& globals, const Options& options) {
   }
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
   v1::Tenant now;
-  if (!options.add_uids.empty() || !options.remove_uids.empty() || !options.add_certificates.empty() ||
-      !options.remove_certificates.empty()) {
+  if (!options.uids.add.empty() || !options.uids.remove.empty() || !options.gids.add.empty() ||
+      !options.gids.remove.empty() || !options.add_certificates.empty() || !options.remove_certificates.empty()) {
     HPVMD_ASSIGN_OR_RETURN(now, Admin(*client).GetTenant(options.name));
   }
-  HPVMD_RETURN_IF_ERROR(FillUids(options, now, &request));
+  if (!options.uids.IsEmpty()) {
+    HPVMD_RETURN_IF_ERROR(FillIds(options.uids, now.uids(), ParseUid, request.mutable_uids()->mutable_values()));
+  }
+  if (!options.gids.IsEmpty()) {
+    HPVMD_RETURN_IF_ERROR(FillIds(options.gids, now.gids(), ParseGid, request.mutable_gids()->mutable_values()));
+  }
   HPVMD_RETURN_IF_ERROR(FillCertificates(options, now, &request));
   const bool is_empty = !request.has_weight() && !request.has_sandbox_level_min() && !request.has_devices() &&
-                        !request.has_uids() && !request.has_certificate_names();
+                        !request.has_uids() && !request.has_gids() && !request.has_certificate_names();
   if (is_empty) {
-    return InvalidArgument("Nothing is to be set; see `hpvmctl tenant set --help`.");
+    return InvalidArgument("No change is given; see `hpvmctl tenant set --help`.");
   }
   return Update(globals, *client, request);
 }
@@ -204,54 +229,99 @@ Status SetDisabled(const Globals& globals, const Options& options, bool is_disab
 Status Disable(const Globals& globals, const Options& options) { return SetDisabled(globals, options, true); }
 Status Enable(const Globals& globals, const Options& options) { return SetDisabled(globals, options, false); }
 
+Status Delete(const Globals& globals, const Options& options) {
+  if (!options.yes) {
+    return InvalidArgument(
+        "This deletes the tenant's jobs, buffers, modules and tokens for good; give --yes to confirm.");
+  }
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
+  Admin admin(*client);
+  HPVMD_ASSIGN_OR_RETURN(const v1::Tenant tenant, admin.DeleteTenant(options.name));
+  for (auto pause = std::chrono::milliseconds(20); !options.detach;) {
+    const Status shown = admin.GetTenant(options.name).status();
+    if (absl::IsNotFound(shown)) {
+      break;
+    }
+    HPVMD_RETURN_IF_ERROR(shown);
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, std::chrono::milliseconds(1'000));
+  }
+  Print(tenant, globals.format);
+  return absl::OkStatus();
+}
+
 void AddList(CLI::App& command, const char* name, std::vector<std::string>& values, const char* description) {
   AddWord(command, name, values, description)->allow_extra_args(false);
 }
 
 void AddName(CLI::App& command, Options& options, bool required = true) {
-  AddWord(command, "tenant", options.name, required ? "Its name" : "Its name; without it the caller's own")
+  AddWord(command, "tenant", options.name,
+          required ? "Name of the tenant" : "Name of the tenant; default: the caller's own")
       ->required(required);
 }
 
 void AddTraits(CLI::App& command, Options& options) {
   options.weight_given =
-      command.add_option("--weight", options.weight, "Its share of contended devices against others'; 100 is usual")
+      command
+          .add_option("--weight", options.weight,
+                      "The tenant's share of contended devices, relative to others'; new tenants have 100")
           ->check(CLI::Range(1, 10'000));
-  options.sandbox_given =
-      command.add_option("--sandbox-min", options.sandbox_min, "The lowest sandbox level at which its kernels run")
-          ->check(CLI::Range(0, 4))
-          ->option_text("0|1|2|3|4");
-  AddList(command, "--device", options.devices, "A device or family that it may use: cpu, opencl, vulkan:0; several");
-  AddList(command, "--uid", options.uids, "A user id, or a user's name here, whose processes are this tenant; several");
+  options.sandbox_given = command
+                              .add_option("--sandbox-min", options.sandbox_min,
+                                          "The lowest sandbox level at which the tenant's kernels run")
+                              ->check(CLI::Range(0, 4))
+                              ->option_text("0|1|2|3|4");
+  AddList(command, "--device", options.devices,
+          "A device or family that the tenant may use: cpu, opencl, vulkan:0; may be repeated");
+  AddList(command, "--uid", options.uids.all,
+          "A user id or user name of this machine whose processes belong to this tenant; may be repeated");
+  AddList(command, "--gid", options.gids.all,
+          "A group id or group name of this machine whose members belong to this tenant unless another tenant has "
+          "their user id; may be repeated");
   AddList(command, "--certificate-name", options.certificates,
-          "The common name of a client certificate that is this tenant; several");
+          "The common name of a client certificate that identifies this tenant; may be repeated");
 }
 
 void AddCreate(Commands commands, CLI::App& tenant) {
   CLI::App& command = AddCommand(tenant, "create", "Make a tenant",
                                  "Examples:\n"
                                  "  hpvmctl tenant create blur --weight 200 --quota device-bytes=2GiB\n"
-                                 "  hpvmctl tenant create lab --uid alice --uid bob --device cpu");
+                                 "  hpvmctl tenant create lab --uid alice --uid bob --device cpu\n"
+                                 "  hpvmctl tenant create users --gid users");
   Options& options = SetWork(commands, command, Create);
   AddName(command, options);
   AddTraits(command, options);
-  AddList(command, "--quota", options.quotas, "RESOURCE=VALUE, see `hpvmctl tenant quota --help`; several");
-  command.add_flag("--disabled", options.disabled, "Its calls are refused until `hpvmctl tenant enable`");
+  AddList(command, "--quota", options.quotas, "RESOURCE=VALUE, see `hpvmctl tenant quota --help`; may be repeated");
+  command.add_flag("--disabled", options.disabled, "Refuse the tenant's calls until `hpvmctl tenant enable`");
 }
 
 void AddSet(Commands commands, CLI::App& tenant) {
-  CLI::App& command = AddCommand(tenant, "set", "Change what a tenant is; only what is named changes",
+  CLI::App& command = AddCommand(tenant, "set", "Change a tenant; only the given properties change",
                                  "Examples:\n"
                                  "  hpvmctl tenant set blur --weight 50 --sandbox-min 3\n"
                                  "  hpvmctl tenant set lab --add-uid carol --remove-uid bob");
   Options& options = SetWork(commands, command, Set);
   AddName(command, options);
   AddTraits(command, options);
-  command.add_flag("--all-devices", options.all_devices, "It may use every device")->excludes("--device");
-  AddList(command, "--add-uid", options.add_uids, "As --uid, besides those that are there");
-  AddList(command, "--remove-uid", options.remove_uids, "Not this one any more");
-  AddList(command, "--add-certificate-name", options.add_certificates, "Besides those that are there");
-  AddList(command, "--remove-certificate-name", options.remove_certificates, "Not this one any more");
+  command.add_flag("--all-devices", options.all_devices, "Let the tenant use every device")->excludes("--device");
+  AddList(command, "--add-uid", options.uids.add, "As --uid, in addition to the tenant's user ids");
+  AddList(command, "--remove-uid", options.uids.remove, "Remove this user id from the tenant");
+  AddList(command, "--add-gid", options.gids.add, "As --gid, in addition to the tenant's group ids");
+  AddList(command, "--remove-gid", options.gids.remove, "Remove this group id from the tenant");
+  AddList(command, "--add-certificate-name", options.add_certificates,
+          "As --certificate-name, in addition to the tenant's names");
+  AddList(command, "--remove-certificate-name", options.remove_certificates, "Remove this common name from the tenant");
+}
+
+void AddDelete(Commands commands, CLI::App& tenant) {
+  CLI::App& command =
+      AddCommand(tenant, "delete", "Delete a disabled tenant with its jobs, buffers, modules and tokens",
+                 "Nothing brings them back. The audit and the accounts keep the tenant's name.\n"
+                 "Example:\n  hpvmctl tenant disable trial && hpvmctl tenant delete trial --yes");
+  Options& options = SetWork(commands, command, Delete);
+  AddName(command, options);
+  command.add_flag("--yes", options.yes, "Confirm that all of it is deleted");
+  command.add_flag("-d,--detach", options.detach, "Do not wait until the tenant is gone");
 }
 
 void AddQuotaOf(Commands commands, CLI::App& tenant) {
@@ -262,21 +332,24 @@ void AddQuotaOf(Commands commands, CLI::App& tenant) {
   Options& options = SetWork(commands, command, Quota);
   AddName(command, options);
   command.add_option("quota", options.quotas,
-                     "RESOURCE=VALUE; 0 or none: no limit. device-seconds and compile-seconds are by the hour, "
-                     "requests and request-bytes by the second. There are " +
+                     "RESOURCE=VALUE; 0 or none: no limit. device-seconds and compile-seconds are per hour, requests "
+                     "and request-bytes per second, and job-*-seconds hold for each job. There are " +
                          QuotaResourceNames());
-  AddList(command, "--reset", options.resets, "RESOURCE whose limit is as the server's configuration says; several");
+  AddList(command, "--reset", options.resets,
+          "RESOURCE that gets the limit of the server's configuration again; may be repeated");
 }
 
 }  // namespace
 
 void AddTenant(Commands commands) {
-  CLI::App* tenant = commands.app.add_subcommand("tenant", "Who may use the server, and how much of it");
+  CLI::App* tenant =
+      commands.app.add_subcommand("tenant", "Manage tenants: who may use the server, and how much of it");
   tenant->require_subcommand(1);
   AddCreate(commands, *tenant);
-  SetWork(commands, AddCommand(*tenant, "list", "All tenants, by name", "Examples:\n  hpvmctl tenant list -o wide"),
-          List);
-  CLI::App& show = AddCommand(*tenant, "show", "Everything about a tenant", "Examples:\n  hpvmctl tenant show blur");
+  SetWork(commands,
+          AddCommand(*tenant, "list", "List all tenants, by name", "Examples:\n  hpvmctl tenant list -o wide"), List);
+  CLI::App& show =
+      AddCommand(*tenant, "show", "Show everything about a tenant", "Examples:\n  hpvmctl tenant show blur");
   AddName(show, SetWork(commands, show, Show), false);
   AddSet(commands, *tenant);
   AddQuotaOf(commands, *tenant);
@@ -285,9 +358,11 @@ void AddTenant(Commands commands) {
                  "Examples:\n  hpvmctl tenant disable blur --reason \"unpaid\"");
   Options& options = SetWork(commands, disable, Disable);
   AddName(disable, options);
-  disable.add_option("--reason", options.reason, "For people; shown to the tenant");
-  CLI::App& enable = AddCommand(*tenant, "enable", "Let a tenant go on", "Examples:\n  hpvmctl tenant enable blur");
+  disable.add_option("--reason", options.reason, "Reason, which the tenant sees");
+  CLI::App& enable =
+      AddCommand(*tenant, "enable", "Let a disabled tenant work again", "Examples:\n  hpvmctl tenant enable blur");
   AddName(enable, SetWork(commands, enable, Enable));
+  AddDelete(commands, *tenant);
 }
 
 }  // namespace hpvm::ctl

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl usage: what tenants used, by day, by month or altogether.
+// hpvmctl usage: usage of tenants, by day, by month or in total.
 
 #include <chrono>
 #include <memory>
@@ -7,7 +7,7 @@
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/account_text.h"
-#include "client/ctl/text/words.h"
+#include "client/ctl/text/parse_args.h"
 #include "nlohmann/json.hpp"
 
 #include "base/status.h"
@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   bool all_tenants = false;
-  uint32_t days = 0;  // 0: none was given.
+  uint32_t days = 0;  // 0 when not given.
   std::string from, to;
   AccountsBy by = AccountsBy::kDay;
   bool csv = false;
@@ -100,22 +100,21 @@ Status Use(const Globals& globals, const Options& options) {
 
 void AddUsage(Commands commands) {
   CLI::App& usage =
-      AddCommand(commands.app, "usage", "What your tenant used, by day",
-                 "Days are those of UTC; the last two seconds may be missing. JOBS are those that succeeded.\n"
+      AddCommand(commands.app, "usage", "Show what your tenant used, by day",
+                 "Days are in UTC; the last two seconds may be missing. JOBS counts the jobs that succeeded.\n"
                  "Examples:\n"
                  "  hpvmctl usage --days 7\n"
                  "  hpvmctl usage --all-tenants --from 2026-11-01 --to 2026-11-30 --by tenant\n"
                  "  hpvmctl usage --all-tenants --days 365 --by month --csv > year.csv");
   Options& options = SetWork(commands, usage, Use);
-  usage.add_flag("--all-tenants", options.all_tenants, "Of all tenants; for administrators");
-  usage.add_option("--days", options.days, "The last so many, today included; default 30")
+  usage.add_flag("--all-tenants", options.all_tenants, "Show the usage of all tenants; for administrators");
+  usage.add_option("--days", options.days, "Show this many days, the last of which is today; default: 30")
       ->check(CLI::Range(1, 100'000));
   AddWord(usage, "--from", options.from, "The first day, YYYY-MM-DD; default: 29 days before the last one");
   AddWord(usage, "--to", options.to, "The last day, YYYY-MM-DD; default: today");
-  AddChoice<AccountsBy>(
-      usage, "--by", options.by,
-      {{"day", AccountsBy::kDay}, {"month", AccountsBy::kMonth}, {"tenant", AccountsBy::kTenant}},
-      "What is added up: a line for each tenant and day, for each tenant and month, or for each tenant");
+  AddChoice<AccountsBy>(usage, "--by", options.by,
+                        {{"day", AccountsBy::kDay}, {"month", AccountsBy::kMonth}, {"tenant", AccountsBy::kTenant}},
+                        "How to add up: a line for each tenant and day, for each tenant and month, or for each tenant");
   usage.add_flag("--csv", options.csv, "Comma-separated values, times in seconds");
 }
 

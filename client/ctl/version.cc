@@ -20,7 +20,7 @@ constexpr double kServerSeconds = 2;
 
 StatusOr<v1::ServerInfoResponse> AskServer(Globals globals) {
   globals.connect_seconds = std::min(globals.connect_seconds, kServerSeconds);
-  globals.patience = "1ms";  // Asked once.
+  globals.patience = "1ms";  // Makes the call without retries.
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client, globals.Connect());
   CallOptions call;
   call.timeout = std::chrono::seconds(static_cast<int>(kServerSeconds));
@@ -38,13 +38,13 @@ Status Version(const Globals& globals, const Options& options) {
     json["server"] = nullptr;
     if (!info.ok()) {
       const std::string why = Message(info.status());
-      rows.push_back({"server", "none answers at " + endpoint});
+      rows.push_back({"server", "no server answers at " + endpoint});
       said = "hpvmctl: the server's version is not known: " + why.substr(0, why.find('\n')) + "\n";
     } else {
       json["server"] = {{"version", info->version()}, {"endpoint", endpoint}};
       rows.push_back({"server", info->version() + " at " + endpoint});
       if (info->version() != version) {
-        said = "hpvmctl: client and server differ; what one of them does not know, it refuses.\n";
+        said = "hpvmctl: client and server have different versions; each refuses what it does not know.\n";
       }
     }
   }
@@ -60,10 +60,12 @@ Status Version(const Globals& globals, const Options& options) {
 }  // namespace
 
 void AddVersion(Commands commands) {
-  CLI::App& command = AddCommand(commands.app, "version", "The versions of this program and of the server",
-                                 "A server that does not answer within 2 s is said to, and the exit code is 0.\n"
-                                 "Examples:\n  hpvmctl version\n  hpvmctl version --client -o name");
-  command.add_flag("--client", SetWork(commands, command, Version).client, "Only this program's; no server is asked");
+  CLI::App& command =
+      AddCommand(commands.app, "version", "Show the versions of this program and of the server",
+                 "If the server does not answer within 2 s, the command says so, and the exit code is still 0.\n"
+                 "Examples:\n  hpvmctl version\n  hpvmctl version --client -o name");
+  command.add_flag("--client", SetWork(commands, command, Version).client,
+                   "Show only this program's version, without asking a server");
 }
 
 }  // namespace hpvm::ctl

@@ -15,7 +15,8 @@
 namespace hpvm {
 namespace {
 
-// Opening a named pipe or a device with O_NONBLOCK waits for nobody; a terminal does not become ours.
+// With O_NONBLOCK, opening a named pipe or a device does not block; with O_NOCTTY a terminal does not become the
+// controlling terminal.
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 std::string Quoted(const std::string& path) { return "\"" + path + "\""; }
@@ -25,7 +26,7 @@ Status CannotOpen(const std::string& path, int error) {
   return error == ENOENT || error == ENOTDIR ? NotFound(Message(said)) : InvalidArgument(Message(said));
 }
 
-// Descriptors that this program was started with have such names.
+// Returns true for names of descriptors that this program was started with.
 bool NamesDescriptor(std::string_view path) {
   return path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
 }
@@ -36,10 +37,10 @@ const char* KindName(mode_t mode) {
          : S_ISSOCK(mode) ? "a socket"
          : S_ISCHR(mode)  ? "a device"
          : S_ISBLK(mode)  ? "a block device"
-                          : "no regular file";
+                          : "not a regular file";
 }
 
-// Nothing has been read of it yet.
+// Must be called before anything is read from `fd`.
 Status CheckKind(int fd, const std::string& path) {
   struct stat facts {};
   if (fstat(fd, &facts) != 0) {
@@ -50,7 +51,7 @@ Status CheckKind(int fd, const std::string& path) {
     return InvalidArgument("The file " + Quoted(path) + " is " + KindName(facts.st_mode) +
                            "; only regular files are read.");
   }
-  if (is_given_pipe && fcntl(fd, F_SETFL, O_RDONLY) != 0) {  // Reads wait for whoever writes it.
+  if (is_given_pipe && fcntl(fd, F_SETFL, O_RDONLY) != 0) {  // Makes reads wait for the writer.
     return InvalidArgument(Message(FromErrno(errno, "Looking at " + Quoted(path))));
   }
   return absl::OkStatus();
@@ -100,7 +101,7 @@ StatusOr<UniqueFd> OpenFolder(const std::string& folder) {
   return fd;
 }
 
-// The names between slashes. Nothing for a name that begins at the root.
+// Splits the path at slashes. Returns nothing for an absolute path.
 std::optional<std::vector<std::string>> Steps(const std::string& file) {
   if (file.empty() || file.front() == '/') {
     return std::nullopt;
@@ -116,7 +117,7 @@ std::optional<std::vector<std::string>> Steps(const std::string& file) {
   return steps;
 }
 
-// Step by step from folder to folder, each held open, so that a folder that moves meanwhile leads nowhere else.
+// Opens folder after folder and keeps each open, so that a folder that is moved meanwhile leads nowhere else.
 StatusOr<UniqueFd> WalkBelow(const std::string& folder, const std::string& file) {
   const std::optional<std::vector<std::string>> steps = Steps(file);
   if (!steps.has_value() || steps->empty()) {
@@ -153,7 +154,7 @@ StatusOr<UniqueFd> OpenBelow(const std::string& folder, const std::string& file,
   open_how how{};
   how.flags = kOpenFlags;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  constexpr int kTriesMax = 16;  // The kernel gives up, with EAGAIN, where a folder on the way is renamed meanwhile.
+  constexpr int kTriesMax = 16;  // The kernel gives up with EAGAIN when a folder on the path is renamed meanwhile.
   for (int i = 0; way == WayBelow::kAny && i < kTriesMax; ++i) {
     UniqueFd fd(static_cast<int>(syscall(SYS_openat2, start.get(), file.c_str(), &how, sizeof(how))));
     if (fd.valid()) {

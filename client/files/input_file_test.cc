@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// base/secret, and base/documents with a module, a folder of modules, and ways out.
+// Creates base/secret, and base/documents with a module, a folder of modules, and paths that leave the folder.
 class InputFileTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -68,7 +68,7 @@ TEST_F(InputFileTest, ReadsBelowAFolderOnly) {
   EXPECT_EQ(Code(ReadFileBelow(folder_, "inside", 100, WayBelow::kWalk)), absl::StatusCode::kPermissionDenied);
 }
 
-// A name on the command line may lie anywhere, but must be a file that ends.
+// A file on the command line may lie anywhere, but must be a finite file.
 TEST_F(InputFileTest, ReadsRegularFilesOnly) {
   EXPECT_EQ(Text(ReadInputFile(folder_ + "/link", 100)), "secret");
   EXPECT_THAT(Text(ReadInputFile("/dev/zero", 100)), HasSubstr("\"/dev/zero\" is a device"));
@@ -78,7 +78,7 @@ TEST_F(InputFileTest, ReadsRegularFilesOnly) {
   EXPECT_EQ(Code(ReadInputFile("/proc/self/mem", 100)), absl::StatusCode::kInvalidArgument);
 }
 
-// `<(...)` of a shell.
+// Pipes made by a shell's `<(...)`.
 TEST_F(InputFileTest, ReadsPipesThatWereGiven) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -88,7 +88,7 @@ TEST_F(InputFileTest, ReadsPipesThatWereGiven) {
   close(ends[0]);
 }
 
-// Tensors' files are read with the same care, whatever their format.
+// Tensor files are read with the same care, whatever their format.
 TEST_F(InputFileTest, TensorsAreOfRegularFiles) {
   for (const char* name : {"/pipe.npy", "/pipe.npz", "/pipe.png", "/pipe.raw"}) {
     ASSERT_EQ(mkfifo((folder_ + name).c_str(), 0600), 0);
@@ -96,12 +96,12 @@ TEST_F(InputFileTest, TensorsAreOfRegularFiles) {
     EXPECT_THAT(Message(tensor.status()), HasSubstr("is a named pipe")) << name;
   }
   const Status written = WriteTensorFile(folder_ + "/pipe.npz:x", Tensor{ElementType::kU8, {1}, {1}});
-  EXPECT_THAT(Message(written), HasSubstr("is no regular file"));
+  EXPECT_THAT(Message(written), HasSubstr("is not a regular file"));
   ASSERT_EQ(symlink("/dev/zero", (folder_ + "/zero.npy").c_str()), 0);
   EXPECT_THAT(Message(ReadTensorFile(folder_ + "/zero.npy", std::nullopt).status()), HasSubstr("is a device"));
 }
 
-// A sparse file that claims more than any tensor has.
+// A sparse file that claims more bytes than any tensor may have.
 TEST_F(InputFileTest, SizesAreLookedAtFirst) {
   const std::string file = folder_ + "/sparse.npy";
   Write(file, "x");

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-// The value of `key` in the header's dictionary: text up to the comma or brace that ends it at depth 0.
+// Returns the value of `key` in the header's dictionary: the text up to the comma or brace that ends it at depth 0.
 std::optional<std::string_view> Field(std::string_view header, std::string_view key) {
   for (char quote : {'\'', '"'}) {
     std::string pattern = quote + std::string(key) + quote;
@@ -60,7 +60,7 @@ StatusOr<ElementType> ParseDescriptor(std::string_view text) {
   if (!descriptor.empty() && descriptor[0] == '>') {
     return InvalidArgument("The array is big-endian (\"" + descriptor + "\"); only little-endian is read.");
   }
-  return InvalidArgument("The array's type (\"" + descriptor + "\") has no counterpart here.");
+  return InvalidArgument("The array's type (\"" + descriptor + "\") matches no element type.");
 }
 
 StatusOr<std::vector<uint64_t>> ParseShape(std::string_view text) {

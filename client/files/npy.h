@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's array format, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. Ours, because the
-// packaged readers misread header lengths over 127 and do not notice a file that ends early; docs/decisions has the
-// record.
+// NumPy's array format, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. We have our own
+// reader because the packaged readers misread header lengths over 127 and do not notice truncated files;
+// docs/decisions has the record.
 #ifndef HPVMD_CLIENT_FILES_NPY_H_
 #define HPVMD_CLIENT_FILES_NPY_H_
 

@@ -45,13 +45,13 @@ StatusOr<Archive> OpenToRead(const std::string& file) {
 StatusOr<Archive> OpenToWrite(const std::string& file) {
   struct stat facts {};
   if (stat(file.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode)) {
-    return InvalidArgument("The archive exists and is no regular file, so that no array can be added.");
+    return InvalidArgument("The archive exists and is not a regular file, so that no array can be added.");
   }
   int code = 0;
   return Checked(zip_open(file.c_str(), ZIP_CREATE, &code), code);
 }
 
-// Piece by piece: an archive claims any size, and memory is taken for what there really is.
+// Reads in pieces: an archive can claim any size, and memory is allocated only for bytes that exist.
 StatusOr<std::vector<uint8_t>> ReadMember(zip_file_t* member, uint64_t size) {
   constexpr uint64_t kPiece = 16 * limits::kMiB;
   std::vector<uint8_t> bytes;

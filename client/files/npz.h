@@ -10,9 +10,9 @@
 
 namespace hpvm {
 
-// An empty `array` means the only one.
+// An empty `array` names the only one.
 StatusOr<Tensor> ReadNpz(const std::string& file, const std::string& array);
-// Adds to or replaces in the archive, creating it if need be.
+// Adds to or replaces in the archive, creating it if necessary.
 Status WriteNpz(const std::string& file, const std::string& array, const Tensor& tensor);
 
 }  // namespace hpvm

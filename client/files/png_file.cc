@@ -11,7 +11,7 @@
 namespace hpvm {
 namespace {
 
-// Frees what libpng holds, on every way out.
+// Frees libpng's structures on every return path.
 struct Image {
   Image() {
     memset(&png, 0, sizeof(png));

@@ -24,7 +24,7 @@ namespace hpvm {
 namespace {
 
 constexpr size_t kFileBytesMax = 1 << 20, kNameBytesMax = 64;
-// The words of WriteProfiles itself in the file; they are none of its owner's comments.
+// Heading that WriteProfiles itself writes; not a comment of the file's owner.
 constexpr std::string_view kHeading = "# Written by `hpvmctl profile`, which keeps no comments.\n";
 
 std::string Variable(const char* name) {
@@ -75,7 +75,7 @@ StatusOr<toml::table> Parse(const std::string& path, const std::string& text) {
 StatusOr<std::string> TextOf(const toml::node& node, std::string_view key, const std::string& where) {
   const std::optional<std::string> value = node.value_exact<std::string>();
   if (!value.has_value()) {
-    return InvalidArgument(where + ": \"" + std::string(key) + "\" has to be a text (" + LineOf(node) + ").");
+    return InvalidArgument(where + ": \"" + std::string(key) + "\" has to be a string (" + LineOf(node) + ").");
   }
   return *value;
 }
@@ -100,7 +100,7 @@ StatusOr<Profile> Read(const toml::table& table, const std::string& name, const 
   return profile;
 }
 
-// A "#" outside of strings. One in a string of several lines counts too: then a warning comes for nothing.
+// Finds a "#" outside of strings. A "#" in a multi-line string also counts, which causes a needless warning.
 bool HasComments(std::string_view text) {
   text.remove_prefix(text.starts_with(kHeading) ? kHeading.size() : 0);
   char quote = 0;
@@ -190,8 +190,8 @@ StatusOr<Profiles> ReadProfiles(const std::string& path) {
     }
     for (const auto& [name, table] : *node.as_table()) {
       if (!table.is_table()) {
-        return InvalidArgument(where + ": profile \"" + std::string(name.str()) + "\" is no table (" + LineOf(table) +
-                               "); one begins with [profile." + std::string(name.str()) + "].");
+        return InvalidArgument(where + ": profile \"" + std::string(name.str()) + "\" is not a table (" +
+                               LineOf(table) + "); a profile begins with [profile." + std::string(name.str()) + "].");
       }
       HPVMD_ASSIGN_OR_RETURN(profiles.profiles[std::string(name.str())],
                              Read(*table.as_table(), std::string(name.str()), path));
@@ -229,7 +229,7 @@ Status WriteProfiles(const std::string& path, const Profiles& profiles) {
   SecretFile file(error ? path : led_to.string(), /*may_replace=*/true);
   HPVMD_RETURN_IF_ERROR(file.Open());
   std::string text = ToToml(profiles);
-  // A name that needs quotes lets no letter beyond ASCII follow (FindBadTomlCharacter).
+  // A key that needs quotes allows no letter beyond ASCII after it (FindBadTomlCharacter).
   HPVMD_RETURN_IF_ERROR(While(Parse(path, text).status(), "writing the profiles, which stay as they were"));
   text.pop_back();  // Finish ends the last line.
   return file.Finish(text);

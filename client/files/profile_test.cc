@@ -47,7 +47,7 @@ TEST_F(ProfileTest, NamedAndDefault) {
     EXPECT_EQ((*profile)->credentials.token_file, "/home/ann/token");
     EXPECT_EQ((*profile)->credentials.ca_file, "/ca");
     EXPECT_EQ((*profile)->credentials.certificate_file, "~x");
-    EXPECT_EQ((*profile)->credentials.server_name, "~/n");  // No file.
+    EXPECT_EQ((*profile)->credentials.server_name, "~/n");  // Not a file.
   }
   EXPECT_EQ((*LoadProfile("other"))->server, "");
 }
@@ -56,7 +56,7 @@ TEST_F(ProfileTest, NothingThere) {
   EXPECT_EQ(*LoadProfile(""), std::nullopt);
   EXPECT_THAT(Message(LoadProfile("lab").status()), HasSubstr("profiles.toml"));
   Write("[profile.lab]\n");
-  EXPECT_EQ(*LoadProfile(""), std::nullopt);  // No default.
+  EXPECT_EQ(*LoadProfile(""), std::nullopt);  // There is no default.
   setenv("HPVM_PROFILES", (folder_ / "none").c_str(), 1);
   EXPECT_EQ(ProfileFile(), (folder_ / "none").string());
   unsetenv("HPVM_PROFILES");
@@ -71,13 +71,13 @@ TEST_F(ProfileTest, WrongFiles) {
   EXPECT_THAT(Refusal("[profile.a]\n[profile.b]\n"), HasSubstr("have no profile \"lab\"; there are: a, b."));
   EXPECT_THAT(Refusal(""), HasSubstr("there are: none"));
   EXPECT_THAT(Refusal("profile = 3"), HasSubstr("only default = \"NAME\" and tables [profile.NAME]"));
-  EXPECT_THAT(Refusal("\nprofile.lab = 3"), HasSubstr("\"lab\" is no table (line 2)"));
+  EXPECT_THAT(Refusal("\nprofile.lab = 3"), HasSubstr("\"lab\" is not a table (line 2)"));
   EXPECT_THAT(Refusal("\n\ndefalt = \"lab\"\n"), HasSubstr("\"defalt\" (line 3); did you mean \"default\"?"));
   EXPECT_THAT(Refusal("[profile.lab]\n[profile.other]\nca = \"x\""), HasSubstr("\"other\""));
   EXPECT_THAT(Refusal("default = \"gone\"", ""), HasSubstr("no profile \"gone\""));
   EXPECT_THAT(Refusal("[profile.lab]\nsever = \"x\""),
               HasSubstr("unknown key \"sever\" (line 2); did you mean \"server\"? keys are server, tenant"));
-  EXPECT_THAT(Refusal("[profile.lab]\nserver = 3"), HasSubstr("\"server\" has to be a text"));
+  EXPECT_THAT(Refusal("[profile.lab]\nserver = 3"), HasSubstr("\"server\" has to be a string"));
   EXPECT_THAT(Refusal("= 3"), HasSubstr("are not TOML: line 1"));
   EXPECT_THAT(Refusal("a = \x01"), HasSubstr("control character"));
 }
@@ -100,7 +100,8 @@ TEST_F(ProfileTest, WritingAndReading) {
   using std::filesystem::perms;
   EXPECT_EQ(std::filesystem::status(file).permissions(), perms::owner_read | perms::owner_write);
   EXPECT_EQ(std::filesystem::status(file.parent_path()).permissions(), perms::owner_all);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(file.parent_path()), {}), 1);  // Nothing beside it.
+  // No temporary file remains.
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(file.parent_path()), {}), 1);
 }
 
 TEST_F(ProfileTest, WritingKeepsALink) {
@@ -129,7 +130,7 @@ TEST_F(ProfileTest, Names) {
   EXPECT_FALSE(WriteProfiles("", {}).ok());
 }
 
-// Names that a hand has written with quotes stay; what could not be read again is not written.
+// Names that the user wrote with quotes are kept; a name that could not be read again is not written.
 TEST_F(ProfileTest, QuotedNames) {
   Write("[profile.\"a b\"]\nserver = \"x\"\n");
   const std::filesystem::path file = folder_ / "hpvm/profiles.toml";

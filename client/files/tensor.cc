@@ -40,7 +40,7 @@ Status WriteFile(const std::string& name, std::span<const uint8_t> bytes) {
 
 bool EndsWith(const std::string& name, std::string_view ending) { return name.ends_with(ending); }
 
-// "a.npz:x" -> ("a.npz", "x"); nothing for other names.
+// Splits "a.npz:x" into ("a.npz", "x"); returns nothing for other names.
 std::optional<std::pair<std::string, std::string>> NpzName(const std::string& name) {
   if (EndsWith(name, ".npz")) {
     return std::pair(name, std::string());

@@ -39,7 +39,7 @@ Tensor Numbered(ElementType type, std::vector<uint64_t> shape) {
   return tensor;
 }
 
-// Every type NumPy has comes back as it was, whatever the rank.
+// Every type that NumPy has survives a round trip, whatever the rank.
 TEST_F(TensorFileTest, NpyRoundTrip) {
   for (const ElementTypeInfo& info : kElementTypes) {
     for (std::vector<uint64_t> shape : {std::vector<uint64_t>{}, {5}, {2, 3}, {2, 0, 3}, {1, 2, 3, 4, 5}}) {
@@ -59,7 +59,7 @@ TEST_F(TensorFileTest, NpyRoundTrip) {
   }
 }
 
-// NumPy itself reads what we write and we read what it writes, header lengths over 127 included.
+// NumPy reads our files and we read NumPy's, including header lengths over 127.
 TEST_F(TensorFileTest, AgreesWithNumPy) {
   if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0) {
     GTEST_SKIP() << "python3-numpy is not installed";
@@ -100,7 +100,7 @@ TEST_F(TensorFileTest, PngRoundTrip) {
   EXPECT_NE(access(Path("b.png").c_str(), F_OK), 0);
 }
 
-// What a careless person passes is refused with the file's name and the reason.
+// Broken files are refused with the file's name and the reason.
 TEST_F(TensorFileTest, RefusesBrokenFiles) {
   std::vector<uint8_t> good = *FormatNpy(Numbered(ElementType::kF32, {4}));
   struct Case {
@@ -120,7 +120,7 @@ TEST_F(TensorFileTest, RefusesBrokenFiles) {
       {"a.npy", text.substr(0, text.size() - 1), "holds 15 bytes of data, but f32[4] has 16"},
       {"a.npy", text + "x", "holds 17 bytes"},
       {"a.npy", big_endian, "big-endian"},
-      {"a.npy", complex, "no counterpart"},
+      {"a.npy", complex, "matches no element type"},
       {"a.npz", text, "cannot be opened"},
       {"a.png", text, "not a readable PNG"},
       {"a.raw", text, "type and shape are not known"},

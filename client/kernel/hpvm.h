@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a kernel in C or C++ may ask of hpvmd. The kernel is a function that returns nothing:
+/* Interface of hpvmd for kernels in C and C++. A kernel is a function that returns nothing:
  *
  *   #include "hpvm.h"
  *   HPVM_KERNEL void scale(const float* in, float* out, float factor) {
@@ -7,10 +7,10 @@
  *     out[i] = factor * in[i];
  *   }
  *
- * It takes one pointer a port and one int, long long, float or double a scalar, in the order of the graph's node. It
- * runs once an instance; instances of a launch run in any order and at the same time. Variables of the module belong to
+ * It takes one pointer per port and one int, long long, float or double per scalar, in the order of the graph's node.
+ * It runs once per instance; instances of a launch run in any order and concurrently. Variables of the module belong to
  * the instance; only buffers, and memory from hpvm_local_alloc within a group, are shared. README.md has the command
- * that builds it.
+ * that builds a kernel.
  */
 #ifndef HPVM_KERNEL_HPVM_H_
 #define HPVM_KERNEL_HPVM_H_
@@ -25,12 +25,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Without -matomics clang makes C11 and C++ atomics, and the builtins behind them, plain loads and stores, silently. So
- * they are refused: as a header that came before, and as identifiers from here on. The functions below are atomic
- * either way. */
+/* Without -matomics clang makes C11 and C++ atomics, and the builtins behind them, plain loads and stores, silently.
+ * So this header refuses them: as a header included before, and as identifiers from here on. The functions below are
+ * atomic either way. */
 #if !defined(__wasm_atomics__)
 #if defined(__CLANG_STDATOMIC_H) || defined(_LIBCPP_ATOMIC) || defined(_GLIBCXX_ATOMIC)
-#error "Without -matomics these atomics are none. Use hpvm_atomic_ functions, or build with -matomics -mbulk-memory."
+#error "Without -matomics these are not atomic. Use hpvm_atomic_ functions, or build with -matomics -mbulk-memory."
 #else
 #pragma clang poison _Atomic __atomic_load_n __atomic_store_n __atomic_exchange_n __atomic_compare_exchange_n
 #pragma clang poison __atomic_fetch_add __atomic_fetch_sub __atomic_fetch_and __atomic_fetch_or __atomic_fetch_xor
@@ -49,14 +49,14 @@
 #endif
 #define HPVM_IMPORT_(name) HPVM_EXTERN_ __attribute__((import_module("hpvm"), import_name(#name), nothrow))
 
-/* Marks a kernel. Link with -Wl,--export-dynamic, which exports what is visible. */
+/* Marks a kernel. Link with -Wl,--export-dynamic, which exports visible symbols. */
 #ifdef __cplusplus
 #define HPVM_KERNEL extern "C" __attribute__((used, visibility("default")))
 #else
 #define HPVM_KERNEL __attribute__((used, visibility("default")))
 #endif
 
-/* Where this instance stands. `dimension` is 0, 1 or 2 (x, y, z); any other reads 0 for ids, 1 for counts and sizes.
+/* Position of this instance. `dimension` is 0, 1 or 2 (x, y, z); any other reads 0 for ids, 1 for counts and sizes.
  * The forms without `64` wrap at 2^32. hpvm_group_size is the group as declared, also in a partial last group. */
 HPVM_IMPORT_(instance_id) uint32_t hpvm_instance_id(int dimension) HPVM_NOTHROW_ __attribute__((const));
 HPVM_IMPORT_(instance_count) uint32_t hpvm_instance_count(int dimension) HPVM_NOTHROW_ __attribute__((const));
@@ -66,23 +66,23 @@ HPVM_IMPORT_(local_id) uint32_t hpvm_local_id(int dimension) HPVM_NOTHROW_ __att
 HPVM_IMPORT_(instance_id) uint64_t hpvm_instance_id64(int dimension) HPVM_NOTHROW_ __attribute__((const));
 HPVM_IMPORT_(instance_count) uint64_t hpvm_instance_count64(int dimension) HPVM_NOTHROW_ __attribute__((const));
 
-/* The bytes of the buffer of the entry's parameter number `parameter`, counted from 0; 0 for a scalar. */
+/* Size in bytes of the buffer of the entry's parameter number `parameter`, counted from 0; 0 for a scalar. */
 HPVM_IMPORT_(buffer_size) uint32_t hpvm_buffer_size(int parameter) HPVM_NOTHROW_ __attribute__((const));
 HPVM_IMPORT_(buffer_size) uint64_t hpvm_buffer_size64(int parameter) HPVM_NOTHROW_ __attribute__((const));
 
-/* Waits until every instance of the group is here; what they wrote before is visible after. Every instance must reach
+/* Waits until every instance of the group has arrived; their earlier writes are then visible. Every instance must reach
  * the same barriers, or the launch traps. `convergent` keeps the compiler from moving a call into a branch. */
 HPVM_IMPORT_(barrier) void hpvm_barrier(void) HPVM_NOTHROW_ __attribute__((convergent));
 /* Zeroed memory shared by the group, 16-byte aligned: all instances get the same address from the same call. At most 64
- * KiB a group. */
+ * KiB per group. */
 HPVM_IMPORT_(local_alloc) void* hpvm_local_alloc(size_t bytes) HPVM_NOTHROW_ __attribute__((convergent));
 
 /* Traps when the condition is false; the job then fails and names this instance. */
 #define hpvm_assert(...) hpvm_assert_((__VA_ARGS__) ? 1 : 0)
 HPVM_IMPORT_(assert) void hpvm_assert_(int condition) HPVM_NOTHROW_;
 
-/* Prints to the job's log, with the instance's id; C's printf otherwise. The format is a string literal, in this very
- * call; what %s takes is one too. README.md has the details. */
+/* Prints to the job's log, with the instance's id; C's printf otherwise. The format and the
+ * arguments of %s are string literals in this very call. README.md has the details. */
 HPVM_IMPORT_(print) void hpvm_print(const char* format, ...) HPVM_NOTHROW_ __attribute__((format(printf, 1, 2)));
 
 /* Atomics on buffers and group memory: sequentially consistent, naturally aligned or they trap. Updates return the old
@@ -148,7 +148,7 @@ HPVM_UNSIGNED_ATOMICS_(32)
 HPVM_UNSIGNED_ATOMICS_(64)
 
 /* The same for float and double. Compare-exchange compares bits: -0 is not +0, and a NaN equals itself. min and max
- * order -0 before +0; neither the value nor what is there may be a NaN. */
+ * order -0 before +0; neither the value nor the old value may be a NaN. */
 #define HPVM_REAL_ATOMICS_(bits, real)                                                                               \
   static inline real hpvm_real_of_bits##bits##_(int##bits##_t value) {                                                \
     real result;                                                                                                     \
@@ -175,7 +175,7 @@ HPVM_UNSIGNED_ATOMICS_(64)
                                                                   hpvm_bits_of_real##bits##_(expected),              \
                                                                   hpvm_bits_of_real##bits##_(value)));               \
   }                                                                                                                  \
-  /* Bits of numbers that are not negative order as signed integers do, those of negative ones the other way. */     \
+  /* Bits of nonnegative numbers are ordered like signed integers, those of negative numbers in reverse. */          \
   static inline real hpvm_atomic_min_f##bits(volatile real* at, real value) {                                         \
     int##bits##_t word = hpvm_bits_of_real##bits##_(value);                                                          \
     return hpvm_real_of_bits##bits##_(                                                                               \
@@ -195,8 +195,8 @@ HPVM_REAL_ATOMICS_(64, double)
 #undef HPVM_UNSIGNED_ATOMICS_
 #undef HPVM_REAL_ATOMICS_
 
-/* Short vectors, for records and arithmetic by element: hpvm_f32x4 v; v.x, v.xy, v * 2, v[i]. As large as their
- * elements together, and aligned to their size, as hosts' SIMD types are; buffers begin at multiples of 64 KiB. */
+/* Short vectors, for records and arithmetic by element: hpvm_f32x4 v; v.x, v.xy, v * 2, v[i]. Their size is that of
+ * their elements, and so is their alignment, as for hosts' SIMD types; buffers begin at multiples of 64 KiB. */
 #define HPVM_VECTOR_(name, type, count) typedef type hpvm_##name __attribute__((ext_vector_type(count)))
 #define HPVM_VECTORS_(name, type) \
   HPVM_VECTOR_(name##x2, type, 2); \
@@ -259,8 +259,8 @@ HPVM_MATH_3_(fma); /* Rounded once. */
 #undef HPVM_MATH_3_
 #undef HPVM_MATH_
 
-/* What is an instruction, exact or correctly rounded. hpvm_min and hpvm_max give a NaN when an operand is one, and
- * order -0 before +0, unlike C's fmin and fmax. hpvm_nearest rounds to the nearest integral value, ties to even. */
+/* Single instructions, exact or correctly rounded. hpvm_min and hpvm_max give a NaN when an operand is one, and order
+ * -0 before +0, unlike C's fmin and fmax. hpvm_nearest rounds to the nearest integral value, ties to even. */
 #define HPVM_INSTRUCTIONS_(bits, type)                                                                            \
   static inline type hpvm_sqrt_f##bits(type x) { return __builtin_elementwise_sqrt(x); }                          \
   static inline type hpvm_floor_f##bits(type x) { return __builtin_elementwise_floor(x); }                        \
@@ -277,7 +277,7 @@ HPVM_INSTRUCTIONS_(32, float)
 HPVM_INSTRUCTIONS_(64, double)
 #undef HPVM_INSTRUCTIONS_
 
-/* Shorter, for the common case of one index a dimension. */
+/* Short forms for the common case of one index per dimension. */
 static inline uint32_t hpvm_x(void) { return hpvm_instance_id(0); }
 static inline uint32_t hpvm_y(void) { return hpvm_instance_id(1); }
 static inline uint32_t hpvm_z(void) { return hpvm_instance_id(2); }

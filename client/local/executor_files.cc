@@ -23,7 +23,7 @@ std::string CacheFolder() {
   return home != nullptr && home[0] == '/' ? std::string(home) + "/.cache/hpvm" : std::string();
 }
 
-// The folder of the library, or the program, that this code is in; empty: the linker does not know.
+// Returns the folder of the library or program that contains this code; empty when the linker does not know it.
 fs::path OwnFolder() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&OwnFolder), &info) == 0 || info.dli_fname == nullptr) {
@@ -49,7 +49,7 @@ StatusOr<std::string> ExecutorProgram() {
     }
   }
   return NotFound("The program hpvm-executor is neither \"" + beside.string() + "\" nor \"" + packaged.string() +
-                  "\"; HPVM_EXECUTOR can name it.");
+                  "\"; set HPVM_EXECUTOR to its path.");
 }
 
 std::optional<LocalCache> OpenLocalCache(std::string folder) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a command or a program finds what it needs to run graphs by itself, and where it keeps what it compiled.
+// Paths that a command or a program needs to run graphs by itself, and its cache of compiled kernels.
 #ifndef HPVMD_CLIENT_LOCAL_EXECUTOR_FILES_H_
 #define HPVMD_CLIENT_LOCAL_EXECUTOR_FILES_H_
 
@@ -12,16 +12,17 @@
 
 namespace hpvm {
 
-// Where local runs keep compiled kernels and what was learnt of them.
+// LocalCache is where local runs keep compiled kernels and measurements.
 struct LocalCache {
   std::string folder;
-  std::array<uint8_t, 32> key{};  // Tags what lies there.
+  std::array<uint8_t, 32> key{};  // Authenticates the entries.
 };
-// Makes it if it is not there, for this user only; nothing when there is no place for it. `folder`: empty is
-// $XDG_CACHE_HOME/hpvm, or ~/.cache/hpvm.
+// Opens the cache, creating it if necessary, for this user only; returns nothing when no folder is possible. An empty
+// `folder` stands for $XDG_CACHE_HOME/hpvm, or ~/.cache/hpvm.
 std::optional<LocalCache> OpenLocalCache(std::string folder = {});
 
-// $HPVM_EXECUTOR, else beside this program, else in the folder "hpvm" beside the library that this is part of.
+// Returns $HPVM_EXECUTOR, else the program beside this one, else the one in the folder "hpvm" beside the library that
+// contains this code.
 StatusOr<std::string> ExecutorProgram();
 
 }  // namespace hpvm

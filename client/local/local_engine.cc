@@ -29,7 +29,7 @@ namespace {
 
 constexpr char kHandlePrefix[] = "local-";
 
-// Waits for the answer that a link's callback brings.
+// Answer waits for the response that a link's callback delivers.
 template <typename T>
 class Answer {
  public:
@@ -42,7 +42,7 @@ class Answer {
   std::promise<StatusOr<T>> promise_;
 };
 
-// What the process is given: the work's own deadline, or the call's where that is sooner. 0: as long as it takes.
+// Returns the time limit for the process: the work's own deadline or the call's, whichever is sooner; 0 for none.
 Duration WithinOf(const CallOptions& call) {
   const Duration deadline(static_cast<int64_t>(std::min<uint64_t>(call.request.deadline_ns(), INT64_MAX)));
   if (call.timeout == kNever) {
@@ -59,7 +59,7 @@ std::stop_token StopOf(const CallOptions& call) {
 }  // namespace
 
 struct [[gnu::visibility("hidden")]] LocalEngine::Process {
-  // Memory of one run, which the process lets go of with it.
+  // Memory of one run, which the process releases together with it.
   class Memory {
    public:
     explicit Memory(Process& process) : process_(process) {}
@@ -81,7 +81,7 @@ struct [[gnu::visibility("hidden")]] LocalEngine::Process {
     std::vector<std::pair<uint64_t, UniqueFd>> fds_;
   };
 
-  // Asks, and waits for the answer; a cancellation has the process stop what it was asked.
+  // Sends a request and waits for the response; a cancellation makes the process stop the work.
   template <typename T, typename Send>
   StatusOr<T> Ask(const CallOptions& call, const Send& send) {
     const std::stop_token stop = StopOf(call);
@@ -111,17 +111,17 @@ struct [[gnu::visibility("hidden")]] LocalEngine::Process {
   }
 
   Status BindInputs(const std::map<std::string, Tensor>& inputs, Memory* memory, supervisor::RunInput* input);
-  // Large outputs need memory that is there before the run.
+  // Large outputs need memory that exists before the run.
   Status BindOutputs(const internal::RunDone& sizes, Memory* memory, supervisor::RunInput* input);
   StatusOr<RunOutcome> Take(const supervisor::RunReply& reply, const supervisor::RunInput& input);
 
   std::unique_ptr<supervisor::ExecutorHub> hub;
-  std::unique_ptr<supervisor::ExecutorLink> link;  // After the hub: destroyed first.
+  std::unique_ptr<supervisor::ExecutorLink> link;  // After the hub, so destroyed first.
   supervisor::ExecutorReady ready;
   std::atomic<uint64_t> memories{0};
   std::mutex mutex;
-  uint64_t next_handle = 1;    // Guarded by mutex, as below.
-  std::set<uint64_t> handles;  // Prepared, and not released.
+  uint64_t next_handle = 1;    // This and the following members are guarded by mutex.
+  std::set<uint64_t> handles;  // Prepared and not yet released.
 };
 
 LocalEngine::LocalEngine(std::unique_ptr<Process> process) : process_(std::move(process)) {}
@@ -209,7 +209,7 @@ Status LocalEngine::Release(const std::string& handle, const CallOptions&) {
 StatusOr<RunOutcome> LocalEngine::Run(const std::string& handle, const std::map<std::string, Tensor>& inputs,
                                       const RunOptions& options) {
   if (!options.input_buffers.empty() || !options.output_buffers.empty()) {
-    return InvalidArgument("Buffers are a server's; a local engine takes tensors.");
+    return InvalidArgument("Only a server has buffers; give a local engine tensors.");
   }
   supervisor::RunInput input;
   HPVMD_ASSIGN_OR_RETURN(input.handle, process_->Find(handle));

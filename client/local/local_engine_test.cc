@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine without a daemon, with the real executor and compiler.
+// Tests of the engine without a daemon, with the real executor and compiler.
 #include "hpvm/local_engine.h"
 
 #include <signal.h>
@@ -68,7 +68,7 @@ class LocalEngineTest : public testing::Test {
   std::unique_ptr<LocalEngine> engine_;
 };
 
-// Small tensors go within the message, large ones through memory, whose size the first run tells.
+// Small tensors travel within the message, large ones through memory, whose size the first run determines.
 TEST_F(LocalEngineTest, RunsGraphs) {
   ASSERT_NE(engine_, nullptr);
   const StatusOr<Prepared> prepared = engine_->Prepare(Matmul());
@@ -118,7 +118,7 @@ TEST_F(LocalEngineTest, FailuresTellTheirPlaces) {
   ASSERT_EQ(prepared.status().code(), absl::StatusCode::kInvalidArgument);
   ASSERT_FALSE(DiagnosticsOf(prepared.status()).empty());
   EXPECT_EQ(DiagnosticsOf(prepared.status())[0].place(), "/nodes/a/variants");
-  // Found by the builder itself, and by the engine in a graph that was built.
+  // Errors found by the builder itself, and by the engine in a graph that was built.
   Graph graph = Matmul();
   graph.Connect("nobody.x", "C");
   EXPECT_EQ(DiagnosticsOf(engine_->Prepare(graph).status()).at(0).place(), "/edges/3/from");
@@ -132,7 +132,7 @@ TEST_F(LocalEngineTest, FailuresTellTheirPlaces) {
   EXPECT_EQ(engine_->Run("local-1", {}, options).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// A run that takes minutes: by its timeout, and by a cancellation.
+// A run that would take minutes ends by its timeout, and by a cancellation.
 TEST_F(LocalEngineTest, LongRunsEnd) {
   ASSERT_NE(engine_, nullptr);
   const StatusOr<Prepared> prepared = engine_->Prepare(Matmul());

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes what protoc makes of proto/hpvm/v1 for Python to FOLDER/hpvm/v1 (default: beside this script).
+# Writes the Python code that protoc generates from proto/hpvm/v1 to FOLDER/hpvm/v1 (default: beside this script).
 #   client/python/stubs.sh [FOLDER]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

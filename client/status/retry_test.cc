@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Only what leaves open whether the call was carried out, or says that it may be later, is sent again.
+// Only failures that leave open whether the call was carried out, or that may pass later, are retried.
 TEST(RetryTest, RepeatsWhatGotNoAnswer) {
   struct Case {
     const char* name;
@@ -53,7 +53,7 @@ TEST(RetryTest, BacksOffWithJitter) {
   EXPECT_GT(seen.size(), 30u);  // Random, not all alike.
 }
 
-// An outage longer than the patience ends the call; an answer begins the count again.
+// An outage longer than the patience ends the call; a response resets the count.
 TEST(RetryTest, PatienceIsForOneOutage) {
   SeededRng rng(2);
   Retries retries(seconds(10), rng);
@@ -67,7 +67,7 @@ TEST(RetryTest, PatienceIsForOneOutage) {
   EXPECT_FALSE(none.After(Unavailable("x"), seconds(1)).has_value());
 }
 
-// The server's wish is a lower bound; a wish beyond the patience ends the call at once instead of sleeping in vain.
+// The server's delay is a lower bound; a delay beyond the patience ends the call at once instead of sleeping in vain.
 TEST(RetryTest, ObeysRetryAfter) {
   const auto failure = [](uint64_t ns) {
     v1::ErrorDetail detail;
@@ -86,7 +86,7 @@ TEST(RetryTest, ObeysRetryAfter) {
   EXPECT_FALSE(retries.After(failure(UINT64_MAX), seconds(1)).has_value());
 }
 
-// Keys must differ, and be what the server accepts.
+// Keys must differ, and the server must accept them.
 TEST(RetryTest, KeysAreRandomText) {
   std::set<std::string> keys;
   for (int i = 0; i < 1000; ++i) {

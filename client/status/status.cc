@@ -40,7 +40,7 @@ Status FromGrpc(const grpc::Status& status) {
   if (!details.ParseFromString(status.error_details())) {
     details.Clear();
   }
-  // gRPC's own answer for a method that the server does not have is empty.
+  // gRPC's own response for a method that the server does not have has an empty message.
   const bool is_unknown_method =
       status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty();
   return Make(

@@ -11,12 +11,12 @@ class Status;
 
 namespace hpvm {
 
-// The one place where gRPC's statuses become ours. Diagnostics that the message does not already hold are appended, one
-// a line; the details stay with the status for DetailOf.
+// Converts gRPC's statuses to ours; the only place that does. Diagnostics that the message does not contain are
+// appended, one per line; the details stay with the status for DetailOf.
 Status FromGrpc(const grpc::Status& status);
 Status FromProto(const v1::Status& status);
 std::optional<v1::ErrorDetail> DetailOf(const v1::Status& status);
-// A failure with its list, for DiagnosticsOf; its text stays as it is. OK stays OK.
+// Attaches a list to a failure, for DiagnosticsOf; its message is unchanged. OK stays OK.
 Status WithDiagnostics(Status status, const v1::Diagnostics& diagnostics);
 
 }  // namespace hpvm

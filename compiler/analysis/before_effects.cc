@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/analysis/before_effects.h"
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::analysis {
@@ -12,8 +12,8 @@ class Finder {
   explicit Finder(const ir::Function& function) : f_(function), is_before_(f_.ops.size()), has_effect_(f_.ops.size()) {}
 
   std::vector<bool> Run() {
-    // A loop's operations all come behind each other. ForEachOp visits an operation before those in its regions, so
-    // the reverse order has looked at everything within it first.
+    // In a loop, every operation may follow every other one of an earlier iteration. ForEachOp visits an operation
+    // before the operations in its regions, so the reverse order handles all nested operations first.
     std::vector<ir::OpId> order;
     ir::ForEachOp(f_, [&](ir::OpId id) { order.push_back(id); });
     for (size_t i = order.size(); i-- > 0;) {
@@ -40,7 +40,7 @@ class Finder {
 
   const ir::Function& f_;
   std::vector<bool> is_before_;
-  std::vector<bool> has_effect_;  // By OpId: the operation, or anything within it.
+  std::vector<bool> has_effect_;  // Indexed by OpId: it, or a nested operation, has an effect.
 };
 
 }  // namespace

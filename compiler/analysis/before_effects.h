@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the operations up to which an instance can begin anew, since nobody has seen anything of it.
+// Finds the operations up to which an instance (work item) can restart, because no effect of it is visible yet.
 #ifndef HPVMD_COMPILER_ANALYSIS_BEFORE_EFFECTS_H_
 #define HPVMD_COMPILER_ANALYSIS_BEFORE_EFFECTS_H_
 
@@ -9,11 +9,12 @@
 
 namespace hpvm::analysis {
 
-// True if others may see what the operation does. Nobody else sees what an instance has on its stack.
+// Returns true if other instances may observe an effect of the operation. An instance's stack is private, so accesses
+// to it do not count.
 bool HasEffect(const ir::Op& op);
 
-// The result, by OpId of the entry, is true where nothing has had an effect on any way to the operation, around loops
-// too.
+// The result, by OpId of the entry, is true where no path to the operation, including paths around loops, contains an
+// effect.
 std::vector<bool> FindBeforeEffects(const ir::Module& module);
 
 }  // namespace hpvm::analysis

@@ -9,7 +9,7 @@
 namespace hpvm::analysis {
 namespace {
 
-// Gives a letter for each load of a kernel with the buffer %b and the number %n, in order: B before effects, else a.
+// Returns a letter for each load of a kernel with the buffer %b and the number %n, in order: B before effects, else a.
 std::string Loads(const std::string& body) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nmemory 65536 65536\nstack_frame 1024 1088 4\nparam buffer inout \"b\"\n"
@@ -33,15 +33,15 @@ TEST(BeforeEffectsTest, InOrder) {
   EXPECT_EQ(Loads("%v: i32 = atomic_add.i32 flat %b, %n\n%w: i32 = load.i32 flat %b"), "a");
 }
 
-// A second turn comes behind what the first did at its end.
+// A second iteration follows the effects at the end of the first.
 TEST(BeforeEffectsTest, LoopsTurn) {
   const auto loop = [](const std::string& end) {
     return "loop b0 (%i: i32 = %n) {\n%v: i32 = load.i32 flat %b\n" + end +
-           "if b1 %i {\ncontinue b0 (%v)\n} else {\nleave b1 ()\n}\nleave b0 ()\n}\n%w: i32 = load.i32 flat %b";
+           "if b1 %i {\ncontinue b0 (%v)\n} else {\nbr b1 ()\n}\nbr b0 ()\n}\n%w: i32 = load.i32 flat %b";
   };
   EXPECT_EQ(Loads(loop("")), "BB");
   EXPECT_EQ(Loads(loop("store.i32 flat %b, %v\n")), "aa");
-  EXPECT_EQ(Loads(loop("if b2 %n {\nstore.i32 flat %b, %v\nleave b2 ()\n} else {\nleave b2 ()\n}\n")), "aa");
+  EXPECT_EQ(Loads(loop("if b2 %n {\nstore.i32 flat %b, %v\nbr b2 ()\n} else {\nbr b2 ()\n}\n")), "aa");
 }
 
 }  // namespace

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: pattern matching. A loop has an end when exactly one `continue` leads back, in one of the two forms of
+// LoopEnd. A parameter has a step when that edge brings the parameter plus a constant; linear forms of other values
+// then follow by substitution.
+// Invariants: terms of a LoopForm are defined before the loop, and its equation holds in each iteration modulo the
+// type's size. A count has one side with a step, plus or minus a power of two, towards a bound without one. Other
+// exits of the loop may end it sooner.
+// Nothing is iterated: a query costs as much as the linear forms of its values.
 #include "compiler/analysis/counted_loops.h"
 
 #include <algorithm>
@@ -38,7 +45,7 @@ Test Mirrored(Test test) {
   }
 }
 
-// True if steps of that direction bring the tested value to the bound.
+// Returns true if steps of this sign bring the tested value closer to the bound.
 bool LeadsToBound(Test test, int64_t step) {
   if (test == Test::kNotEqual) {
     return step != 0;
@@ -57,14 +64,14 @@ CountedLoops::CountedLoops(const ir::Function& function)
   });
 }
 
-// True for `if c { the jump } else { leave the if }`.
+// Returns true for `if c { the jump } else { leave the if }`.
 bool CountedLoops::IsBranch(OpId id, Opcode jump, OpId to) const {
   const Op& branch = f_.op(id);
   if (branch.code != Opcode::kIf) {
     return false;
   }
   const Op &taken = f_.op(f_.region(branch.body).ops[0]), &over = f_.op(f_.region(branch.otherwise).ops[0]);
-  return taken.code == jump && f_.targets_of(taken)[0].op == to && over.code == Opcode::kLeave &&
+  return taken.code == jump && f_.targets_of(taken)[0].op == to && over.code == Opcode::kBr &&
          f_.targets_of(over)[0].op == id;
 }
 
@@ -74,7 +81,7 @@ std::optional<LoopEnd> CountedLoops::EndOf(OpId loop) const {
     return std::nullopt;
   }
   const Op& end = f_.op(ops.back());
-  if (end.code == Opcode::kLeave && f_.targets_of(end)[0].op == loop) {
+  if (end.code == Opcode::kBr && f_.targets_of(end)[0].op == loop) {
     const OpId branch = ops[ops.size() - 2];
     return IsBranch(branch, Opcode::kContinue, loop)
                ? std::optional(
@@ -89,7 +96,7 @@ std::optional<LoopEnd> CountedLoops::EndOf(OpId loop) const {
       continue;
     }
     for (OpId branch : f_.region(f_.op(block).body).ops) {
-      if (IsBranch(branch, Opcode::kLeave, block)) {
+      if (IsBranch(branch, Opcode::kBr, block)) {
         return LoopEnd{ops.back(), f_.operands_of(f_.op(branch))[0], branch, block};
       }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the operation that defines a value.
+// Definitions maps each value to the operation that defines it.
 #ifndef HPVMD_COMPILER_ANALYSIS_DEFINITIONS_H_
 #define HPVMD_COMPILER_ANALYSIS_DEFINITIONS_H_
 
@@ -11,21 +11,21 @@
 
 namespace hpvm::analysis {
 
-// Borrows the function, whose operations may be changed in place but not be added to. Plain data after construction.
+// Borrows the function, whose operations may be changed in place but not be added to. Immutable after construction.
 class Definitions {
  public:
   explicit Definitions(const ir::Function& function);
 
-  // Invalid for parameters of functions and regions, and for what nothing reaches.
+  // Returns an invalid id for parameters of functions and regions, and for values of unreachable operations.
   ir::OpId Of(ir::ValueId value) const { return definitions_[value.index]; }
-  // The same operation, or null.
+  // Returns the defining operation, or null.
   const ir::Op* OpOf(ir::ValueId value) const { return Of(value).valid() ? &function_.op(Of(value)) : nullptr; }
-  // The operation if it has that code, or null.
+  // Returns the defining operation if it has this opcode, or null.
   const ir::Op* OpOf(ir::ValueId value, ir::Opcode code) const {
     const ir::Op* op = OpOf(value);
     return op != nullptr && op->code == code ? op : nullptr;
   }
-  // The bits of a constant, or nothing.
+  // Returns the bits of a constant, or nothing if the value is not a constant.
   std::optional<uint64_t> ConstantOf(ir::ValueId value) const {
     const ir::Op* op = OpOf(value, ir::Opcode::kConst);
     return op != nullptr ? std::optional(op->imm) : std::nullopt;
@@ -33,13 +33,15 @@ class Definitions {
 
  private:
   const ir::Function& function_;
-  std::vector<ir::OpId> definitions_;  // By ValueId.
+  std::vector<ir::OpId> definitions_;  // Indexed by ValueId.
 };
 
-// By ValueId: the values that control brings to a parameter of a block or loop, or to a result of a block, loop or if.
+// Returns, by ValueId, the values that control flow passes to a parameter of a block or loop, or to a result of a
+// block, loop or if.
 std::vector<std::vector<ir::ValueId>> FindSources(const ir::Function& function);
 
-// The square root in 1 / sqrt(x), of f32: devices have one operation for both. Null if `divide` is no such quotient.
+// Returns the square root in 1 / sqrt(x) of f32s, for which devices have one operation; null if `divide` has another
+// form.
 const ir::Op* ReciprocalRootIn(const Definitions& definitions, const ir::Function& function, const ir::Op& divide);
 
 }  // namespace hpvm::analysis

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer operations whose results grow by a constant from one instance to the next, but for the edges of an extent:
-// clamped, mirrored and periodic indices, and the coordinates that are taken out of a linear index.
+// Integer operations whose results grow by a constant from one instance to the next, except at the edges of an extent:
+// clamped, mirrored and periodic indices, and coordinates extracted from a linear index.
 #ifndef HPVMD_COMPILER_ANALYSIS_EDGE_FORMS_H_
 #define HPVMD_COMPILER_ANALYSIS_EDGE_FORMS_H_
 
@@ -19,16 +19,16 @@ struct EdgeForm {
     kQuotient,   // Operand 0 divided by operand 1, or by 2^n where the operation is a shift to the right by n.
   };
   Kind kind = Kind::kNone;
-  // kRemainder, kQuotient: the divisor, where it is constant; 0: it is operand 1, known at run time only.
+  // For kRemainder and kQuotient: the divisor if it is constant; 0 if it is operand 1, known at run time only.
   uint64_t divisor = 0;
-  // The operation rounds down whatever the signs are: an `and` or a shift.
+  // True if the operation rounds down regardless of signs: an `and` or a shift.
   bool is_of_bits = false;
 };
 
 EdgeForm FindEdgeForm(const ir::Function& function, const Definitions& definitions, const ir::Op& op);
 
-// The operand of a select, 1 or 2, that instances away from the edges most likely choose. The two operands grow by the
-// steps from one instance to the next; steps are bits of the select's type.
+// Returns the operand of a select, 1 or 2, that instances away from the edges most likely choose. The two operands
+// grow by these steps from one instance to the next; the steps are bits of the select's type.
 uint32_t UsualOperand(const ir::Function& function, const Definitions& definitions, const ir::Op& select,
                       uint64_t first_step, uint64_t second_step);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sweeps over a function's structured control that join facts of values where control merges.
+// A forward data-flow analysis over a function's structured control flow that joins facts about values at merge
+// points.
 #ifndef HPVMD_COMPILER_ANALYSIS_FORWARD_H_
 #define HPVMD_COMPILER_ANALYSIS_FORWARD_H_
 
@@ -8,17 +9,17 @@
 #include <vector>
 
 #include "compiler/analysis/words.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::analysis {
 
-// Domain: `using Fact`, whose default is "nothing seen yet"; `bool Join(Fact& into, const Fact& from, int sweep)`,
-// whether `into` changed; `void Transfer(const ir::Op&, ForwardSweep&)` for operations that do not merge, which gives
-// their results facts through Set. What happens on the way: BeginSweep(), EnterRegion(RegionId), Jump(const Op&) at a
-// terminator, Leave(OpId) behind a block, loop or if. A loop's parameters of which `bool IsBounded(OpId, uint32_t)`
-// holds have what `Fact LoopParam(OpId, uint32_t, const ForwardSweep&)` says where the loop begins, whatever comes
-// around it.
+// A Domain provides `using Fact`, whose default value means "nothing seen yet"; `bool Join(Fact& into, const Fact&
+// from, int sweep)`, which returns true if `into` changed; and `void Transfer(const ir::Op&, ForwardSweep&)` for
+// operations that do not merge, which gives their results facts through Set. The sweep also calls BeginSweep(),
+// EnterRegion(RegionId), Jump(const Op&) at a terminator, and Leave(OpId) after a block, loop or if. Loop parameters
+// for which `bool IsBounded(OpId, uint32_t)` returns true take the fact of `Fact LoopParam(OpId, uint32_t, const
+// ForwardSweep&)` at loop entry, whatever facts the back edges carry.
 template <typename Domain>
 class ForwardSweep {
  public:
@@ -30,11 +31,11 @@ class ForwardSweep {
   const Fact& At(ir::ValueId value) const { return facts_[value.index]; }
   const Fact& At(const ir::Op& op, uint32_t operand) const { return At(function_.operands_of(op)[operand]); }
   void Set(ir::ValueId value, const Fact& fact) { changed_ |= domain_.Join(facts_[value.index], fact, sweep_); }
-  // Something else than a value's fact changed: another sweep is needed.
+  // Records that state other than a value's fact changed, so another sweep is needed.
   void Touch() { changed_ = true; }
   int sweep() const { return sweep_; }
 
-  // False when it did not settle within `sweeps_max` sweeps.
+  // Returns false if the facts did not reach a fixed point within `sweeps_max` sweeps.
   bool Run(int sweeps_max) {
     for (sweep_ = 0; sweep_ < sweeps_max; ++sweep_) {
       changed_ = false;

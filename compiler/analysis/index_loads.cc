@@ -2,7 +2,7 @@
 #include "compiler/analysis/index_loads.h"
 
 #include "compiler/analysis/definitions.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::analysis {
@@ -19,7 +19,7 @@ class Search {
     reached_.resize(f_.values.size());
     ir::ForEachOp(f_, [&](OpId id) { NeedAddresses(f_.op(id)); });
     Follow();
-    // A comparison of floats decides nothing that a bound rests on; what has reached an address is through by now.
+    // No bound rests on a comparison of floats. Values that reach addresses have been followed completely by now.
     stops_at_floats_ = true;
     ir::ForEachOp(f_, [&](OpId id) {
       if (f_.op(id).code == Opcode::kIf) {
@@ -45,7 +45,7 @@ class Search {
       case Opcode::kStore:
       case Opcode::kLoad128:
       case Opcode::kStore128:
-      case Opcode::kLeaveTable:
+      case Opcode::kBrTable:
         return Need(f_.operands_of(op)[0]);
       case Opcode::kReturn:
         return is_entry_ ? void() : NeedAll(op);
@@ -67,7 +67,7 @@ class Search {
       NeedAll(op);
     }
   }
-  // A constant by which no division traps.
+  // Returns true for a constant divisor for which no division traps.
   bool IsPlainDivisor(ValueId value) const {
     const Op* op = definitions_.OpOf(value, Opcode::kConst);
     const auto number = op == nullptr                ? 0
@@ -105,7 +105,7 @@ class Search {
   const bool is_entry_;
   const Definitions definitions_;
   const std::vector<std::vector<ValueId>> sources_;
-  std::vector<bool> reached_;  // By ValueId.
+  std::vector<bool> reached_;  // Indexed by ValueId.
   std::vector<ValueId> work_;
   bool stops_at_floats_ = false;
 };

@@ -11,7 +11,7 @@
 namespace hpvm::analysis {
 namespace {
 
-// Of each load in the order of the text '1' if it is one, else '0'.
+// Returns, for each load in the order of the text, '1' if its value determines an access, else '0'.
 std::string Marks(const std::string& body, uint32_t function = 0) {
   const StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nmemory 65536 65536\nglobal mut i32 7\nparam buffer inout \"x\"\nparam i32 \"n\"\nentry f0\n"
@@ -42,7 +42,8 @@ TEST(IndexLoadsTest, AddressesOfAccesses) {
             "11");
 }
 
-// Through arithmetic, floats, selects, and what control brings along; each value of a construct by itself.
+// The search follows arithmetic, floats, selects and values passed by control flow, each value of a construct
+// separately.
 TEST(IndexLoadsTest, WhateverTheWay) {
   EXPECT_EQ(Marks("%a: f32 = load.f32 flat %x\n%s: f32 = load.f32 flat %x + 4\n%i: i32 = trunc_sat_s.f32 %a\n"
                   "%c: i32 = lt_u.i32 %i, %n\n%k: i32 = select.i32 %c, %i, %n\nstore.f32 flat %k, %s\nreturn ()\n}\n"),
@@ -51,7 +52,7 @@ TEST(IndexLoadsTest, WhateverTheWay) {
                   "%sum: f32 = loop again (%i: i32 = %zero, %at: i32 = %x, %acc: f32 = %none) {\n"
                   "%v: f32 = load.f32 flat %at\n%next: i32 = load.i32 flat %x + 8\n%more: f32 = fadd.f32 %acc, %v\n"
                   "%i1: i32 = add.i32 %i, %one\n%c: i32 = lt_u.i32 %i1, %n\n"
-                  "if on %c {\ncontinue again (%i1, %next, %more)\n} else {\nleave on ()\n}\nleave again (%more)\n}\n"
+                  "if on %c {\ncontinue again (%i1, %next, %more)\n} else {\nbr on ()\n}\nbr again (%more)\n}\n"
                   "store.f32 flat %x, %sum\nreturn ()\n}\n"),
             "01");
 }
@@ -66,13 +67,13 @@ TEST(IndexLoadsTest, WhatMayTrapAndConditions) {
   EXPECT_EQ(Marks("%nine: i32 = const.i32 -1\n%a: i32 = load.i32 flat %x\n%q: i32 = div_s.i32 %a, %nine\n"
                   "store.i32 flat %x, %q\nreturn ()\n}\n"),
             "1");
-  const std::string ends = "if b %c {\nstore.i32 flat %x, %n\nleave b ()\n} else {\nleave b ()\n}\nreturn ()\n}\n";
+  const std::string ends = "if b %c {\nstore.i32 flat %x, %n\nbr b ()\n} else {\nbr b ()\n}\nreturn ()\n}\n";
   EXPECT_EQ(Marks("%a: i32 = load.i32 flat %x\n%c: i32 = lt_u.i32 %a, %n\n" + ends), "1");
   EXPECT_EQ(Marks("%a: f32 = load.f32 flat %x\n%b: f32 = load.f32 flat %x + 4\n%c: i32 = flt.f32 %a, %b\n" + ends),
             "00");
 }
 
-// What leaves the function may become an address elsewhere.
+// A value that leaves the function may become an address elsewhere.
 TEST(IndexLoadsTest, OtherFunctionsAndGlobals) {
   const std::string text =
       "%a: i32 = load.i32 flat %x\n%b: i32 = load.i32 flat %x + 4\n%c: i32 = load.i32 flat %x + 8\n"

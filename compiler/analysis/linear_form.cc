@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: substitution of definitions. Sums, differences, and products and shifts by constants are expanded
+// recursively; anything else, and whatever lies at depth eight, becomes a term. Equal terms are then added up.
+// Invariants: after each step the value equals the constant plus the sum of factor times term modulo 2^64, for an
+// i32 modulo 2^32. The result has each term once, sorted, with a factor that is not 0 in the type.
+// Expansion ends at depth eight, so that a form has at most 2^8 terms before they are added up.
 #include "compiler/analysis/linear_form.h"
 
 #include <algorithm>
@@ -8,7 +13,7 @@
 namespace hpvm::analysis {
 namespace {
 
-constexpr int kDepthMax = 8;  // A value costs at most 2^8 looks.
+constexpr int kDepthMax = 8;  // Bounds the search for one value to 2^9 visits, of 2^8 terms.
 
 }  // namespace
 

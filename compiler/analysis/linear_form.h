@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An integer as a sum of other values with constant factors and a constant: two of one sum differ by a constant.
+// LinearForm expresses an integer as a constant plus a sum of other values with constant factors; two integers with
+// the same terms differ by a constant.
 #ifndef HPVMD_COMPILER_ANALYSIS_LINEAR_FORM_H_
 #define HPVMD_COMPILER_ANALYSIS_LINEAR_FORM_H_
 
@@ -12,17 +13,17 @@
 
 namespace hpvm::analysis {
 
-// Modulo 2^64, for an i32 modulo 2^32.
+// Arithmetic is modulo 2^64, for an i32 modulo 2^32.
 struct LinearForm {
-  std::vector<std::pair<uint32_t, uint64_t>> terms;  // ValueId and factor, which is not 0, by ValueId.
+  std::vector<std::pair<uint32_t, uint64_t>> terms;  // ValueId and nonzero factor, sorted by ValueId.
   uint64_t constant = 0;
 };
 
 class LinearForms {
  public:
-  // Borrows the function, whose operations must stay as they are.
+  // Borrows the function, whose operations must not change.
   explicit LinearForms(const ir::Function& function) : f_(function) {}
-  // Takes sums, differences, and products and shifts by constants apart, up to a depth.
+  // Expands sums, differences, and products and shifts by constants, up to a fixed depth.
   LinearForm Of(ir::ValueId value) const;
 
  private:

@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// Gives the form of the last value of a function of two i32s, %0 and %1, whose values are numbered.
+// Returns the form of the last value of a function of two i32s, %0 and %1, whose values are numbered.
 LinearForm Form(const std::string& body) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam i32 \"a\"\nparam i32 \"b\"\nentry f0\nfunc f0 \"f\" (%0: i32, %1: i32) -> () {\n"

@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: closed forms in 128-bit arithmetic. The ranges of the tested value and of the bound at loop entry give
+// the most further iterations; a parameter moves by as many steps, or takes the tested value's own range.
+// Invariants: a returned range holds the parameter's values in all iterations, and neither it nor the tested value
+// leaves the numbers of its type. A range that the modulus would split, or a bound with `!=` that may be stepped
+// over, gives nothing.
+// Factors are at most 2^32, which keeps sums far below 2^127. A query is linear in the terms of the two forms;
+// there is no iteration to a fixed point.
 #include "compiler/analysis/loop_ranges.h"
 
 #include <algorithm>
@@ -10,12 +17,13 @@ namespace {
 
 using Test = LoopCount::Test;
 
-// A type's numbers, signed or not.
+// The numbers of an integer type, signed or unsigned.
 struct Numbers {
   explicit Numbers(ir::Type type, bool is_signed)
       : modulus(__int128{1} << (8 * ir::Bytes(type))), least(is_signed ? -modulus / 2 : 0), most(least + modulus - 1) {}
 
-  // The same residues among the type's numbers; nothing if that takes them apart.
+  // Shifts the range by a multiple of the modulus into the type's numbers; returns nothing if the range would be
+  // split.
   std::optional<Range128> Fit(Range128 range) const {
     const __int128 above = range.lo - least;
     const __int128 turns = above >= 0 ? above / modulus : -((modulus - 1 - above) / modulus);
@@ -27,14 +35,14 @@ struct Numbers {
   __int128 modulus, least, most;
 };
 
-// A form in the loop's first iteration.
+// Returns the range of a form in the loop's first iteration.
 std::optional<Range128> FirstOf(const LoopForm& form, ir::Type type, const Numbers& numbers,
                                 const LoopRanges::RangeOf& range_of) {
   Range128 sum = {form.constant, form.constant};
   for (const auto& [value, bits] : form.terms) {
     const std::optional<Range128> range = range_of(value);
     const __int128 factor = ir::SignedBits(type, bits);
-    constexpr __int128 kFactorMax = __int128{1} << 32;  // Sums stay far below 2^127.
+    constexpr __int128 kFactorMax = __int128{1} << 32;  // Keeps sums far below 2^127.
     if (!range || factor > kFactorMax || factor < -kFactorMax) {
       return std::nullopt;
     }
@@ -44,9 +52,9 @@ std::optional<Range128> FirstOf(const LoopForm& form, ir::Type type, const Numbe
   return numbers.Fit(sum);
 }
 
-// The tested value's range, and the most iterations that follow the first.
+// The tested value's range, and the maximum number of iterations after the first.
 struct Way {
-  Range128 tested;  // In all iterations.
+  Range128 tested;  // The range over all iterations.
   __int128 more = 0;
 };
 std::optional<Way> WayOf(const LoopCount& count, const Numbers& numbers, const LoopRanges::RangeOf& range_of) {
@@ -57,7 +65,8 @@ std::optional<Way> WayOf(const LoopCount& count, const Numbers& numbers, const L
   }
   const __int128 step = count.tested.step, size = count.step_size();
   if (count.test == Test::kNotEqual) {
-    // A value that grows by one, or from one number to another, meets the bound if it begins on the right side of it.
+    // A value that changes by one, or from one constant to another, reaches the bound if it starts on the right side
+    // of it.
     const bool is_known = tested->lo == tested->hi && bound->lo == bound->hi;
     const bool meets = size == 1 || (is_known && (bound->lo - tested->lo) % size == 0);
     if (!meets || (step > 0 ? tested->hi > bound->lo : tested->lo < bound->hi)) {
@@ -67,7 +76,7 @@ std::optional<Way> WayOf(const LoopCount& count, const Numbers& numbers, const L
   const bool or_equal = count.test == Test::kLessOrEqual || count.test == Test::kGreaterOrEqual;
   Way way;
   if (step > 0) {
-    const __int128 last = bound->hi - (or_equal ? 0 : 1);  // The greatest with which it goes on.
+    const __int128 last = bound->hi - (or_equal ? 0 : 1);  // The greatest tested value with which the loop continues.
     way.tested = {tested->lo, std::max(tested->hi, last + size)};
     way.more = last < tested->lo ? 0 : (last - tested->lo) / size + 1;
   } else {

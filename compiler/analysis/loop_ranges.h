@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values that parameters of counted loops have, from what is known where the loop begins.
+// LoopRanges bounds the parameters of counted loops by the ranges known at loop entry.
 #ifndef HPVMD_COMPILER_ANALYSIS_LOOP_RANGES_H_
 #define HPVMD_COMPILER_ANALYSIS_LOOP_RANGES_H_
 
@@ -14,7 +14,7 @@
 namespace hpvm::analysis {
 
 struct Range128 {
-  __int128 lo = 0, hi = 0;  // Both are in it.
+  __int128 lo = 0, hi = 0;  // Both are inclusive.
 };
 
 class LoopRanges {
@@ -22,21 +22,22 @@ class LoopRanges {
   // Borrows the function.
   explicit LoopRanges(const ir::Function& function);
 
-  // True if the loop is counted and its parameter grows by a constant that is not 0.
+  // Returns true if the loop is counted and its parameter grows by a nonzero constant.
   bool IsCounted(ir::OpId loop, uint32_t param) const;
 
-  // The unsigned range of a value; nothing where it is not known yet.
+  // Returns the unsigned range of a value; nothing if it is not known yet.
   using RangeOf = std::function<std::optional<Range128>(ir::ValueId)>;
-  // The unsigned range of the parameter in all iterations. Nothing if it may wrap around, or the loop's end may.
+  // Returns the unsigned range of the parameter over all iterations; nothing if the parameter or the loop's end may
+  // wrap around.
   std::optional<Range128> Of(ir::OpId loop, uint32_t param, const RangeOf& range_of) const;
 
  private:
   struct Counted {
     LoopCount count;
-    std::vector<std::optional<uint64_t>> steps;  // By the loop's parameters.
+    std::vector<std::optional<uint64_t>> steps;  // Indexed by the loop's parameter.
   };
   const ir::Function& f_;
-  std::vector<std::optional<Counted>> loops_;  // By OpId.
+  std::vector<std::optional<Counted>> loops_;  // Indexed by OpId.
 };
 
 }  // namespace hpvm::analysis

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::analysis {
@@ -37,7 +37,7 @@ Nesting::Nesting(const ir::Function& function)
       enter(op.otherwise, DepthOf(id) + 1);
     }
   });
-  // An operation comes before those that stand in it.
+  // An operation precedes the operations nested in it.
   for (size_t i = order_.size(); i-- > 0;) {
     const Op& op = function.op(order_[i]);
     places_[order_[i].index].end =

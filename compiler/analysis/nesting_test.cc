@@ -13,8 +13,8 @@ namespace {
 ir::Module Kernel() {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam i32 \"n\"\nentry f0\nfunc f0 \"f\" (%0: i32) -> () {\n%1: i32 = const.i32 1\n"
-      "loop b0 (%2: i32 = %0) {\n%3: i32 = add.i32 %2, %1\nif b1 %3 {\ncontinue b0 (%3)\n} else {\nleave b1 ()\n}\n"
-      "leave b0 ()\n}\n%4: i32 = add.i32 %0, %1\nreturn ()\n}\n");
+      "loop b0 (%2: i32 = %0) {\n%3: i32 = add.i32 %2, %1\nif b1 %3 {\ncontinue b0 (%3)\n} else {\nbr b1 ()\n}\n"
+      "br b0 ()\n}\n%4: i32 = add.i32 %0, %1\nreturn ()\n}\n");
   EXPECT_TRUE(module.ok()) << module.status();
   return *std::move(module);
 }
@@ -60,7 +60,7 @@ TEST(NestingTest, RegionsEncloseThoseInThem) {
   EXPECT_FALSE(found.nesting.Encloses(body, found.f.body));
 }
 
-// The counter is the loop's; the kernel's parameter is nobody's.
+// The counter belongs to the loop; the kernel's parameter has no maker.
 TEST(NestingTest, ValuesAreMadeSomewhere) {
   const Found found;
   const auto result = [&](size_t i) { return found.f.op(found.At(i)).first_result; };

@@ -2,7 +2,7 @@
 #include "compiler/analysis/op_flow.h"
 
 #include "compiler/analysis/nesting.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::analysis {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which operations may run, as a graph over a function's operations.
+// OpFlow is a control-flow graph over a function's operations.
 //
-// Structured operations stand for their beginning: a block is followed by the first operation of its region, an if by
-// those of both; a leave by what stands behind the operation that it leaves.
+// A structured operation represents its own start. The successor of a block or loop is the first operation of its
+// region; the successors of an if are the first operations of both regions; the successor of a br is the operation
+// after the construct that it leaves.
 #ifndef HPVMD_COMPILER_ANALYSIS_OP_FLOW_H_
 #define HPVMD_COMPILER_ANALYSIS_OP_FLOW_H_
 
@@ -13,14 +14,14 @@
 namespace hpvm::analysis {
 
 struct OpFlow {
-  // By OpId; empty for operations that end the instance, and for those outside the function's body.
+  // Indexed by OpId; empty for operations that end the instance, and for operations outside the function's body.
   std::vector<std::vector<ir::OpId>> next, previous;
 };
 
 OpFlow FindOpFlow(const ir::Function& function);
 
-// Calls visit(OpId) once for each operation of `from` and of what the edges, OpFlow's next or previous, lead on to from
-// those for which it returns true.
+// Calls visit(OpId) once for each operation of `from` and for each successor, along `edges` (OpFlow's next or
+// previous), of an operation for which visit returns true.
 template <typename Visit>
 void FollowFlow(const std::vector<std::vector<ir::OpId>>& edges, std::vector<ir::OpId> from, Visit&& visit) {
   std::vector<bool> seen(edges.size());

@@ -23,7 +23,7 @@ PointerOrigin SumOf(const PointerOrigin& a, const PointerOrigin& b) {
   return IsNumber(b) || (b.base == Base::kAny && IsGuess(a)) ? a : PointerOrigin::Any();
 }
 
-// The distance of two addresses is a number.
+// The difference of two addresses is a number.
 PointerOrigin DifferenceOf(const PointerOrigin& a, const PointerOrigin& b) {
   if (IsUnset(a) || IsUnset(b)) {
     return {};
@@ -35,7 +35,7 @@ PointerOrigin BaseOf(const ir::Op& op, const std::array<PointerOrigin, 3>& of, b
   const PointerOrigin number = IsUnset(of[0]) ? PointerOrigin() : PointerOrigin::Number();
   switch (op.code) {
     case Opcode::kAdd:
-    case Opcode::kOr:  // Adds to an address that is aligned.
+    case Opcode::kOr:  // Adds an offset to an aligned address.
       return SumOf(of[0], of[1]);
     case Opcode::kSub:
       return DifferenceOf(of[0], of[1]);

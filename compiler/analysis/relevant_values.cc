@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::analysis {
@@ -35,7 +35,7 @@ RelevantValues::RelevantValues(const ir::Function& function)
   }
 }
 
-// Finds the quiet ones, from the inside.
+// Finds quiet constructs, innermost first.
 RelevantValues::Found RelevantValues::Look(RegionId region) {
   Found found;
   for (const OpId id : f_.region(region).ops) {
@@ -63,7 +63,7 @@ RelevantValues::Found RelevantValues::Look(RegionId region) {
   return found;
 }
 
-// Marks what is asked for outright: addresses, conditions and sizes.
+// Marks the values that operations use directly: addresses, conditions and sizes.
 void RelevantValues::Collect(RegionId region) {
   for (const OpId id : f_.region(region).ops) {
     const Op& op = f_.op(id);
@@ -76,7 +76,7 @@ void RelevantValues::Collect(RegionId region) {
       Collect(op.otherwise);
     } else if (ir::OwnsRegions(op.code)) {
       Collect(op.body);
-    } else if (op.code == Opcode::kLeaveTable || op.code == Opcode::kLocalAlloc ||
+    } else if (op.code == Opcode::kBrTable || op.code == Opcode::kLocalAlloc ||
                (MayReachBuffers(op) && op.operand_count > 0)) {
       Mark(f_.operands_of(op)[0]);
     }

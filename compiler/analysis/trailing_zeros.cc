@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: sweeps over the operations lower each value's number of zeros from 64 to what its operation, or any edge
+// that brings a value to it, guarantees.
+// Invariants: numbers only fall, so the first sweep without a change leaves the greatest fixed point: every number
+// is justified by its operands'. A value that ranges or a constant fix has exactly the zeros of that constant.
+// A sweep is linear; a number falls at most 64 times. After 64 sweeps without a fixed point nothing is known (all
+// 0).
 #include "compiler/analysis/trailing_zeros.h"
 
 #include <algorithm>
@@ -10,7 +16,7 @@
 namespace hpvm::analysis {
 namespace {
 
-// A multiple of all powers of two: what is not known yet.
+// A multiple of all powers of two: the initial fact of an unvisited value.
 constexpr uint8_t kAny = 64;
 
 class TrailingZeros {

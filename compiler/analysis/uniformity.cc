@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: sweeps over the structured code of all functions raise shapes along unset < linear < unknown < varying
+// until nothing changes; calls pass shapes through one summary per function. A stack of the open regions holds, for
+// each, the branch after which control varies in it.
+// Invariants: shapes, summaries and varying_loop_ only rise, so every change is final. `since` of a region is set
+// while some instances may have left it; a varying jump sets it in every region up to its target. A loop whose exit
+// varies varies from its beginning, which the next sweep visits again.
+// A value rises at most three times; after 64 sweeps without a fixed point there is no result. A sweep is linear in
+// operations and jump targets, times the depth of nesting.
+// Source: Karrenberg and Hack, CC 2012, for loops (see uniformity.h).
 #include "compiler/analysis/uniformity.h"
 
 #include <algorithm>
@@ -11,10 +20,10 @@
 namespace hpvm::analysis {
 namespace {
 
-// Shapes rise three steps at most, but a change may need one sweep for every loop it leaves.
+// Shapes rise three steps at most, but a change may need one sweep for every loop that it leaves.
 constexpr int kSweepsMax = 64;
 
-// Whether something is stored to the bytes of `state`.
+// Returns true if any operation stores to `state` memory.
 bool StoresState(const ir::Module& module) {
   bool stores = false;
   for (const ir::Function& function : module.functions) {
@@ -26,7 +35,7 @@ bool StoresState(const ir::Module& module) {
   return stores;
 }
 
-// What the module's functions tell each other.
+// The shapes that flow between the module's functions.
 struct Summary {
   std::vector<Shape> params, results;
 };
@@ -56,7 +65,7 @@ class FunctionSweep {
       }
     });
   }
-  // Whether anything changed.
+  // Returns true if any shape or decision changed.
   bool Run() {
     changed_ = false;
     const ir::Region& body = f_.region(f_.body);
@@ -69,12 +78,12 @@ class FunctionSweep {
   }
 
  private:
-  // An open region: the function's body, or one of an open block, loop or if.
+  // An open region: the function's body, or a region of an open block, loop or if.
   struct Level {
     OpId owner;
-    OpId since;  // The branch from which on control within this region varies; invalid while it does not.
+    OpId since;  // The branch after which control within this region varies; invalid while control is uniform.
   };
-  // What leads to the results of an operation or to the parameters of a loop.
+  // The numbers of edges that lead to the results of an operation or to the parameters of a loop.
   struct Edges {
     uint32_t leaves = 0, continues = 0;
   };
@@ -110,9 +119,9 @@ class FunctionSweep {
       }
       case Opcode::kIf:
         return If(id, op);
-      case Opcode::kLeave:
+      case Opcode::kBr:
       case Opcode::kContinue:
-      case Opcode::kLeaveTable:
+      case Opcode::kBrTable:
         return Jumps(id, op);
       case Opcode::kReturn:
         return Return(op);
@@ -137,7 +146,7 @@ class FunctionSweep {
     const std::vector<Level> before = levels_;
     Open(id, op.body, since);
     std::vector<Level> after = levels_;
-    levels_ = before;  // Who takes the other way has seen none of the first one's branches.
+    levels_ = before;  // The other region does not see divergence caused by the first region's branches.
     Open(id, op.otherwise, since);
     for (size_t i = 0; i < levels_.size(); ++i) {
       if (!levels_[i].since.valid()) {
@@ -146,7 +155,7 @@ class FunctionSweep {
     }
   }
   void Jumps(OpId id, const Op& op) {
-    const OpId decider = op.code == Opcode::kLeaveTable && At(op, 0).varies() && !IsAssumed(id) ? id : OpId();
+    const OpId decider = op.code == Opcode::kBrTable && At(op, 0).varies() && !IsAssumed(id) ? id : OpId();
     for (const ir::Target& target : f_.targets_of(op)) {
       Jump(op, target, decider);
     }
@@ -163,7 +172,7 @@ class FunctionSweep {
       const ValueId slot = slots[i];
       const ValueId value = f_.operands_of(op)[ir::FirstBrought(op.code) + i];
       const Shape& shape = out_.shapes[value.index];
-      // An instance's value depends on the way it came, or on the iteration in which it left.
+      // An instance's value depends on the path it took, or on the iteration in which it left.
       const bool differs =
           (merges && !IsSame(slot, value)) || IsOfInnerLoop(value, target.is_continue ? level + 1 : level);
       Raise(slot, decider.valid() && differs && shape.kind != Shape::Kind::kUnset ? Shape::Varying() : shape);
@@ -186,7 +195,8 @@ class FunctionSweep {
       Raise(ValueId(op.first_result.index + i), callee.results[i]);
     }
   }
-  // The branch that makes control vary here, as seen from the region of level `from`.
+  // Returns the branch that makes control vary here, as seen from the region of level `from`; invalid if control is
+  // uniform.
   OpId Decider(size_t from) const {
     for (size_t level = levels_.size(); level-- > from;) {
       if (levels_[level].since.valid()) {
@@ -195,7 +205,7 @@ class FunctionSweep {
     }
     return {};
   }
-  // From here on control varies in every region up to the target's, for some instances have left.
+  // Marks control as varying in every region up to the target's, because some instances have left.
   void Diverge(size_t target_level, bool is_continue, OpId decider) {
     if (!decider.valid()) {
       return;
@@ -206,11 +216,12 @@ class FunctionSweep {
       const bool leaves_it = level > target_level || !is_continue;
       if (leaves_it && owner.valid() && f_.op(owner).code == Opcode::kLoop && !varying_loop_[owner.index].valid()) {
         varying_loop_[owner.index] = decider;
-        changed_ = true;  // The loop's beginning has to be looked at again.
+        changed_ = true;  // The loop's beginning must be visited again.
       }
     }
   }
-  // Whether the value is made anew in each iteration of a loop that is open from `level` on.
+  // Returns true if the value is defined anew in each iteration of the outermost loop that is open at `level` or
+  // inside it.
   bool IsOfInnerLoop(ValueId value, size_t level) const {
     for (size_t l = level; l < levels_.size(); ++l) {
       const OpId owner = levels_[l].owner;
@@ -220,7 +231,7 @@ class FunctionSweep {
     }
     return false;
   }
-  // Whether every edge so far brought the same value to the slot; then the way an instance came does not matter.
+  // Returns true if every edge so far brought the same value to the slot, so an instance's path does not matter.
   bool IsSame(ValueId slot, ValueId value) { return incoming_.emplace(slot.index, value).first->second == value; }
 
   Shape Of(const Op& op) const {
@@ -236,7 +247,7 @@ class FunctionSweep {
         return module_.globals[op.imm].is_mutable ? Unknown() : Shape::Uniform();
       case Opcode::kLoad:
       case Opcode::kLoad128:
-        // In lockstep one load of one address serves all, unless each has bytes of its own there.
+        // In lockstep one load of a uniform address serves all instances, unless each has its own bytes there.
         if (lanes_ == Lanes::kGroup || At(op, 0).kind == Shape::Kind::kUnset) {
           return lanes_ == Lanes::kGroup ? Shape::Unknown() : Shape{};
         }
@@ -269,7 +280,7 @@ class FunctionSweep {
     }
     uint64_t mask = 0;
     switch (op.code) {
-      // These may round an id down to what all of a group have in common.
+      // These may round an id down to a value that all instances of a group share.
       case Opcode::kDivS:
       case Opcode::kDivU:
       case Opcode::kShrS:
@@ -281,7 +292,7 @@ class FunctionSweep {
         return Shape::Varying();
     }
   }
-  // Sums, differences and products with constants of linear values; unset when the operation is none.
+  // Returns the shape of sums, differences and products with constants of linear values; unset for other operations.
   Shape LinearOf(const Op& op) const {
     const Shape a = At(op, 0);
     const Shape b = op.operand_count > 1 ? At(op, 1) : Shape::Uniform();
@@ -312,7 +323,7 @@ class FunctionSweep {
     }
     return shape;
   }
-  // The shape of a result that is assumed to meet no edge in any lane. A tile asks for lanes along x alone.
+  // Returns the shape of a result that is assumed to meet no edge in any lane. Only lanes along x use the assumption.
   Shape AssumedOf(const Op& op) const {
     const Shape first = At(op, 0);
     if (lanes_ != Lanes::kAlongX) {
@@ -335,15 +346,15 @@ class FunctionSweep {
     }
     return form.kind == EdgeForm::Kind::kRemainder ? first : ExtendedOf(first);
   }
-  // The steps of an i32 keep their sign.
+  // Sign-extends the steps of an i32.
   static Shape ExtendedOf(Shape shape) {
     for (uint64_t& step : shape.step) {
       step = static_cast<uint64_t>(static_cast<int64_t>(static_cast<int32_t>(static_cast<uint32_t>(step))));
     }
     return shape;
   }
-  // Queries of ids. In lockstep along one dimension the other coordinates are the same, and so is what derives from
-  // them.
+  // Returns the shape of an id query. In lockstep along one dimension the other coordinates, and the values derived
+  // from them, are uniform.
   Shape IdOf(const Op& op) const {
     uint64_t dimension = 0;
     const bool is_known = ConstantAt(op, 0, &dimension);
@@ -371,12 +382,13 @@ class FunctionSweep {
     return constant.has_value();
   }
 
-  // Whether what is there may differ between instances at one address. Module memory may too, but is the same for all
-  // as long as nothing writes it, which those who ask for lockstep see to (compiler/pass/gang/gang_plan.h).
+  // Returns true if the bytes at one address may differ between instances. Module memory may differ too, but is
+  // uniform as long as no operation writes it, which callers that ask for lockstep ensure
+  // (compiler/pass/gang/gang_plan.h).
   bool IsOwn(ir::Space space) const {
     return space == ir::Space::kPrivate || space == ir::Space::kStack || (ir::IsState(space) && stores_state_);
   }
-  // What comes from where instances cannot be compared.
+  // Returns the shape of values from a source whose contents cannot be compared between instances.
   Shape Unknown() const { return lanes_ == Lanes::kGroup ? Shape::Unknown() : Shape::Varying(); }
 
   const ir::Module& module_;
@@ -388,16 +400,16 @@ class FunctionSweep {
   FunctionUniformity& out_;
   const std::vector<bool>* assumed_;  // May be null.
   const Definitions definitions_;
-  std::vector<size_t> depth_;       // By ValueId: how many regions are open where it is defined.
-  std::vector<size_t> level_of_;    // By OpId of an open operation: its region's place in levels_.
-  std::vector<Edges> edges_;        // By OpId.
-  std::vector<OpId> varying_loop_;  // By OpId of a loop: what makes instances leave it at different times.
-  std::unordered_map<uint32_t, ValueId> incoming_;  // By slot: the first value that an edge brings.
+  std::vector<size_t> depth_;       // Indexed by ValueId: the number of regions that are open where it is defined.
+  std::vector<size_t> level_of_;    // Indexed by OpId of an open operation: the index of its region in levels_.
+  std::vector<Edges> edges_;        // Indexed by OpId.
+  std::vector<OpId> varying_loop_;  // Indexed by OpId of a loop: the branch that makes its exit vary.
+  std::unordered_map<uint32_t, ValueId> incoming_;  // Keyed by slot: the first value that an edge brings.
   std::vector<Level> levels_;
   bool changed_ = false;
 };
 
-// Functions whose parameters can be anything: those a reference names.
+// Raises the parameters of functions that a reference names, because they can have any value.
 void RaiseReferenced(const ir::Module& module, const Shape& anything, std::vector<Summary>& summaries) {
   auto raise = [&](ir::FunctionId id) {
     if (id.valid()) {
@@ -456,7 +468,7 @@ std::vector<bool> FindFixed(const ir::Function& function, bool of_group) {
   for (uint32_t i = 0; i < params.count; ++i) {
     is_fixed[params[i].index] = true;
   }
-  // Operations that compute stand behind those of their operands.
+  // Pure operations follow the operations that define their operands.
   ir::ForEachOp(function, [&](OpId id) {
     const Op& op = function.op(id);
     const bool is_id = op.code == Opcode::kInstanceId || op.code == Opcode::kLocalId;

@@ -8,7 +8,7 @@
 namespace hpvm::analysis {
 namespace {
 
-// True if the last value before the return is fixed. The kernel has the buffer %a and the number %n.
+// Returns true if the last value before the return is fixed. The kernel has the buffer %a and the number %n.
 bool IsFixed(const std::string& body, bool of_group = false) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam buffer inout \"a\"\nparam i32 \"n\"\nentry f0\nfunc f0 \"f\" (%a: i32, %n: i32) -> () {\n"
@@ -37,10 +37,10 @@ TEST(FindFixedTest, AGroupsOwn) {
   EXPECT_TRUE(IsFixed("%x: i32 = group_id.i32 %zero", /*of_group=*/true));
 }
 
-// Neither words that others may write nor values that depend on the way that control came are fixed.
+// Memory that other instances may write, and values that depend on the path of control, are not fixed.
 TEST(FindFixedTest, MemoryAndControl) {
   EXPECT_FALSE(IsFixed("%x: i32 = load.i32 flat %a"));
-  EXPECT_FALSE(IsFixed("%x: i32 = block b0 () {\nleave b0 (%n)\n}"));
+  EXPECT_FALSE(IsFixed("%x: i32 = block b0 () {\nbr b0 (%n)\n}"));
 }
 
 }  // namespace

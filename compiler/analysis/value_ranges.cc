@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: forward sweeps join an interval and an origin for each value. From the fourth sweep on, a bound that
+// still moves is widened to 0, 2^32 - 1 or 2^64 - 1; parameters of counted loops take the closed form of LoopRanges
+// instead. Tracked globals have a state that follows control flow.
+// Invariants: facts only grow. A default fact, and an empty state of the globals, mean that no path is known to get
+// there. Every interval holds all values that may occur, as unsigned numbers of the type; a sum keeps its interval
+// only if both ends wrap alike.
+// A widened bound moves at most twice more. Without a fixed point after 64 sweeps every value is unknown. At most
+// eight globals and the stack's pointer are tracked.
 #include "compiler/analysis/value_ranges.h"
 
 #include <algorithm>
@@ -19,7 +27,7 @@ using Base = PointerOrigin::Base;
 // Merges that still grow in this sweep are widened.
 constexpr int kWidenFrom = 3;
 constexpr int kSweepsMax = 64;
-// Globals whose values are followed: the shadow stack's pointer is among the first.
+// Maximum number of tracked globals; the shadow stack's pointer is tracked in any case.
 constexpr size_t kGlobalsMax = 8;
 constexpr uint64_t kI32Max = (uint64_t{1} << 31) - 1;
 
@@ -29,10 +37,10 @@ struct Interval {
   uint64_t lo = 0, hi = 0;
 };
 bool IsUnset(const ValueRange& range) { return range.Is(Base::kUnset); }
-// All ones up to the highest bit of `value`.
+// Returns all ones up to the highest bit of `value`.
 uint64_t Mask(uint64_t value) { return value == 0 ? 0 : ~uint64_t{0} >> std::countl_zero(value); }
 
-// Keeps the interval of a sum or difference if all of it wraps around alike.
+// Keeps the interval of a sum or difference if both ends wrap around alike.
 Interval Wrapped(__int128 lo, __int128 hi, uint64_t max) {
   const __int128 modulus = static_cast<__int128>(max) + 1;
   if (hi >= modulus && lo >= modulus) {
@@ -98,7 +106,7 @@ class RangeDomain {
     }
   }
 
-  // Globals, followed along control; nothing while it is not known how a place is reached.
+  // Values of globals along control flow; empty while no path to the current operation is known.
   void BeginSweep() { now_ = initial_; }
   void EnterRegion(ir::RegionId id) {
     const ir::OpId owner = function_.region(id).owner;
@@ -259,7 +267,7 @@ class RangeDomain {
         }
         return {0, std::min(a.hi, b.hi)};
       case Opcode::kOr:
-        // Bits that lie apart from a constant's add up with it.
+        // Bits that do not overlap a constant's bits add up with it.
         if ((a.is_constant() && (a.lo & Mask(b.hi)) == 0) || (b.is_constant() && (b.lo & Mask(a.hi)) == 0)) {
           return {a.lo + b.lo, a.hi + b.hi};
         }
@@ -278,7 +286,7 @@ class RangeDomain {
     }
   }
 
-  // By a constant that keeps the highest bits, or one constant by another.
+  // Returns true for an `and` with a constant that keeps the highest bits, or of two constants.
   static bool RoundsDown(uint32_t bits, const ValueRange& a, const ValueRange& b) {
     return (a.is_constant() && b.is_constant()) || (a.is_constant() && (a.lo >> (bits - 1) & 1) != 0) ||
            (b.is_constant() && (b.lo >> (bits - 1) & 1) != 0);
@@ -289,9 +297,9 @@ class RangeDomain {
   const uint64_t id_max_;
   const LoopRanges loops_{function_};
   Sweep* sweep_ = nullptr;
-  std::unordered_map<uint32_t, size_t> tracked_;  // Global -> its place in a State.
+  std::unordered_map<uint32_t, size_t> tracked_;  // Index of a global -> its index in a State.
   State initial_, now_;
-  std::vector<State> at_exit_, at_loop_, at_if_;  // By OpId.
+  std::vector<State> at_exit_, at_loop_, at_if_;  // Indexed by OpId.
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds what is known of an entry's integers when it is compiled: intervals, and what an address was made from.
+// Value-range analysis of an entry's integers at compile time: intervals, and the origins of addresses.
 //
-// One forward analysis over the structured IR, swept until nothing changes; a merge that keeps growing is widened to
-// its type. Globals are followed along control, so that the shadow stack's pointer is a constant minus constants.
+// A forward analysis sweeps the structured IR to a fixed point; a merge that keeps growing is widened to its type.
+// Globals are tracked along control flow, so that the shadow stack's pointer is a constant minus constants.
 #ifndef HPVMD_COMPILER_ANALYSIS_VALUE_RANGES_H_
 #define HPVMD_COMPILER_ANALYSIS_VALUE_RANGES_H_
 
@@ -18,12 +18,12 @@ namespace hpvm::analysis {
 struct ValueRange {
   using Base = PointerOrigin::Base;
   PointerOrigin origin;
-  uint64_t lo = 0, hi = 0;  // As an unsigned number of the value's type; floats: anything.
+  uint64_t lo = 0, hi = 0;  // As unsigned numbers of the value's type; meaningless for floats.
 
   bool Is(Base base) const { return origin.base == base; }
   bool is_constant() const { return !Is(Base::kUnset) && lo == hi; }
-  // The end of the bytes that an access of that distance and width at the address may touch; nothing if that may wrap
-  // around. They begin at lo + offset.
+  // Returns the end of the bytes that an access with this offset and width at the address may touch; nothing if that
+  // may wrap around. The bytes begin at lo + offset.
   std::optional<uint64_t> EndOf(uint64_t offset, uint64_t width) const {
     uint64_t end = 0;
     const bool wraps = __builtin_add_overflow(hi, offset, &end) || __builtin_add_overflow(end, width, &end);
@@ -32,15 +32,16 @@ struct ValueRange {
   friend bool operator==(const ValueRange&, const ValueRange&) = default;
 };
 
-// The global that points to the shadow stack: what the module says, else the only mutable one that the entry sets and
-// that holds an address of module memory.
+// Returns the global that points to the shadow stack: the one that the module names, else the only mutable global that
+// the entry sets and that holds an address of module memory.
 std::optional<uint32_t> StackPointerOf(const ir::Module& module);
 
-// Ids and extents on GPUs.
+// Upper bound of ids and extents on GPUs.
 inline constexpr uint64_t kGpuIdMax = (uint64_t{1} << 31) - 1;
 
-// By ValueId of the entry. `id_max`: no id and no extent is larger. Every value is of unknown range and may be any
-// address, parameters too, if the analysis did not settle. Calls must have been inlined, or leave globals alone.
+// Returns the ranges by ValueId of the entry. No id and no extent exceeds `id_max`. If the analysis does not reach a
+// fixed point, every value, including parameters, has an unknown range and may be any address. Calls must have been
+// inlined, or must not change globals.
 std::vector<ValueRange> FindValueRanges(const ir::Module& module, uint64_t id_max);
 
 }  // namespace hpvm::analysis

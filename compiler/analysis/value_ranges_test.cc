@@ -54,11 +54,11 @@ TEST(ValueRangesTest, AnIndexUnderAMaskIsBounded) {
   EXPECT_EQ(known.zeros[11], 0);
 }
 
-// A pointer that a loop moves on is of the stack's still, anywhere.
+// A pointer that a loop advances keeps the stack as its origin, with an unknown offset.
 TEST(ValueRangesTest, LoopsWiden) {
   const Known known = Find(std::string(kFrame) +
                            "%6: i32 = const.i32 4\n loop b0 (%7: i32 = %5) {\n %8: i32 = add.i32 %7, %6\n"
-                           " if b1 %1 {\n continue b0 (%8)\n} else {\n leave b1 ()\n}\n leave b0 ()\n}\n");
+                           " if b1 %1 {\n continue b0 (%8)\n} else {\n br b1 ()\n}\n br b0 ()\n}\n");
   EXPECT_EQ(known.ranges[7].origin.base, Base::kStack);
   EXPECT_EQ(known.ranges[7].hi, 0xffffffffu);
   EXPECT_EQ(known.zeros[7], 2);
@@ -78,7 +78,7 @@ TEST(ValueRangesTest, BuffersAreApartFromTheStack) {
   EXPECT_EQ(known.ranges[7].origin.base, Base::kAny);
 }
 
-// The origin of the last value of a kernel with the buffer %0 and the number %1.
+// Returns the origin of the last value of a kernel with the buffer %0 and the number %1.
 PointerOrigin OriginOfLast(const std::string& body) {
   const Known known = Find(body);
   const ir::Function& f = known.module.function(known.module.entry);
@@ -97,14 +97,14 @@ TEST(PointerOriginTest, DistancesAreNumbers) {
   EXPECT_EQ(OriginOfLast("%2: i32 = add.i32 %0, %0").base, Base::kAny);
 }
 
-// A constant that keeps the highest bits rounds an address down; another leaves a few low bits of it.
+// An `and` with a constant that keeps the highest bits rounds an address down; other constants leave a few low bits.
 TEST(PointerOriginTest, RoundingDown) {
   const std::string mask = "%2: i32 = const.i32 ", rest = "\n%3: i32 = and.i32 %0, %2";
   EXPECT_EQ(OriginOfLast(mask + "-16" + rest), (PointerOrigin{Base::kParam, How::kBits, 0}));
   EXPECT_EQ(OriginOfLast(mask + "15" + rest), (PointerOrigin{Base::kNumber, How::kBits, 0}));
 }
 
-// A pointer that is widened and narrowed again is the same one, but may have lost bits on the way.
+// A pointer that is widened and narrowed again keeps its origin, but may have lost bits on the way.
 TEST(PointerOriginTest, Widened) {
   EXPECT_EQ(OriginOfLast("%2: i64 = extend_u.i32 %0\n%3: i32 = wrap.i64 %2"),
             (PointerOrigin{Base::kParam, How::kBits, 0}));

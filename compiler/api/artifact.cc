@@ -56,12 +56,12 @@ namespace {
 constexpr uint32_t kMagic = 0x41565048;  // "HPVA".
 constexpr size_t kTagOffset = 8;
 constexpr size_t kFieldsOffset = kTagOffset + 32;
-// Shapes that compiler/pass/gang/gang_plan.h knows.
+// Upper bounds of the shapes in compiler/pass/gang/gang_plan.h.
 constexpr uint32_t kVariantLanesMax = 64, kVariantColumnsMax = 8, kVariantRowsMax = 16;
 
 bool IsType(ir::Type type) { return type <= ir::Type::kF64; }
 
-// Segments must be sorted, apart, and inside [0, limit): the runner copies them without a further look.
+// Segments must be sorted, disjoint, and inside [0, limit), because the runner copies them without further checks.
 bool AreInside(const std::vector<ir::DataSegment>& data, uint64_t limit) {
   uint64_t end = 0;
   return std::ranges::all_of(data, [&](const ir::DataSegment& segment) {
@@ -72,7 +72,7 @@ bool AreInside(const std::vector<ir::DataSegment>& data, uint64_t limit) {
   });
 }
 
-// Offsets must rise, so that readers can search; a line that is known must name one of the files.
+// Offsets must rise, so that readers can search; an entry with a known line must name one of the files.
 bool AreLines(const std::vector<SourceLine>& lines, size_t files) {
   const auto falls = [](auto& a, auto& b) { return a.offset >= b.offset; };
   return std::adjacent_find(lines.begin(), lines.end(), falls) == lines.end() &&
@@ -93,7 +93,7 @@ bool IsWellFormed(const Artifact& a) {
          std::ranges::all_of(a.remarks, IsRemark) && IsWellFormed(a.gpu);
 }
 
-// What the runner multiplies, divides by and jumps to.
+// Checks the numbers that the runner multiplies, divides by and jumps to.
 bool IsVariant(const CpuVariant& variant, const Artifact& artifact) {
   const bool is_power = variant.lanes != 0 && (variant.lanes & (variant.lanes - 1)) == 0;
   if (!is_power || variant.lanes > kVariantLanesMax || variant.columns < 1 || variant.columns > kVariantColumnsMax ||
@@ -133,13 +133,13 @@ Status CheckVariants(const Artifact& artifact) {
 Status CheckFields(const Artifact& artifact) {
   if (Find(artifact.kind) == nullptr) {
     return InvalidArgument("The artifact's kind (" + std::to_string(static_cast<int>(artifact.kind)) +
-                           ") is none of those known.");
+                           ") is not known.");
   }
   const bool is_gpu = IsGpuCode(artifact.kind);
   if (is_gpu != (artifact.gpu.format != GpuFormat::kNone)) {
     return InvalidArgument("The artifact's kind (" + std::to_string(static_cast<int>(artifact.kind)) +
                            ") and its program's form (" + std::to_string(static_cast<int>(artifact.gpu.format)) +
-                           ") do not go together.");
+                           ") do not match.");
   }
   HPVMD_RETURN_IF_ERROR(ValidateGpuCode(artifact.gpu, artifact.params.size()));
   if (artifact.memory_bytes > artifact.memory_bytes_max) {
@@ -159,7 +159,7 @@ Status CheckFields(const Artifact& artifact) {
   return CheckVariants(artifact);
 }
 
-// The operands of a format's prints; all prints of one format agree (the verifier says so).
+// Returns the operand types of each format's prints; the verifier ensures that all prints of one format agree.
 std::vector<std::vector<ir::Type>> FormatTypes(const ir::Module& module) {
   std::vector<std::vector<ir::Type>> types(module.formats.size());
   for (const ir::Function& function : module.functions) {
@@ -228,14 +228,16 @@ StatusOr<Artifact> ParseArtifact(std::span<const uint8_t> bytes, const ArtifactK
   Sha256 tag;
   in(magic, version, tag);
   if (bytes.size() < kFieldsOffset || magic != kMagic) {
-    return InvalidArgument("The bytes (" + std::to_string(bytes.size()) + ") are not an artifact.");
+    return InvalidArgument("The data (" + std::to_string(bytes.size()) + " bytes) is not an artifact.");
   }
   if (version != kArtifactFormatVersion) {
-    return InvalidArgument("The artifact's format (" + std::to_string(version) + ") is not the one known (" +
-                           std::to_string(kArtifactFormatVersion) + ").");
+    return InvalidArgument("The artifact's format version (" + std::to_string(version) +
+                           ") is not the supported version (" + std::to_string(kArtifactFormatVersion) + ").");
   }
   if (!ConstantTimeEqual(tag, HmacOf(key, bytes.subspan(kFieldsOffset)))) {
-    return InvalidArgument("The artifact's tag is not that of this executor's compiler.");
+    return InvalidArgument(
+        "The artifact's tag does not match this executor's compiler: another compiler made the artifact, or its bytes "
+        "were changed.");
   }
   Artifact artifact;
   in(artifact);

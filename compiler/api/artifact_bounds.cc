@@ -28,14 +28,14 @@ class Validator {
   Validator(const ir::BoundsProgram& program, std::span<const ir::KernelParam> params)
       : program_(program), params_(params) {}
 
-  // Why the program is refused; nothing when it is not.
+  // Returns the reason why the program is refused; empty if it is valid.
   std::string Run() {
     if (program_.atoms.size() > limits::kBoundsAtomsMax || program_.constraints.size() > limits::kBoundsItemsMax ||
         program_.loops.size() > limits::kBoundsItemsMax || program_.accesses.size() > limits::kBoundsItemsMax ||
         program_.by_words.size() > limits::kBoundsItemsMax || program_.others.size() > limits::kBoundsItemsMax) {
       return "has more parts than the limit";
     }
-    // Constraints first: choices ask how far they reach.
+    // Constraints come first, because choices need the reach of each constraint.
     for (const ir::Constraint& constraint : program_.constraints) {
       reach_.push_back(std::max(ReachOf(constraint.less), ReachOf(constraint.more)));
       if (!IsBits(constraint.bits) || reach_.back() > program_.atoms.size()) {
@@ -59,7 +59,7 @@ class Validator {
   }
 
  private:
-  // One more than the latest atom in it; too large for any program when it has too many terms or powers.
+  // Returns one more than the largest atom index in the polynomial; SIZE_MAX if it has too many terms or powers.
   static size_t ReachOf(const Polynomial& polynomial) {
     size_t reach = polynomial.size() > ir::kTermsMax ? SIZE_MAX : 0;
     for (const ir::Term& term : polynomial) {
@@ -107,7 +107,7 @@ class Validator {
     }
     return false;
   }
-  // A constraint that named the choice itself, or a later atom, would be evaluated without end.
+  // Evaluation of a constraint that named the choice itself, or a later atom, would not terminate.
   bool IsChoice(const Atom& atom, size_t number) const {
     if (atom.operands.empty() || atom.operands.size() > limits::kBoundsChoicesMax ||
         atom.contexts.size() != atom.operands.size()) {
@@ -146,7 +146,7 @@ class Validator {
 
   const ir::BoundsProgram& program_;
   const std::span<const ir::KernelParam> params_;
-  std::vector<size_t> reach_;  // By constraint.
+  std::vector<size_t> reach_;  // Indexed by constraint.
 };
 
 bool AreBelow(const std::vector<uint32_t>& indices, size_t count) {
@@ -154,7 +154,7 @@ bool AreBelow(const std::vector<uint32_t>& indices, size_t count) {
          std::ranges::all_of(indices, [&](uint32_t index) { return index < count; });
 }
 
-// Far more than code of the largest module holds.
+// The limit far exceeds the amount in the largest module.
 bool IsAmount(double value) { return std::isfinite(value) && value >= 0 && value <= 1e12; }
 
 }  // namespace

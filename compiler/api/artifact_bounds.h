@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of the bounds and work programs that an artifact holds. ir::ProveBounds and ir::CountWork index with what
-// these say and recurse along it, so what is read is checked whole.
+// Validates the bounds and work programs that an artifact holds. ir::ProveBounds and ir::CountWork use their numbers
+// as indices and recurse along their references, so both programs are checked completely.
 #ifndef HPVMD_COMPILER_API_ARTIFACT_BOUNDS_H_
 #define HPVMD_COMPILER_API_ARTIFACT_BOUNDS_H_
 
@@ -12,12 +12,12 @@
 
 namespace hpvm {
 
-// OK when ir::ProveBounds may be given the program for a kernel with these parameters: every index is in range, atoms
-// build on earlier atoms only (also through the constraints of a choice), sizes stay below limits.h's. An empty one
-// is OK.
+// Returns OK when ir::ProveBounds accepts the program for a kernel with these parameters: every index is in range,
+// atoms depend on earlier atoms only (also through the constraints of a choice), and sizes stay within limits.h's. An
+// empty program is OK.
 Status ValidateBounds(const ir::BoundsProgram& program, std::span<const ir::KernelParam> params);
-// OK when ir::CountWork may be given the program with these bounds: every index is in range, every number is finite and
-// not negative, sizes stay below limits.h's. An empty one is OK.
+// Returns OK when ir::CountWork accepts the program with these bounds: every index is in range, every number is finite
+// and not negative, and sizes stay within limits.h's. An empty program is OK.
 Status ValidateWork(const ir::WorkProgram& program, const ir::BoundsProgram& bounds);
 
 }  // namespace hpvm

@@ -28,7 +28,7 @@ ir::Atom AtomOf(Kind kind, uint32_t index, std::vector<ir::Polynomial> operands 
   return atom;
 }
 
-// in[id < n ? 4 id : 0], in a loop: every part that a bounds program has.
+// Bounds of in[id < n ? 4 id : 0], in a loop: contains every part that a bounds program may have.
 ir::BoundsProgram SampleBounds() {
   ir::BoundsProgram b;
   const auto atom = [](uint32_t i) { return ir::AtomPolynomial(ir::AtomId(i)); };
@@ -106,8 +106,8 @@ Artifact Sample() {
   return a;
 }
 
-// Every field survives writing and parsing: the second writing gives the same bytes, and the fields that matter are
-// looked at.
+// Every field survives serialization and parsing: a second serialization yields the same bytes, and the important
+// fields are compared.
 TEST(ArtifactTest, RoundTrips) {
   std::vector<uint8_t> bytes = Serialize(Sample(), kKey);
   StatusOr<Artifact> parsed = ParseArtifact(bytes, kKey);
@@ -150,7 +150,7 @@ TEST(ArtifactTest, RoundTrips) {
   EXPECT_EQ(parsed->emit_ns, 3u);
 }
 
-// What an earlier compiler wrote holds what it believed of bounds: it is refused by its number, whatever its tag.
+// Artifacts of earlier compilers hold outdated bounds, so they are refused by version, whatever their tag.
 TEST(ArtifactTest, RefusesOtherVersions) {
   for (const uint32_t version : {kArtifactFormatVersion - 1, kArtifactFormatVersion + 1, 0u}) {
     std::vector<uint8_t> bytes = Serialize(Sample(), kKey);
@@ -158,12 +158,12 @@ TEST(ArtifactTest, RefusesOtherVersions) {
     TagArtifact(bytes, kKey);
     const StatusOr<Artifact> parsed = ParseArtifact(bytes, kKey);
     ASSERT_FALSE(parsed.ok());
-    EXPECT_THAT(Message(parsed.status()),
-                HasSubstr("The artifact's format (" + std::to_string(version) + ") is not the one known"));
+    EXPECT_THAT(Message(parsed.status()), HasSubstr("The artifact's format version (" + std::to_string(version) +
+                                                    ") is not the supported version"));
   }
 }
 
-// No prefix of an artifact is one, even when its tag is made to fit.
+// No prefix of an artifact is an artifact, even with a matching tag.
 TEST(ArtifactTest, RefusesEveryTruncation) {
   std::vector<uint8_t> bytes = Serialize(Sample(), kKey);
   for (size_t size = 0; size < bytes.size(); ++size) {
@@ -176,7 +176,7 @@ TEST(ArtifactTest, RefusesEveryTruncation) {
   }
 }
 
-// One changed bit anywhere breaks the tag or the header.
+// A single flipped bit breaks the tag or the header.
 TEST(ArtifactTest, RefusesEveryBitFlip) {
   std::vector<uint8_t> bytes = Serialize(Sample(), kKey);
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
@@ -186,7 +186,8 @@ TEST(ArtifactTest, RefusesEveryBitFlip) {
   }
 }
 
-// With a fitting tag a flipped bit gives some artifact or an error, never a fault; what parses obeys the invariants.
+// With a matching tag a flipped bit yields an artifact or an error, never a fault; parsed artifacts obey the
+// invariants.
 TEST(ArtifactTest, IsTotalOverTaggedBitFlips) {
   std::vector<uint8_t> original = Serialize(Sample(), kKey);
   size_t parsed_count = 0;
@@ -218,7 +219,7 @@ TEST(ArtifactTest, IsTotalOverTaggedBitFlips) {
       ir::BoundsFacts facts;
       facts.extent = {100, 3, 1};
       facts.params = {{true, true, 4096, 32}, {false, true, 7, 32}};
-      // They end, and stay inside their own arrays (the sanitizers say so).
+      // They terminate, and stay inside their own arrays (checked by the sanitizers).
       ir::ProveBounds(artifact->bounds, facts);
       std::vector<ir::ParamAccess> accesses;
       if (ir::FindAccesses(artifact->bounds, facts, {{0, 1, 0}, {50, 2, 1}}, &accesses)) {
@@ -231,7 +232,7 @@ TEST(ArtifactTest, IsTotalOverTaggedBitFlips) {
   EXPECT_GT(parsed_count, 0u);
 }
 
-// Each malformed artifact is refused with a sentence that names the fault.
+// The error for each malformed artifact names the fault.
 TEST(ArtifactTest, RefusesWithReason) {
   struct Case {
     const char* name;
@@ -274,7 +275,7 @@ TEST(ArtifactTest, RefusesWithReason) {
   }
 }
 
-// What ir::ProveBounds would index with or recurse along without end is refused.
+// Refuses programs that ir::ProveBounds would use as indices out of range, or recurse along without end.
 TEST(ArtifactTest, RefusesMalformedBounds) {
   struct Case {
     const char* name;
@@ -338,7 +339,7 @@ TEST(ArtifactTest, RefusesMalformedBounds) {
   }
 }
 
-// What ir::CountWork would index with, or what would make its sums meaningless, is refused.
+// Refuses programs that ir::CountWork would use as indices out of range, or whose sums would be meaningless.
 TEST(ArtifactTest, RefusesMalformedWork) {
   struct Case {
     const char* name;
@@ -364,7 +365,7 @@ TEST(ArtifactTest, RefusesMalformedWork) {
   }
 }
 
-// An artifact tagged for another executor is not believed; re-tagging makes it ours.
+// An artifact tagged for another executor is refused; re-tagging makes it acceptable.
 TEST(ArtifactTest, TagNamesTheExecutor) {
   std::vector<uint8_t> bytes = Serialize(Sample(), kOtherKey);
   EXPECT_THAT(Message(ParseArtifact(bytes, kKey).status()), HasSubstr("tag"));

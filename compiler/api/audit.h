@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Audits of proofs: unchecked code that checks all the same, and ends the process when a check fails that the launch's
-// proof said could not.
+// Audits of proofs: code compiled without checks performs the checks all the same, and ends the process when a check
+// fails that the launch's proof excluded.
 //
-// For tests: those that compile by themselves ask for it (CpuOptions, GpuOptions), and a build with the CMake option
-// HPVMD_AUDIT_PROOFS does it in every compile. Nothing that runs can turn it on or off: no request, no environment.
+// Only tests use audits: those that compile in-process request them (CpuOptions, GpuOptions), and a build with the
+// CMake option HPVMD_AUDIT_PROOFS enables them in every compile. No request and no environment variable can enable or
+// disable them at run time.
 #ifndef HPVMD_COMPILER_API_AUDIT_H_
 #define HPVMD_COMPILER_API_AUDIT_H_
 

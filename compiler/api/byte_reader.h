@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of DWARF and of module headers from bytes that may be anything. After the first fault every read yields zero
-// or nothing, and ok() is false.
+// ByteReader reads the numbers of DWARF and of module headers from untrusted bytes. After the first fault every read
+// yields zero or an empty result, and ok() is false.
 #ifndef HPVMD_COMPILER_API_BYTE_READER_H_
 #define HPVMD_COMPILER_API_BYTE_READER_H_
 
@@ -20,7 +20,7 @@ class ByteReader {
   void Fail() { ok_ = false; }
   bool AtEnd() const { return position_ == bytes_.size(); }
   size_t position() const { return position_; }
-  // What is left.
+  // Returns the number of unread bytes.
   size_t size() const { return bytes_.size() - position_; }
 
   uint8_t U8() { return Number<uint8_t>(); }
@@ -54,7 +54,7 @@ class ByteReader {
       }
     }
   }
-  // Up to a zero byte, which is taken too; without one a fault.
+  // Reads up to a zero byte and consumes that byte; a missing zero byte is a fault.
   std::string_view String() {
     if (!ok_ || AtEnd()) {
       ok_ = false;
@@ -74,7 +74,7 @@ class ByteReader {
     position_ += count;
     return bytes_.subspan(position_ - count, count);
   }
-  // All that is left.
+  // Takes all unread bytes.
   std::span<const uint8_t> Rest() { return Take(size()); }
 
  private:

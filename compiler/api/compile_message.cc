@@ -9,7 +9,7 @@
 #include "base/module_kind.h"
 #include "base/unchecked.h"
 #include "compiler/api/cost_record.h"
-#include "compiler/api/learnt.h"
+#include "compiler/api/tuning_record.h"
 #include "compiler/api/wire.h"
 
 namespace hpvm {
@@ -30,8 +30,8 @@ Status Malformed(const char* what) {
   return InvalidArgument(std::string("The compiler connection's ") + what + " message is malformed.");
 }
 
-// Explained compiles alone may ask for some things: their artifacts are not kept. A GPU's facts are part of the name of
-// an artifact, whether a request has them or they are looked up.
+// Only explained compiles, whose artifacts are not kept, may request listings, inferred parameters and CPU levels. A
+// GPU level needs no explanation, because the GPU's properties are part of an artifact's name in any case.
 bool IsExplainConsistent(const CompileRequest& request) {
   constexpr size_t kLevelBytesMax = 32;
   return request.listing <= Listing::kDevice && request.level.size() <= kLevelBytesMax &&
@@ -65,7 +65,7 @@ StatusOr<internal::CompileAnswer> ReadCompileAnswer(std::string_view payload) {
   HPVMD_ASSIGN_OR_RETURN(auto said, ParseUnchecked<internal::CompileAnswer>(payload));
   return std::move(said).Open([](internal::CompileAnswer answer) -> StatusOr<internal::CompileAnswer> {
     const bool has_ended = answer.end() != internal::CompileAnswer::END_ITSELF;
-    if (!internal::CompileAnswer::End_IsValid(answer.end()) || answer.learnt().size() > kLearntBytesMax ||
+    if (!internal::CompileAnswer::End_IsValid(answer.end()) || answer.tuning().size() > kTuningBytesMax ||
         answer.costs().size() > kCostRecordBytesMax || (!answer.name().empty() && answer.name().size() != kHashBytes) ||
         (has_ended && (answer.has_artifact() || answer.diagnostics().empty()))) {
       return Malformed("answer");
@@ -78,7 +78,7 @@ StatusOr<internal::CompileNote> ReadCompileNote(std::string_view payload) {
   HPVMD_ASSIGN_OR_RETURN(auto said, ParseUnchecked<internal::CompileNote>(payload));
   return std::move(said).Open([](internal::CompileNote note) -> StatusOr<internal::CompileNote> {
     const bool is_record =
-        note.has_costs() ? DecodeCosts(BytesOf(note.costs())).ok() : DecodeLearnt(BytesOf(note.learnt())).ok();
+        note.has_costs() ? DecodeCosts(BytesOf(note.costs())).ok() : DecodeTuning(BytesOf(note.tuning())).ok();
     if (note.name().size() != kHashBytes || !is_record) {
       return Malformed("note");
     }
@@ -89,7 +89,7 @@ StatusOr<internal::CompileNote> ReadCompileNote(std::string_view payload) {
 void SetDiagnostics(const Diagnostics& diagnostics, internal::CompileAnswer* answer) {
   // An answer's head holds a hundred of these with room to spare.
   constexpr size_t kTextBytesMax = 4096;
-  uint64_t omitted = 0;  // A hundred tell enough of one module.
+  uint64_t omitted = 0;  // A hundred diagnostics suffice for one module.
   for (const Diagnostic& diagnostic : Shortened(diagnostics, limits::kDiagnosticsMax, &omitted)) {
     internal::CompileDiagnostic* said = answer->add_diagnostics();
     said->set_is_warning(diagnostic.severity == Severity::kWarning);

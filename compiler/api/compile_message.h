@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Payloads of the heads of frames (builder/message.h) between the engine's compiler service, the zygote and its
-// children: requests (compiler/api/wire.h), the messages of proto/internal/builder.proto, and the checks by which alone
-// they are read.
+// Payloads of frame heads (builder/message.h) between the engine's compiler service, the zygote and its children:
+// requests (compiler/api/wire.h), the messages of proto/internal/builder.proto, and the validating functions that read
+// them.
 #ifndef HPVMD_COMPILER_API_COMPILE_MESSAGE_H_
 #define HPVMD_COMPILER_API_COMPILE_MESSAGE_H_
 
@@ -19,7 +19,7 @@
 
 namespace hpvm {
 
-// Answers as well as the results of compile children.
+// Limits of answers and of the results of compile children.
 inline constexpr FrameLimits kZygoteFrameLimits = {
     .head_bytes_max = 1024 * 1024,
     .body_bytes_max = static_cast<uint32_t>(limits::kArtifactBytesMax),
@@ -27,20 +27,20 @@ inline constexpr FrameLimits kZygoteFrameLimits = {
 };
 
 struct ZygoteRequest {
-  uint64_t remaining_ns = 0;  // Until the client's deadline, as it was when sent; 0: none.
-  CompileRequest compile;     // `module` is empty here: the bytes travel as a memfd.
+  uint64_t remaining_ns = 0;  // Until the client's deadline, measured when sent; 0: no deadline.
+  CompileRequest compile;     // `module` is empty here: its bytes travel as a memfd.
 };
 std::string PayloadOf(const ZygoteRequest& request);
 StatusOr<ZygoteRequest> ReadCompileRequest(std::string_view payload);
 StatusOr<internal::CompileAnswer> ReadCompileAnswer(std::string_view payload);
 StatusOr<internal::CompileNote> ReadCompileNote(std::string_view payload);
 
-// At most limits::kDiagnosticsMax, long texts cut.
+// Sets at most limits::kDiagnosticsMax diagnostics and truncates long texts.
 void SetDiagnostics(const Diagnostics& diagnostics, internal::CompileAnswer* answer);
 Diagnostics GetDiagnostics(const internal::CompileAnswer& answer);
 
 void SetHash(const Sha256& hash, std::string* bytes);
-// Zeros where there are not 32 bytes.
+// Returns zeros unless `bytes` has 32 bytes.
 Sha256 GetHash(std::string_view bytes);
 
 }  // namespace hpvm

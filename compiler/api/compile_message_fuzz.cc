@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between the engine's compiler service, the zygote and its children, as a hostile peer may write them: the
-// first byte says which. Whatever is accepted can be used, and is accepted again when it is written anew.
+// Fuzzes messages between the engine's compiler service, the zygote and its children, as a hostile peer may write
+// them. The first byte selects the message type. An accepted message can be used, and is accepted again after
+// serialization.
 #include <stddef.h>
 
 #include <string>

@@ -56,8 +56,8 @@ StatusOr<CostRecord> DecodeCosts(std::span<const uint8_t> bytes) {
   CostRecord record;
   if (bytes.size() > kCostRecordBytesMax || !ReadWire(bytes, version, record) || version != kVersion ||
       record.devices.size() > kCostRecordDevicesMax || !std::ranges::all_of(record.devices, IsDevice)) {
-    return InvalidArgument("What was measured of a kernel (" + std::to_string(bytes.size()) +
-                           " bytes) is malformed or of another version.");
+    return InvalidArgument("The record of a kernel's measured launch costs (" + std::to_string(bytes.size()) +
+                           " bytes) is malformed or has another version.");
   }
   return record;
 }

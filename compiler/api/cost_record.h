@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an engine has measured of a kernel's launches (scheduler/cost/cost_history.h), so that the next start knows it.
+// CostRecord holds an engine's measurements of a kernel's launches (scheduler/cost/cost_history.h), so that they
+// survive a restart.
 //
-// It travels as compiler/api/learnt.h does: the compiler's process keeps it beside its artifacts under the artifact's
-// name, the next delivery of the artifact brings it back. It only says what is fast; a reader checks every figure.
+// It travels as compiler/api/tuning_record.h does: the compiler's process stores it beside its artifacts under the
+// artifact's name, and returns it with the next delivery of the artifact. It affects performance only; a reader checks
+// every figure.
 #ifndef HPVMD_COMPILER_API_COST_RECORD_H_
 #define HPVMD_COMPILER_API_COST_RECORD_H_
 
@@ -15,7 +17,7 @@
 
 namespace hpvm {
 
-// Launches of about one size: scheduler::CostClass.
+// Launches of similar size: scheduler::CostClass.
 struct CostRecordClass {
   uint8_t size = 0, intensity = 0;
   uint64_t samples = 0;
@@ -25,7 +27,7 @@ struct CostRecordClass {
 };
 
 struct CostRecordDevice {
-  std::string device;  // Kind and name: another device's figures are no use.
+  std::string device;  // Kind and name; the figures of one device do not apply to another.
   std::vector<CostRecordClass> classes;
   friend bool operator==(const CostRecordDevice&, const CostRecordDevice&) = default;
 };
@@ -37,11 +39,11 @@ struct CostRecord {
 
 inline constexpr size_t kCostRecordBytesMax = 16 * 1024;
 inline constexpr size_t kCostRecordDevicesMax = 16;
-inline constexpr size_t kCostRecordClassesMax = 64;  // Of one device.
+inline constexpr size_t kCostRecordClassesMax = 64;  // Per device.
 
-// At most kCostRecordBytesMax: what does not fit is left out, the last devices first.
+// Returns at most kCostRecordBytesMax bytes; drops the classes and devices at the end that do not fit.
 std::vector<uint8_t> EncodeCosts(const CostRecord& record);
-// kInvalidArgument when malformed. Every figure is finite and not negative.
+// Returns kInvalidArgument when malformed. Every decoded figure is finite and not negative.
 StatusOr<CostRecord> DecodeCosts(std::span<const uint8_t> bytes);
 
 }  // namespace hpvm

@@ -30,7 +30,7 @@ CostRecord Sample() {
   return {{{"cpu a processor", {c, other}}, {"opencl a card", {}}, {"vulkan a card", {other}}}};
 }
 
-// What is written comes back.
+// A decoded record equals the encoded one.
 TEST(CostRecordTest, RoundTrip) {
   const StatusOr<CostRecord> read = DecodeCosts(EncodeCosts(Sample()));
   ASSERT_TRUE(read.ok()) << read.status();
@@ -38,7 +38,7 @@ TEST(CostRecordTest, RoundTrip) {
   EXPECT_EQ(*DecodeCosts(EncodeCosts({})), CostRecord());
 }
 
-// A record keeps to its limit, and what is left of it is whole.
+// A record stays within its limit, and its remaining parts are complete.
 TEST(CostRecordTest, KeepsToItsLimit) {
   CostRecord record;
   for (int i = 0; i < 40; ++i) {
@@ -54,7 +54,7 @@ TEST(CostRecordTest, KeepsToItsLimit) {
   EXPECT_EQ(read->devices[0].device, std::string(256, 'x'));
 }
 
-// Bytes of any kind give a record with sound figures, or a refusal.
+// Arbitrary bytes yield a record with valid figures, or an error.
 TEST(CostRecordTest, RefusesWhatIsMalformed) {
   const std::vector<uint8_t> bytes = EncodeCosts(Sample());
   for (size_t size = 1; size < bytes.size(); ++size) {

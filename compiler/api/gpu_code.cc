@@ -10,7 +10,7 @@ namespace {
 
 using Kind = GpuArgument::Kind;
 
-// A factor that no shift takes is no factor.
+// Shifts by 64 or more are undefined, so such a factor is invalid.
 bool IsFactor(const GpuFactor& factor) { return factor.log2 < 64; }
 bool HasKind(const GpuArgument& argument) {
   return argument.kind >= Kind::kBuffer && argument.kind <= Kind::kGroupBase;
@@ -73,11 +73,13 @@ bool IsWellFormed(const GpuCode& code) {
 
 Status ValidateGpuCode(const GpuCode& code, size_t params) {
   if (code.format == GpuFormat::kNone) {
-    return code == GpuCode{} ? absl::OkStatus() : InvalidArgument("The artifact has variants for a GPU without code.");
+    return code == GpuCode{} ? absl::OkStatus()
+                             : InvalidArgument("The artifact has variants for a GPU but no GPU code.");
   }
   if (code.variants.empty() || code.variants.size() > limits::kGpuVariantsMax) {
     return InvalidArgument("The artifact's variants for a GPU (" + std::to_string(code.variants.size()) +
-                           ") are none or more than the limit (" + std::to_string(limits::kGpuVariantsMax) + ").");
+                           ") must be at least 1 and at most the limit (" + std::to_string(limits::kGpuVariantsMax) +
+                           ").");
   }
   if (code.options.size() > limits::kBuildOptionsBytesMax) {
     return InvalidArgument("The artifact's build options (" + std::to_string(code.options.size()) +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a compile for a GPU must know of the device: which types and operations it has, and its limits. A device fills
-// it in once (DeviceInfo::gpu); requests carry it to the compiler, whose cache keys hold all of it.
+// GpuTarget describes a device to a compile: supported types and operations, and limits. A device fills it in once
+// (DeviceInfo::gpu); requests carry it to the compiler, whose cache keys include all of it.
 #ifndef HPVMD_COMPILER_API_GPU_TARGET_H_
 #define HPVMD_COMPILER_API_GPU_TARGET_H_
 
@@ -16,39 +16,39 @@
 namespace hpvm {
 
 struct GpuTarget {
-  // Types. What is false is refused by name, or done otherwise (narrow accesses).
+  // Types. An unsupported type is refused by name, or emulated (narrow accesses).
   bool has_int64 = false;
   bool has_fp64 = false;
   bool has_8_bit_storage = false;   // Loads and stores of bytes.
-  bool has_16_bit_storage = false;  // And of 16-bit words.
+  bool has_16_bit_storage = false;  // Loads and stores of 16-bit words.
   bool has_int64_atomics = false;
-  // Sums of floats in buffers are one atomic operation of the device's. OpenCL: in PTX, of group memory too.
+  // A sum of floats in buffers is one atomic operation of the device. OpenCL: in PTX, also in group memory.
   bool has_f32_atomic_add = false;
   bool has_f64_atomic_add = false;
-  // Work items of a subgroup can add f32 and f64 up among those that have come to the same place. OpenCL: in PTX.
+  // Work items of a subgroup can sum f32 and f64 over those that have reached the same place. OpenCL: in PTX.
   bool has_subgroup_sums = false;
   // Exactness.
   bool exact_divide = false;       // f32 division and square root can be correctly rounded.
   bool exact_fma = false;          // Vulkan: Fma on f32 is rounded once; found by trial.
-  bool keeps_denormals = false;    // f32; f64 always does where there is one.
+  bool keeps_denormals = false;    // Denormals of f32; f64, where supported, always keeps them.
   bool keeps_nan_and_zero = true;  // Signed zeros, infinities and NaNs; Vulkan devices may lack it.
   bool rounds_to_even = false;     // Vulkan: rounding to nearest even can be asked for.
-  // The functions of ir::Family::kApprox have the bounds that compiler/math/device_f32.h rests on, and products and
-  // sums can be contracted: f32.
+  // The functions of ir::Family::kApprox satisfy the bounds that compiler/math/device_f32.h relies on, and f32
+  // products and sums can be contracted.
   bool device_math = false;
   // Limits.
-  uint32_t group_size_max = 1;                        // Work items of a group.
+  uint32_t group_size_max = 1;                        // Work items per group.
   std::array<uint32_t, 3> group_extent_max{1, 1, 1};  // In each dimension.
-  std::array<uint32_t, 3> group_count_max{1, 1, 1};   // Groups of a launch, in each dimension.
+  std::array<uint32_t, 3> group_count_max{1, 1, 1};   // Groups per launch, in each dimension.
   uint64_t local_bytes_max = 0;                       // Group memory.
-  uint64_t buffer_bytes_max = 0;                      // That one argument can reach.
+  uint64_t buffer_bytes_max = 0;                      // Bytes that one argument can address.
   uint32_t buffers_max = 0;                           // Arguments that are buffers.
   uint32_t push_bytes_max = 0;                        // Vulkan: push constants. OpenCL: bytes of all arguments.
   uint32_t subgroup_size = 1;                         // Work items that run in lockstep.
   bool is_processor = false;  // The device is the host's processor under another name (PoCL, lavapipe).
   // OpenCL: 120 or 300 and so on; Vulkan: 12, 13.
   uint32_t api_version = 0;
-  // The form in which kernel-flavoured SPIR-V gets into an OpenCL device: as it is; as PTX through
+  // The form in which an OpenCL device accepts kernel-flavoured SPIR-V: unchanged; as PTX through
   // clCreateProgramWithBinary (NVIDIA); as SPIR bitcode with `-x spir -spir-std=1.2` (PoCL 3); or not at all.
   GpuFormat kernel_il = GpuFormat::kNone;
   std::string ptx_arch;  // "sm_90"; kPtx only.
@@ -64,11 +64,11 @@ inline auto FieldsOf(GpuTarget& t) {
                   t.group_extent_max, t.group_count_max, t.local_bytes_max, t.buffer_bytes_max, t.buffers_max,
                   t.push_bytes_max, t.subgroup_size, t.is_processor, t.api_version, t.kernel_il, t.ptx_arch);
 }
-// Whether a target that was read is one.
+// Returns true if every field of a decoded target has a valid value.
 bool IsWellFormed(const GpuTarget& target);
-// Equal bytes for equal targets, in processes of one build.
+// Returns equal bytes for equal targets, in processes of one build.
 std::string BytesOf(const GpuTarget& target);
-// kInvalidArgument when the bytes are no target.
+// Returns kInvalidArgument when the bytes are not a target.
 StatusOr<GpuTarget> ParseGpuTarget(std::string_view bytes);
 
 }  // namespace hpvm

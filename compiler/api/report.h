@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the compiler did with a kernel and why, by source line: what `hpvmctl kernel explain` prints.
+// KernelReport explains by source line what the compiler did with a kernel and why; `hpvmctl kernel explain` prints
+// it.
 #ifndef HPVMD_COMPILER_API_REPORT_H_
 #define HPVMD_COMPILER_API_REPORT_H_
 
@@ -13,11 +14,11 @@ struct KernelRemark {
   enum class Kind : uint8_t {
     kShape = 1,    // A value is uniform, linear with a step, or varying.
     kControl = 2,  // Control is uniform, masked, or assumed uniform.
-    kAccess = 3,   // An access is one scalar, contiguous, strided, gathered, searched.
-    kBounds = 4,   // What a launch has to show, or why an access keeps its check.
-    kBarrier = 5,  // A barrier is removed, or what is kept across it.
-    kTile = 6,     // Shapes considered, with their costs, and the one chosen.
-    kRefused = 7,  // Why the kernel, or a part, runs one instance at a time.
+    kAccess = 3,   // An access is a single scalar, contiguous, strided, gathered, searched.
+    kBounds = 4,   // The condition that a launch has to prove, or the reason why an access keeps its check.
+    kBarrier = 5,  // A barrier is removed, or values are kept across it.
+    kTile = 6,     // The shapes considered, with their costs, and the chosen shape.
+    kRefused = 7,  // The reason why the kernel, or a part, runs one instance at a time.
     kCall = 8,     // Inlined, or called lane by lane.
   };
   Kind kind = Kind::kShape;

@@ -15,7 +15,7 @@
 namespace hpvm {
 namespace {
 
-// Records that wait to be sent: kernels settle one by one.
+// Maximum number of unsent records; kernels settle one by one.
 constexpr size_t kKeptMax = 256;
 
 CompileOutcome Refused(const CompileRequest& request, std::string message) {
@@ -70,7 +70,7 @@ class ZygoteClient final : public CompilerService {
     if (response->has_artifact()) {
       HPVMD_ASSIGN_OR_RETURN(outcome.artifact, ParseArtifact(answer.body, key_));
       outcome.artifact->name = GetHash(response->name());
-      outcome.artifact->learnt.assign(response->learnt().begin(), response->learnt().end());
+      outcome.artifact->tuning.assign(response->tuning().begin(), response->tuning().end());
       outcome.artifact->costs.assign(response->costs().begin(), response->costs().end());
     } else if (!HasErrors(outcome.diagnostics)) {
       return Internal("The compiler answered with neither an artifact nor an error.");
@@ -79,7 +79,7 @@ class ZygoteClient final : public CompilerService {
     return outcome;
   }
   void Keep(const Sha256& name, std::span<const uint8_t> record) override {
-    if (record.size() <= kLearntBytesMax) {
+    if (record.size() <= kTuningBytesMax) {
       Keep(name, /*is_costs=*/false, record);
     }
   }
@@ -109,13 +109,14 @@ class ZygoteClient final : public CompilerService {
     const auto& [name, is_costs] = record.key();
     internal::CompileNote note;
     SetHash(name, note.mutable_name());
-    *(is_costs ? note.mutable_costs() : note.mutable_learnt()) = {record.mapped().begin(), record.mapped().end()};
+    *(is_costs ? note.mutable_costs() : note.mutable_tuning()) = {record.mapped().begin(), record.mapped().end()};
     return note.SerializeAsString();
   }
 
   const ArtifactKey key_;
   std::mutex kept_mutex_;
-  // By name, and whether it is costs. To be sent as soon as that needs no waiting; guarded by kept_mutex_.
+  // Unsent records, by name and by whether they are costs; sent as soon as the connection takes them without waiting.
+  // Guarded by kept_mutex_.
   std::map<std::pair<Sha256, bool>, std::vector<uint8_t>> kept_;
   builder::BuildClient client_;
 };

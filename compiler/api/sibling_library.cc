@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 int FlagsOf(LibraryScope scope) {
 #if defined(__SANITIZE_ADDRESS__) || defined(HPVMD_TSAN)
-  return RTLD_NOW | RTLD_LOCAL;  // The sanitizer's library refuses to load anything deeply bound.
+  return RTLD_NOW | RTLD_LOCAL;  // The sanitizer's runtime refuses to load libraries with RTLD_DEEPBIND.
 #else
   return RTLD_NOW | RTLD_LOCAL | (scope == LibraryScope::kOwn ? RTLD_DEEPBIND : 0);
 #endif
@@ -29,7 +29,7 @@ std::string ErrorOfLoader() {
 StatusOr<void*> LoadSiblingLibrary(const std::string& file, const char* name, LibraryScope scope) {
   std::error_code error;
   const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  // Tests lie beside the folder of programs.
+  // Test programs are in a folder beside that of the other programs.
   for (const fs::path& place : {folder / file, folder / "../lib" / file, folder / "../bin" / file}) {
     if (access(place.c_str(), R_OK) != 0) {
       continue;

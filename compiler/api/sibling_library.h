@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared objects of ours that only some processes load: what they link is large.
+// Loads the project's shared objects that only some processes need, because their dependencies are large.
 #ifndef HPVMD_COMPILER_API_SIBLING_LIBRARY_H_
 #define HPVMD_COMPILER_API_SIBLING_LIBRARY_H_
 
@@ -10,12 +10,12 @@
 namespace hpvm {
 
 enum class LibraryScope : uint8_t {
-  kShared,  // Its libraries are those of the program where both have them.
-  kOwn,     // Its own libraries first: of the program's it would find others' functions of the same names.
+  kShared,  // Shares the program's libraries where both link the same ones.
+  kOwn,     // Prefers its own libraries, because same-named functions of the program's libraries may differ.
 };
 
-// Loads `file` from beside the program, or from where a bundle has its libraries, and returns its function `name`,
-// which stays loaded. Call before the process has threads, forks, or is locked away from files.
+// Loads `file` from beside the program, or from a bundle's library folder, and returns its function `name`, which
+// stays loaded. Call before the process starts threads, forks, or restricts its file access.
 StatusOr<void*> LoadSiblingLibrary(const std::string& file, const char* name, LibraryScope scope);
 
 }  // namespace hpvm

@@ -18,12 +18,12 @@ std::string CpuText(const CpuVariant& variant) {
 std::string GpuText(const GpuVariant& variant) {
   const auto& [x, y, z] = variant.tile;
   return variant.tile == std::array<uint32_t, 3>{1, 1, 1}
-             ? "one a work item"
-             : std::to_string(x) + " x " + std::to_string(y) + " x " + std::to_string(z) + " a work item";
+             ? "one instance per work item"
+             : std::to_string(x) + " x " + std::to_string(y) + " x " + std::to_string(z) + " instances per work item";
 }
 
 std::string UncheckedText(const GpuVariant& variant) {
-  return variant.needs_words ? ", unchecked by its indices" : variant.needs_proof ? ", unchecked" : "";
+  return variant.needs_words ? ", unchecked where its indices are known" : variant.needs_proof ? ", unchecked" : "";
 }
 
 }  // namespace

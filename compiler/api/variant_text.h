@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names a variant of an artifact in a few words, for the record of a run.
+// Describes a variant of an artifact in a few words, for the record of a run.
 #ifndef HPVMD_COMPILER_API_VARIANT_TEXT_H_
 #define HPVMD_COMPILER_API_VARIANT_TEXT_H_
 
@@ -10,12 +10,12 @@
 
 namespace hpvm {
 
-// Longer ones do not occur.
-inline constexpr size_t kVariantTextBytesMax = 64;
+// Upper bound of a text's length.
+inline constexpr size_t kVariantTextBytesMax = 128;
 
-// "tiles of 48 x 8, unchecked", "groups, 8 lanes", "one at a time", "4 x 1 x 1 a work item", "as written" (native
-// modules), "interpreter". `index`: in Artifact::variants or GpuCode::variants; the number of a CPU image's variants
-// stands for one instance at a time. Empty when there is no such variant.
+// Returns "tiles of 48 x 8, unchecked", "groups, 8 lanes", "one at a time", "4 x 1 x 1 instances per work item", "as
+// written" (native modules), or "interpreter". `index` refers to Artifact::variants or GpuCode::variants; the number of
+// a CPU image's variants means one instance at a time. Returns an empty string when there is no such variant.
 std::string VariantText(const Artifact& artifact, uint32_t index);
 
 }  // namespace hpvm

@@ -28,8 +28,8 @@ TEST(VariantTextTest, NamesWhatRunsOnAGpu) {
   artifact.gpu.variants.resize(2);
   artifact.gpu.variants[1].tile = {4, 2, 1};
   artifact.gpu.variants[1].needs_proof = true;
-  EXPECT_EQ(VariantText(artifact, 0), "one a work item");
-  EXPECT_EQ(VariantText(artifact, 1), "4 x 2 x 1 a work item, unchecked");
+  EXPECT_EQ(VariantText(artifact, 0), "one instance per work item");
+  EXPECT_EQ(VariantText(artifact, 1), "4 x 2 x 1 instances per work item, unchecked");
   EXPECT_EQ(VariantText(artifact, 2), "");
   artifact.gpu.is_native = true;
   EXPECT_EQ(VariantText(artifact, 0), "as written");
@@ -40,7 +40,7 @@ TEST(VariantTextTest, StaysShort) {
   artifact.kind = ArtifactKind::kOpenCl;
   artifact.gpu.variants.resize(1);
   artifact.gpu.variants[0].tile = {0xffffffff, 0xffffffff, 0xffffffff};
-  artifact.gpu.variants[0].needs_proof = true;
+  artifact.gpu.variants[0].needs_proof = artifact.gpu.variants[0].needs_words = true;
   EXPECT_LE(VariantText(artifact, 0).size(), kVariantTextBytesMax);
   artifact.kind = ArtifactKind::kCpuImage;
   artifact.variants = {

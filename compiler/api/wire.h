@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How artifacts, requests to builders, and records of what was measured are written: little-endian numbers, and lists
-// and texts behind their length. A struct lists its fields once, for writing and reading, in a function beside it that
-// is found by its argument:
+// The wire format of artifacts, requests to builders, and measurement records: little-endian numbers, and lists and
+// strings preceded by their length. A struct lists its fields once, for writing and reading, in a function beside it
+// that argument-dependent lookup finds:
 //   inline auto FieldsOf(Point& point) { return std::tie(point.x, point.y); }
-// A reader never runs past its bytes, and accepts any value of a number or an enumeration: the checks that follow it
-// look at those.
+// A reader never reads past its bytes, and accepts any value of a number or an enumeration; the caller validates
+// values afterwards.
 #ifndef HPVMD_COMPILER_API_WIRE_H_
 #define HPVMD_COMPILER_API_WIRE_H_
 
@@ -31,7 +31,7 @@ auto FieldsOf(Id<Tag>& id) {
 }
 inline auto FieldsOf(Sha256& hash) { return std::tie(hash.bytes); }
 
-// Written as it lies in memory.
+// Written in its memory representation.
 template <typename T>
 concept WireNumber = std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_same_v<T, __int128>;
 template <typename T>
@@ -43,7 +43,7 @@ concept WireArray = requires {
   std::tuple_size<T>::value;
 };
 
-// The fewest bytes that a value takes.
+// Returns the minimum number of bytes of a value.
 template <typename T>
 constexpr size_t WireBytesMin() {
   if constexpr (WireNumber<T>) {
@@ -75,7 +75,7 @@ class WireWriter {
     } else if constexpr (WireArray<T>) {
       std::apply(*this, value);
     } else if constexpr (!WireList<T>) {
-      // Nothing is written to what the fields refer to.
+      // Put only reads through the references, so the const_cast is safe.
       std::apply(*this, FieldsOf(const_cast<T&>(value)));
     } else {
       Put(static_cast<uint32_t>(value.size()));
@@ -105,7 +105,7 @@ class WireReader {
   void operator()(T&... values) {
     (Get(values), ...);
   }
-  // Everything was read, and nothing was wrong.
+  // Returns true if all bytes were read without an error.
   bool AtEnd() const { return ok_ && rest_.empty(); }
 
  private:
@@ -125,7 +125,7 @@ class WireReader {
     } else {
       uint32_t count = 0;
       Get(count);
-      // No more than the rest can hold: a false length must not cost memory.
+      // Limits the count to what the remaining bytes can hold, so that a false length cannot exhaust memory.
       ok_ = ok_ && count <= rest_.size() / WireBytesMin<typename T::value_type>();
       value.resize(ok_ ? count : 0);
       if constexpr (WireNumber<typename T::value_type>) {
@@ -156,7 +156,7 @@ std::vector<uint8_t> WireBytes(const T&... values) {
   return std::move(out.bytes());
 }
 
-// Whether the bytes are these values and nothing else.
+// Returns true if the bytes encode exactly these values.
 template <typename... T>
 bool ReadWire(std::span<const uint8_t> bytes, T&... values) {
   WireReader in(bytes);

@@ -24,7 +24,7 @@ StatusOr<GpuTarget> FindProfile(ArtifactKind target, const std::string& name) {
   const BackEnd* const back = FindBackEnd(target);
   return back != nullptr && name == "h200"
              ? StatusOr<GpuTarget>(back->h200())
-             : InvalidArgument("There is no device \"" + name + "\" to compile for; \"h200\" is one.");
+             : InvalidArgument("The compiler knows no device \"" + name + "\"; use \"h200\".");
 }
 
 }  // namespace hpvm::gpu

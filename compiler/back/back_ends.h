@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that names every back end for devices with a driver.
+// Lists every back end for devices with a driver; no other file names them.
 #ifndef HPVMD_COMPILER_BACK_BACK_ENDS_H_
 #define HPVMD_COMPILER_BACK_BACK_ENDS_H_
 
@@ -12,9 +12,9 @@
 namespace hpvm::gpu {
 
 std::span<const BackEnd* const> BackEnds();
-// Null: nothing emits code of this kind, or it is for processors.
+// Returns null when no back end emits code of this kind, or the kind is for processors.
 const BackEnd* FindBackEnd(ArtifactKind target);
-// The facts of a device that need not be here: "h200".
+// Returns the properties of a device that need not be present; the only name known is "h200".
 StatusOr<GpuTarget> FindProfile(ArtifactKind target, const std::string& name);
 
 }  // namespace hpvm::gpu

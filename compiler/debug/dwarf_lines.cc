@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs the line programs as a stream: each row assigns its line to the requested offsets that it covers. Assigned
+// offsets are skipped by a disjoint-set forest with path compression.
 #include "compiler/debug/dwarf_lines.h"
 
 #include <algorithm>
@@ -14,7 +16,7 @@
 namespace hpvm::debug {
 namespace {
 
-// DWARF's numbers, from the standard's section 7.
+// DWARF constants, from section 7 of the standard.
 enum Form : uint64_t {
   kBlock2 = 0x03,
   kBlock4 = 0x04,
@@ -64,14 +66,14 @@ struct Unit {
   std::span<const uint8_t> opcode_lengths;
   std::vector<std::string_view> directories;
   std::vector<FileEntry> files;
-  std::vector<uint32_t> interned;  // By file: in LineTable::files, or kNoFile.
+  std::vector<uint32_t> interned;  // Per file: index in LineTable::files, or kNoFile.
   ByteReader program{{}};
 };
 
 Status Malformed(std::string_view what) { return InvalidArgument(std::string(what)); }
 
-// Every offset gets the line of the first row that covers it. What is assigned is skipped, so that overlapping tables
-// cost no more than apart ones.
+// Assignment gives every offset the line of the first row that covers it. Assigned offsets are skipped, so that
+// overlapping tables cost no more than disjoint ones.
 class Assignment {
  public:
   explicit Assignment(std::span<const uint32_t> offsets, uint64_t code_begin)
@@ -81,7 +83,7 @@ class Assignment {
     }
   }
 
-  // The first offset in [begin, end) of the code section without a line, if there is one.
+  // Finds the first offset in [begin, end) of the code section without a line; returns false when there is none.
   bool Wants(uint64_t begin, uint64_t end) {
     if (begin >= end || offsets_.empty() || begin > offsets_.back()) {
       return false;
@@ -90,7 +92,7 @@ class Assignment {
     at_ = Skip(static_cast<size_t>(std::ranges::lower_bound(offsets_, begin + code_begin_) - offsets_.begin()));
     return at_ < offsets_.size() && offsets_[at_] < end_;
   }
-  // Gives the offsets of the last Wants that line.
+  // Assigns the line to the offsets of the last Wants.
   void Assign(uint32_t file, uint32_t line, uint32_t column) {
     for (; at_ < offsets_.size() && offsets_[at_] < end_; at_ = Skip(at_ + 1)) {
       rows_[at_] = {offsets_[at_], file, line, column};
@@ -126,8 +128,8 @@ class Assignment {
 
   const std::span<const uint32_t> offsets_;
   const uint64_t code_begin_;
-  std::vector<SourceLine> rows_;  // By offset; line 0: none yet, or none known.
-  std::vector<uint32_t> next_;    // The first index from here on without a line, by following.
+  std::vector<SourceLine> rows_;  // Per offset; line 0: not assigned, or not known.
+  std::vector<uint32_t> next_;    // Follow to the first index from here on without a line.
   size_t at_ = 0;
   uint64_t end_ = 0;
 };
@@ -184,19 +186,19 @@ class LineReader {
   Status ReadHeader(ByteReader& in, Unit& unit) {
     unit.version = in.U16();
     if (unit.version < 2 || unit.version > 5) {
-      return Malformed("version " + std::to_string(unit.version) + " is none of those known (2 to 5)");
+      return Malformed("version " + std::to_string(unit.version) + " is not supported; 2 to 5 are");
     }
     if (unit.version == 5) {
-      in.Take(2);  // Sizes of addresses and segments; set_address says its own.
+      in.Take(2);  // Sizes of addresses and segments; set_address has its own size.
     }
     const uint64_t header_bytes = unit.is_64 ? in.U64() : in.U32();
     ByteReader header(in.Take(header_bytes));
     unit.program = ByteReader(in.Rest());
     unit.instruction_bytes_min = header.U8();
     if (unit.version >= 4) {
-      header.U8();  // Operations of one instruction: there are no bundles in WebAssembly.
+      header.U8();  // Operations per instruction: WebAssembly has no bundles.
     }
-    header.U8();  // Whether rows are statements by default.
+    header.U8();  // default_is_stmt.
     unit.line_base = static_cast<int8_t>(header.U8());
     unit.line_range = header.U8();
     unit.opcode_base = header.U8();
@@ -209,7 +211,8 @@ class LineReader {
     return absl::OkStatus();
   }
 
-  // Versions 2 to 4: strings, the list ends with an empty one. Both lists count from 1, the compilation's folder is 0.
+  // Versions 2 to 4: lists of strings, each ended by an empty string. Both lists count from 1; the compilation's
+  // folder is 0.
   static Status ReadFiles(ByteReader& in, Unit& unit) {
     unit.directories.emplace_back();
     for (std::string_view name = in.String(); !name.empty(); name = in.String()) {
@@ -226,7 +229,7 @@ class LineReader {
                : Malformed("its list of files is malformed or too long");
   }
 
-  // Version 5: a format, then entries of it. Both lists count from 0, where the compilation's folder is.
+  // Version 5: a format, then entries of that format. Both lists count from 0, which is the compilation's folder.
   Status ReadFiles5(ByteReader& in, Unit& unit) const {
     const auto read = [&](auto add) {
       std::vector<std::pair<uint64_t, uint64_t>> format(in.U8());
@@ -308,7 +311,7 @@ class LineReader {
     }
   }
 
-  // Only its first bytes: what is longer is cut anyway.
+  // Returns only the string's first bytes, because longer names are cut anyway.
   static std::string_view StringAt(std::span<const uint8_t> section, uint64_t offset) {
     if (offset >= section.size()) {
       return {};
@@ -327,7 +330,7 @@ class LineReader {
     ByteReader& in = unit.program;
     Row row, last;
     bool in_sequence = false, is_dead = true;
-    // A row ends the range of the one before it.
+    // A row ends the range of the preceding row.
     const auto emit = [&] {
       ++rows_;
       if (in_sequence && !is_dead) {
@@ -356,7 +359,7 @@ class LineReader {
             is_dead = true;
           } else if (extended == kSetAddress) {
             row.address = operand.size() == 4 ? operand.U32() : operand.U64();
-            // Linkers give the code that they have dropped an address where no function can be.
+            // Linkers give dropped code an address at which no function can be.
             is_dead = row.address == 0 || row.address >= sections_.code_bytes;
             in_sequence = in_sequence && !is_dead;
           }
@@ -386,7 +389,7 @@ class LineReader {
         case kFixedAdvancePc:
           row.address += in.U16();
           break;
-        default:  // Ours need nothing of it, or we do not know it: its operands are numbers.
+        default:  // Not needed, or unknown: its operands are numbers.
           for (unsigned i = 0; opcode <= unit.opcode_lengths.size() && i < unit.opcode_lengths[opcode - 1u]; ++i) {
             in.Uleb();
           }
@@ -429,7 +432,8 @@ class LineReader {
     return interned;
   }
 
-  // As the compiler was given it: relative to its folder, which is not shown. The end of a long name says more.
+  // Returns the name as the compiler was given it: relative to its folder, which is not shown. A long name keeps its
+  // end, which is more informative.
   static std::string NameOf(const Unit& unit, const FileEntry& entry) {
     std::string name(entry.name.substr(0, limits::kDebugFileNameBytesMax * 4));
     if (entry.directory != 0 && entry.directory < unit.directories.size() && !name.starts_with('/')) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any module's debug information gives a table that keeps an artifact's rules.
+// Any module's debug information gives a table that satisfies an artifact's rules.
 #include <cstddef>
 #include <cstdint>
 #include <numeric>

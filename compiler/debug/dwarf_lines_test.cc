@@ -8,7 +8,7 @@
 namespace hpvm::debug {
 namespace {
 
-// Bytes of a table, written by hand.
+// Bytes builds a table by hand.
 class Bytes {
  public:
   Bytes& U8(uint8_t value) { return Raw(value, 1); }
@@ -33,7 +33,7 @@ class Bytes {
   }
 };
 
-// One unit: the header's end (files), then the program.
+// Returns one unit: the header's end (files), then the program.
 Bytes UnitOf(uint16_t version, const Bytes& files, const Bytes& program) {
   Bytes header;
   header.U8(1);  // Shortest instruction.
@@ -77,7 +77,7 @@ Bytes SetAddress(uint32_t address) {
   return bytes.U8(0).U8(5).U8(2).U32(address);
 }
 
-// From byte `address`: two bytes of line 7 column 3, three of line 9, then the end. `file` counts as the version does.
+// From byte `address`: two bytes of line 7 column 3, three of line 9, then the end. `file` counts as in the version.
 Bytes Program(uint32_t address, uint8_t file) {
   Bytes program;
   program.Append(SetAddress(address)).U8(4).U8(file).U8(5).U8(3).U8(3).U8(6).U8(1);  // File, column, line += 6, copy.
@@ -95,7 +95,7 @@ LineTable ReadAll(const Bytes& line, std::span<const uint32_t> offsets) {
   return ReadLineTable(sections, offsets);
 }
 
-// "offset:file:line:column" of each entry, and the fault.
+// Returns "offset:file:line:column" of each entry, and the fault.
 std::string Show(const LineTable& table) {
   std::string text;
   for (const SourceLine& line : table.lines) {
@@ -108,7 +108,7 @@ std::string Show(const LineTable& table) {
 
 constexpr uint32_t kOffsets[] = {109, 110, 111, 112, 114, 115, 120};
 
-// Every version gives the lines of the bytes asked for, merged, with folders but for the compilation's own.
+// Every version gives the lines of the requested bytes, merged, with folders except the compilation's own.
 TEST(DwarfLinesTest, ReadsEveryVersion) {
   constexpr char kBlur[] = "110:blur.c:7:3 112:blur.c:9:3 115:-:0";
   constexpr char kHeader[] = "110:include/hpvm.h:7:3 112:include/hpvm.h:9:3 115:-:0";
@@ -121,8 +121,8 @@ TEST(DwarfLinesTest, ReadsEveryVersion) {
   EXPECT_EQ(Show(ReadAll(UnitOf(5, Files5(), Program(10, 1)), kOffsets)), kHeader);
 }
 
-// Units and sequences add up; code that the linker dropped, which has an address without code, is not believed; the
-// first line that a byte gets stays.
+// Units and sequences add up; code that the linker dropped, whose address has no code, is ignored; a byte keeps the
+// first line that it gets.
 TEST(DwarfLinesTest, Sequences) {
   Bytes dead = Program(0, 2);
   Bytes far = Program(0xffffffff, 2);
@@ -135,7 +135,7 @@ TEST(DwarfLinesTest, Sequences) {
   EXPECT_EQ(Show(ReadAll(line, kOffsets)), "110:blur.c:7:3 112:blur.c:9:3 115:include/hpvm.h:7:3 120:-:0");
 }
 
-// What is wrong with one unit is said, and the units around it count.
+// The fault of one unit is reported, and the units around it are used.
 TEST(DwarfLinesTest, SkipsBrokenUnits) {
   struct Case {
     const char* name;
@@ -148,7 +148,7 @@ TEST(DwarfLinesTest, SkipsBrokenUnits) {
   cut.bytes.resize(4);
   Bytes no_file = Program(10, 99);
   const Case cases[] = {
-      {"Version", UnitOf(6, Files4(), {}), "version 6 is none of those known (2 to 5)"},
+      {"Version", UnitOf(6, Files4(), {}), "version 6 is not supported; 2 to 5 are"},
       {"FilesWithoutSize", UnitOf(5, bomb, {}), "its list of files is malformed or too long"},
       {"FilesWithoutEnd", UnitOf(4, {}, {}), "its list of files is malformed or too long"},
       {"ProgramCut", UnitOf(4, Files4(), cut), "is cut short"},
@@ -165,7 +165,7 @@ TEST(DwarfLinesTest, SkipsBrokenUnits) {
   }
 }
 
-// No cut and no flipped bit of a table reads out of bounds or gives lines that break an artifact's rules.
+// No truncation and no flipped bit of a table reads out of bounds or gives lines that break an artifact's rules.
 TEST(DwarfLinesTest, IsTotal) {
   Bytes whole = UnitOf(4, Files4(), Program(10, 1));
   whole.Append(UnitOf(5, Files5(), Program(15, 1)));
@@ -188,7 +188,7 @@ TEST(DwarfLinesTest, IsTotal) {
   }
 }
 
-// Names keep their end when they are long, and no control characters.
+// Long names keep their end, and names lose control characters.
 TEST(DwarfLinesTest, CleansNames) {
   Bytes files;
   files.U8(0).Text(std::string(300, 'a') + "/b\x1b[2J.c").U8(0).U8(0).U8(0).U8(0);
@@ -199,14 +199,14 @@ TEST(DwarfLinesTest, CleansNames) {
   EXPECT_TRUE(table.files[0].ends_with("/b?[2J.c")) << table.files[0];
 }
 
-// A table larger than the limit costs the lines, nothing more.
+// A table above the size limit loses only the lines.
 TEST(DwarfLinesTest, RefusesHugeTables) {
   Bytes line;
   line.bytes.resize(limits::kDebugLineBytesMax + 1);
   EXPECT_EQ(Message(ReadAll(line, kOffsets).status).find("the line tables (33554433 bytes") == 0, true);
 }
 
-// The sections of a module are found by name, wherever they stand; a module that is cut gives what is whole.
+// A module's sections are found by name, at any position; a truncated module gives its complete sections.
 TEST(DwarfLinesTest, FindsSections) {
   Bytes module;
   module.U32(0x6d736100).U32(1);

@@ -13,12 +13,12 @@
 namespace hpvm::debug {
 namespace {
 
-// Names refer back to parts of themselves, and each reference may double the text: some hundred bytes can stand for
-// gigabytes. Below the first length that stays small; names without references may be longer.
+// Names refer back to parts of themselves, and each reference may double the text: some hundred bytes can expand to
+// gigabytes. Names up to the first length stay small; names without references may be longer.
 constexpr size_t kAnyNameBytesMax = 96;
 constexpr size_t kPlainNameBytesMax = 512;
 constexpr size_t kReadableBytesMax = 256;
-// A module may have a million functions; what reaches a trap message is among the first.
+// A module may have a million functions; those that reach a trap message are among the first.
 constexpr size_t kNamesMax = 20'000;
 
 bool MayReferBack(std::string_view name) {
@@ -53,7 +53,7 @@ std::string Cut(std::string_view name) {
   return std::string(name.substr(0, kReadableBytesMax)) + (name.size() > kReadableBytesMax ? "..." : "");
 }
 
-// Bytes of the module that a message may have to name, sorted and different.
+// Returns the bytes of the module that a message may have to name, sorted and distinct.
 std::vector<uint32_t> SourcesOf(const ir::Module& module, const Artifact& artifact) {
   std::vector<uint32_t> sources;
   for (const KernelRemark& remark : artifact.remarks) {
@@ -73,8 +73,8 @@ std::vector<uint32_t> SourcesOf(const ir::Module& module, const Artifact& artifa
   return sources;
 }
 
-// Each in the place of the line that debug information has for its byte; what is around it stays.
-void AddPlaces(std::span<const ir::SourcePlace> places, Artifact* artifact) {
+// Replaces the line that debug information has for each place's byte; the lines around it stay.
+void AddPlaces(std::span<const ir::SourceLocation> places, Artifact* artifact) {
   std::map<std::string, uint32_t> files;
   for (uint32_t i = 0; i < artifact->files.size(); ++i) {
     files.try_emplace(artifact->files[i], i);
@@ -82,7 +82,7 @@ void AddPlaces(std::span<const ir::SourcePlace> places, Artifact* artifact) {
   std::vector<SourceLine> lines;
   size_t next = 0;
   SourceLine around;  // The last line of the debug information that begins no later.
-  for (const ir::SourcePlace& place : places) {
+  for (const ir::SourceLocation& place : places) {
     for (; next < artifact->lines.size() && artifact->lines[next].offset <= place.source; ++next) {
       around = artifact->lines[next];
       if (around.offset < place.source) {
@@ -108,7 +108,7 @@ void AddPlaces(std::span<const ir::SourcePlace> places, Artifact* artifact) {
 
 }  // namespace
 
-void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, std::span<const ir::SourcePlace> places,
+void AddSourceInfo(std::span<const uint8_t> bytes, const ir::Module& module, std::span<const ir::SourceLocation> places,
                    Artifact* artifact, Diagnostics* diagnostics) {
   for (size_t i = 0; i < artifact->function_names.size(); ++i) {
     std::string& name = artifact->function_names[i];

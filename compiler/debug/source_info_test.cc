@@ -37,7 +37,7 @@ TEST(SourceInfoTest, NamesAreNotBombs) {
   EXPECT_EQ(ReadableName("_Z" + std::string(100'000, 'P')).size(), 259u);
 }
 
-// Debug information that is malformed costs a warning.
+// Malformed debug information gives a warning.
 TEST(SourceInfoTest, BrokenDebugInformationIsAWarning) {
   std::vector<uint8_t> module = {0, 'a', 's', 'm', 1, 0, 0, 0, 10, 1, 0, 0, 14, 11};
   for (char c : std::string_view(".debug_line")) {

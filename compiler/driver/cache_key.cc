@@ -10,7 +10,7 @@ Sha256 CacheKeyOf(const CompileRequest& request, std::string_view target, const 
   hasher.AddField(target);
   number(static_cast<uint64_t>(request.module_kind));
   hasher.Add(request.module_hash.bytes);
-  hasher.AddField(request.module_name);  // Messages hold it.
+  hasher.AddField(request.module_name);  // Messages contain it.
   hasher.AddField(request.entry);
   number(request.params.size());
   for (const ParamSpec& param : request.params) {

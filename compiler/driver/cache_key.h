@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a compiled artifact is called in the cache (base/io/cache_folder.h), so that a module is compiled once by each
-// build of the compiler.
+// Computes the name of a compiled artifact in the cache (base/io/cache_folder.h), so that each build of the compiler
+// compiles a module once.
 #ifndef HPVMD_COMPILER_DRIVER_CACHE_KEY_H_
 #define HPVMD_COMPILER_DRIVER_CACHE_KEY_H_
 
@@ -11,8 +11,8 @@
 
 namespace hpvm::compile {
 
-// Names what an artifact depends on; `target` names the processor's features, `build` (base/io/build_id.h) is of this
-// compiler, LLVM, and whatever else of a library takes part in such a compile.
+// Returns a hash of everything on which an artifact depends. `target` names the processor's features; `build`
+// (base/io/build_id.h) identifies this compiler, LLVM, and any other library that takes part in such a compile.
 Sha256 CacheKeyOf(const CompileRequest& request, std::string_view target, const Sha256& build);
 
 }  // namespace hpvm::compile

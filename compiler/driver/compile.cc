@@ -5,7 +5,7 @@
 #include <array>
 
 #include "base/clock.h"
-#include "compiler/api/place.h"
+#include "compiler/api/source_text.h"
 #include "compiler/back/back_ends.h"
 #include "compiler/debug/source_info.h"
 #include "compiler/driver/compile_native.h"
@@ -30,13 +30,13 @@ constexpr bool kVerifyEach = true;
 
 uint64_t NsSince(Time begin) { return static_cast<uint64_t>((RealClock().Now() - begin).count()); }
 
-// The interpreter is what others are compared with: it computes exactly whatever a node says.
+// The interpreter is the reference for other targets: it computes exactly, whatever a node says.
 bool IsFast(const CompileRequest& request) { return request.fast_math && request.target != ArtifactKind::kInterp; }
 
 Artifact InterpArtifact(const ir::Module& module) {
   Artifact artifact = DescribeModule(module);
   artifact.kind = ArtifactKind::kInterp;
-  // The text has them; printed strings are looked up in the data.
+  // The text contains the data and the state; only printed strings are looked up in the artifact's data.
   if (artifact.formats.empty()) {
     artifact.data.clear();
   }
@@ -46,7 +46,7 @@ Artifact InterpArtifact(const ir::Module& module) {
   return artifact;
 }
 
-// Source lines are looked up only when there is something to say.
+// Source lines are looked up only when there is a diagnostic.
 void RefuseBarriers(const CompileRequest& request, std::span<const uint8_t> bytes, const ir::Module& module,
                     Diagnostics* diagnostics) {
   const std::string place = "module \"" + request.module_name + "\"";
@@ -65,7 +65,7 @@ void RefuseBarriers(const CompileRequest& request, std::span<const uint8_t> byte
   diagnostics->insert(diagnostics->end(), found.begin(), found.end());
 }
 
-// The request with parameters in the place of none.
+// Returns the request with inferred parameters instead of none.
 std::optional<CompileRequest> WithParams(const CompileRequest& request, std::span<const uint8_t> bytes,
                                          Diagnostics* diagnostics) {
   wasm::ReadOutcome read = wasm::ReadWasm(
@@ -89,7 +89,7 @@ cpu::CpuText TextOf(Listing listing) {
   return listing == Listing::kLlvm ? cpu::CpuText::kLlvm : cpu::CpuText::kAssembly;
 }
 
-// Makes the image, and the text that is asked for. A processor for which only text can be made gets no image.
+// Emits the image, and the requested text. A processor for which only text can be made gets no image.
 StatusOr<Artifact> EmitExplained(const CompileRequest& request, const ir::Module& module, const cpu::CpuTarget& target,
                                  KernelReport report) {
   const cpu::CpuOptions options{.fast_math = request.fast_math, .report = &report};
@@ -131,7 +131,7 @@ StatusOr<Artifact> EmitForHost(const CompileRequest& request, const ir::Module& 
   return cpu::EmitCpuImage(module, target, {.fast_math = request.fast_math});
 }
 
-// Nothing when `diagnostics` has an error.
+// Returns nothing when `diagnostics` has an error.
 std::optional<Artifact> EmitGpu(const CompileRequest& request, const ir::Module& module, KernelReport* report,
                                 Diagnostics& diagnostics) {
   const gpu::BackEnd* const back = gpu::FindBackEnd(request.target);
@@ -142,12 +142,12 @@ std::optional<Artifact> EmitGpu(const CompileRequest& request, const ir::Module&
   return back->emit(module, request.gpu, {.fast_math = request.fast_math, .report = report}, diagnostics);
 }
 
-// Texts that only processors have.
+// Refuses texts that exist only for processors.
 Status CheckListing(const CompileRequest& request) {
   if (request.listing == Listing::kLlvm || request.listing == Listing::kAssembly) {
     return InvalidArgument(
-        "LLVM IR and assembly are of the host's processor; for a GPU there is the kernel IR (ir) and "
-        "the text that its driver gets (device).");
+        "LLVM IR and assembly exist for the host's processor only; for a GPU ask for the kernel IR (ir) or the text "
+        "that its driver gets (device).");
   }
   return absl::OkStatus();
 }
@@ -200,8 +200,8 @@ Status RunPipeline(const CompileRequest& request, ir::Module& module, KernelRepo
   return IsGpuCode(request.target) ? pass::RunGpuPipeline(module, options) : absl::OkStatus();
 }
 
-// What schedulers ask of a kernel is the same whatever device it is for, so an interpreter's module goes the way of the
-// processor's for it; that module itself stays as it is.
+// Adds the facts that schedulers need. They are the same for every device, so an interpreter's module goes through the
+// processor's passes for them; the artifact's own module is not changed.
 Status AddFacts(const CompileRequest& request, const ir::Module& module, Artifact* artifact) {
   const bool is_raw = request.target == ArtifactKind::kInterp;
   ir::Module copy;
@@ -211,7 +211,7 @@ Status AddFacts(const CompileRequest& request, const ir::Module& module, Artifac
   }
   const ir::Module& cleaned = is_raw ? copy : module;
   pass::BoundsTrace trace;
-  artifact->bounds = pass::FindBounds(cleaned, &trace);  // A back end that had use for it found the same.
+  artifact->bounds = pass::FindBounds(cleaned, &trace);  // The back end found the same if it needed bounds.
   artifact->work = pass::FindWork(cleaned, trace);
   return absl::OkStatus();
 }
@@ -246,7 +246,7 @@ CompileResult CompileWasm(const CompileRequest& request, std::span<const uint8_t
   return result;
 }
 
-// What reads modules, by their form. kNone: WebAssembly, for every device.
+// The readers of modules, by form. kNone: WebAssembly, for every device.
 struct FrontEnd {
   GpuFormat form;
   CompileResult (*compile)(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget& target);
@@ -259,7 +259,7 @@ constexpr std::array<FrontEnd, 5> kFrontEnds = {{
     {GpuFormat::kBitstream, CompileBitstream},
 }};
 
-// Null: modules of the kind do not run there.
+// Returns null when modules of the kind do not run on the family.
 const FrontEnd* FindFrontEnd(const ModuleKindRow& kind, const FamilyRow& family) {
   const auto form = std::ranges::find_if(kind.forms, [&](const NativeForm& form) { return Takes(family, form); });
   const bool is_portable = kind.forms.empty();
@@ -268,7 +268,7 @@ const FrontEnd* FindFrontEnd(const ModuleKindRow& kind, const FamilyRow& family)
              : FindRow(kFrontEnds, is_portable ? GpuFormat::kNone : form->format, &FrontEnd::form);
 }
 
-// "SPIR-V runs on OpenCL devices (kernels) and Vulkan devices (compute shaders) only; this compile is for ..."
+// Returns "SPIR-V runs on OpenCL devices (kernels) and Vulkan devices (compute shaders) only; this compile is for ..."
 std::string RunsElsewhere(const ModuleKindRow& kind, const FamilyRow& target) {
   std::string where;
   for (const FamilyRow& family : kFamilyRows) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One compile, from a module's bytes to an artifact: what a child of the zygote does, and the developer's tool.
+// One compile, from a module's bytes to an artifact, as the zygote's child and the developer's tool run it.
 #ifndef HPVMD_COMPILER_DRIVER_COMPILE_H_
 #define HPVMD_COMPILER_DRIVER_COMPILE_H_
 
@@ -11,28 +11,27 @@
 #include "compiler/api/artifact.h"
 #include "compiler/api/service.h"
 #include "compiler/back/llvm/llvm_back.h"
-#include "compiler/ir/source_place.h"
+#include "compiler/ir/source_location.h"
 
 namespace hpvm::compile {
 
 struct CompileResult {
-  Diagnostics diagnostics;  // With an error there is no artifact.
+  Diagnostics diagnostics;  // If it has an error there is no artifact.
   std::optional<Artifact> artifact;
 };
 
-// Reads `bytes` as request.module_kind says; request.module is not looked at. Its time and memory are the caller's to
-// limit.
+// Reads `bytes` as request.module_kind says; does not use request.module. The caller limits time and memory.
 CompileResult CompileModule(const CompileRequest& request, std::span<const uint8_t> bytes,
                             const cpu::CpuTarget& target);
 
-// The module as the back end gets it: read, verified, after the passes if the target has any. For the developer's tool.
+// The module as the back end receives it: read, verified, after the target's passes. For the developer's tool.
 struct FrontResult {
   Diagnostics diagnostics;
   std::optional<ir::Module> module;
-  std::vector<ir::SourcePlace> places;  // Of panics.
+  std::vector<ir::SourceLocation> places;  // Source places of panics.
   uint64_t read_ns = 0, pass_ns = 0;
 };
-// `report` receives what passes remark, unless it is null.
+// `report`, unless null, receives the remarks of passes.
 FrontResult PrepareModule(const CompileRequest& request, std::span<const uint8_t> bytes,
                           KernelReport* report = nullptr);
 

@@ -24,7 +24,7 @@ CompileResult Refuse(const CompileRequest& request, std::string message) {
 
 uint8_t BytesOf(ir::Type type) { return type == ir::Type::kI64 || type == ir::Type::kF64 ? 8 : 4; }
 
-// One argument a parameter, in order.
+// Makes one argument per parameter, in order.
 GpuVariant PlainVariant(const CompileRequest& request) {
   GpuVariant variant;
   variant.entry = request.entry;
@@ -79,7 +79,7 @@ std::optional<Artifact> ReadNativeSpirv(const CompileRequest& request, std::span
   return artifact;
 }
 
-// Into the form that the device's driver takes.
+// Translates the kernel into the form that the device's driver takes.
 Status TranslateKernel(const CompileRequest& request, Artifact& artifact) {
   if (request.gpu.kernel_il == GpuFormat::kSpirvKernel) {
     return absl::OkStatus();
@@ -122,7 +122,7 @@ CompileResult Finish(const CompileRequest& request, Artifact artifact, Diagnosti
 
 CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&) {
   if (request.gpu.kernel_il == GpuFormat::kNone) {
-    return Refuse(request, "The device's driver takes SPIR-V kernels in no form.");
+    return Refuse(request, "The device's driver accepts no form of SPIR-V kernels.");
   }
   CompileResult result;
   std::optional<Artifact> artifact = ReadNativeSpirv(request, bytes, GpuFormat::kSpirvKernel, result.diagnostics);
@@ -185,7 +185,7 @@ Status AddDeviceListing(const CompileRequest& request, Artifact& artifact) {
       artifact.listing.assign(artifact.code.begin(), artifact.code.end());
       return absl::OkStatus();
     default:
-      return InvalidArgument("This form of program has no text.");
+      return InvalidArgument("A program of this form cannot be printed as text.");
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules that are written for a device: they are vetted and described, never rewritten into something else than what
-// the device's driver takes.
+// Compiles modules that are written for a device: they are validated and described, and only translated into the form
+// that the device's driver takes.
 #ifndef HPVMD_COMPILER_DRIVER_COMPILE_NATIVE_H_
 #define HPVMD_COMPILER_DRIVER_COMPILE_NATIVE_H_
 
@@ -10,16 +10,16 @@
 
 namespace hpvm::compile {
 
-// Each for one row of CompileModule's table; the processor is not looked at.
+// Each is one row of CompileModule's table; the processor is not used.
 CompileResult CompileSpirvKernel(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&);
 CompileResult CompileSpirvShader(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&);
 CompileResult CompileOpenClC(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&);
 CompileResult CompileBitstream(const CompileRequest& request, std::span<const uint8_t> bytes, const cpu::CpuTarget&);
 
-// Of the module as a whole.
+// Adds an error about the module as a whole.
 void AddError(const CompileRequest& request, std::string message, Diagnostics& diagnostics);
 
-// What the device's driver gets, as people read it, in artifact.listing if the request asks for it.
+// Puts the text that the device's driver gets, in readable form, into artifact.listing if the request asks for it.
 Status AddDeviceListing(const CompileRequest& request, Artifact& artifact);
 
 }  // namespace hpvm::compile

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request asks of one compile: fast math, explanations, listings, parameters that nobody named.
+// Tests what a request can ask of one compile: fast math, explanations, listings, inferred parameters.
 #include "compiler/driver/compile.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/hash.h"
-#include "compiler/api/place.h"
+#include "compiler/api/source_text.h"
 #include "compiler/back/back_ends.h"
 #include "compiler/driver/infer_params.h"
 #include "compiler/front/opencl/program.h"
@@ -33,7 +33,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// out[id] = exp(in[id] * scale) for the first n instances.
+// Computes out[id] = exp(in[id] * scale) for the first n instances.
 constexpr char kKernel[] = R"((module
   (import "hpvm" "instance_id" (func $id (param i32) (result i32)))
   (import "hpvm" "exp_f32" (func $exp (param f32) (result f32)))
@@ -64,7 +64,7 @@ struct Compiled {
   }
 };
 
-// Only a node that asks for it gets the fast library, and only from a device that compiles.
+// Only a node that asks for it gets the fast library, and only on targets that compile.
 TEST(CompileTest, FastMathReachesTheCodeAndTheArtifact) {
   struct Case {
     ArtifactKind target;
@@ -85,7 +85,7 @@ TEST(CompileTest, FastMathReachesTheCodeAndTheArtifact) {
   }
 }
 
-// The forms on top of a device's own functions go to devices that have them, and to fast nodes.
+// The forms that use a device's own functions go to devices that have them, for fast nodes.
 TEST(CompileTest, DeviceMathReachesItsDevices) {
   for (const ArtifactKind kind : {ArtifactKind::kOpenCl, ArtifactKind::kVulkan}) {
     for (int i = 0; i < 4; ++i) {
@@ -106,7 +106,7 @@ TEST(CompileTest, DeviceMathReachesItsDevices) {
   }
 }
 
-// An explained compile says something of the kernel as a whole; others carry nothing.
+// An explained compile has remarks on the kernel as a whole; other compiles have none.
 TEST(CompileTest, ExplainsAndLists) {
   struct Case {
     Listing listing;
@@ -125,7 +125,7 @@ TEST(CompileTest, ExplainsAndLists) {
   }
 }
 
-// Code for another processor than this one can be looked at.
+// Code can be listed for another processor than this one.
 TEST(CompileTest, ExplainsForAnotherProcessor) {
   for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"}) {
     Compiled compiled;
@@ -146,7 +146,7 @@ TEST(CompileTest, ExplainsForAnotherProcessor) {
   EXPECT_THAT(ToString(result.diagnostics), HasSubstr("pdp-11"));
 }
 
-// Addresses, numbers and what is stored through tell parameters apart.
+// Parameters are inferred from addresses, numbers and stores.
 TEST(CompileTest, InfersParameters) {
   Compiled compiled;
   compiled.request.explain = true;
@@ -162,7 +162,7 @@ TEST(CompileTest, InfersParameters) {
   EXPECT_TRUE(!params[3].is_buffer && params[3].type == ir::Type::kF32);
 }
 
-// A pointer that walks, a pointer that is chosen, a copy, and HPVM-web's sizes.
+// Covers a pointer that is incremented, a pointer that is selected, a copy, and HPVM-web's sizes.
 TEST(CompileTest, InfersParametersThroughLoopsAndConventions) {
   struct Case {
     const char* name;
@@ -210,8 +210,8 @@ TEST(CompileTest, InfersParametersThroughLoopsAndConventions) {
   }
 }
 
-// Whatever device kKernel is for, a scheduler learns which bytes half of a launch touches and how much it computes; of
-// native modules it learns nothing.
+// For any device, kKernel's artifact says which bytes half of a launch touches and how much it computes; a native
+// module's artifact has no such facts.
 void ExpectFacts(const Artifact& artifact, bool is_native) {
   ir::BoundsFacts facts;
   facts.extent = {100, 1, 1};
@@ -235,7 +235,7 @@ void ExpectFacts(const Artifact& artifact, bool is_native) {
 
 constexpr char kOpenClText[] = "__kernel void scale(__global const float* in, __global float* out, float factor) {}";
 
-// Each kind of module on each target: what comes of it, or where it says that it runs.
+// Each kind of module on each target either compiles, or the message says where it runs.
 TEST(CompileTest, MakesOfEachKindWhatEachTargetTakes) {
   const std::vector<uint8_t> wasm = wasm::Assemble(kKernel), shader = spirv::Assemble(spirv::kShader, 3),
                              kernel = spirv::Assemble(spirv::kKernel, 0),
@@ -265,7 +265,7 @@ TEST(CompileTest, MakesOfEachKindWhatEachTargetTakes) {
       {ModuleKind::kOpenCl, &text, "scale", Target::kOpenCl, GpuFormat::kNone, GpuFormat::kOpenClC},
       {ModuleKind::kBitstream, &bits, "scale", Target::kOpenCl, GpuFormat::kNone, GpuFormat::kBitstream},
       {ModuleKind::kSpirv, &kernel, "scale", Target::kOpenCl, GpuFormat::kNone, GpuFormat::kNone,
-       "The device's driver takes SPIR-V kernels in no form."},
+       "The device's driver accepts no form of SPIR-V kernels."},
       {ModuleKind::kSpirv, &shader, "main", Target::kOpenCl, GpuFormat::kSpirvKernel, GpuFormat::kNone,
        "is a Vulkan shader (capability Shader), and the device is an OpenCL one"},
       {ModuleKind::kSpirv, &kernel, "scale", Target::kVulkan, GpuFormat::kNone, GpuFormat::kNone,
@@ -312,7 +312,7 @@ TEST(CompileTest, MakesOfEachKindWhatEachTargetTakes) {
   }
 }
 
-// The device's own text can be looked at, with what there is to say of it.
+// The device's own text can be listed, with remarks.
 TEST(CompileTest, ListsWhatTheDeviceGets) {
   struct Case {
     ArtifactKind target;
@@ -331,13 +331,13 @@ TEST(CompileTest, ListsWhatTheDeviceGets) {
     EXPECT_THAT(result.artifact->remarks, Contains(Field(&KernelRemark::text, HasSubstr("Variant 0 ("))));
     compiled.request.listing = Listing::kAssembly;
     result = compiled.Run();
-    EXPECT_THAT(ToString(result.diagnostics), HasSubstr("for a GPU there is the kernel IR (ir)"));
+    EXPECT_THAT(ToString(result.diagnostics), HasSubstr("for a GPU ask for the kernel IR (ir)"));
   }
 }
 
-// A kernel of Rust's with std (tests/golden/rust): what panics is cut, so that hardly more than the author's code is
-// left for any back end, and each panic has the author's line. The budget is of operations, since time would depend on
-// the machine; before it was 80,000.
+// A kernel in Rust with std (tests/golden/rust): panicking code is cut, so that little more than the author's code
+// remains for any back end, and each panic has the author's line. The budget counts operations, since time would
+// depend on the machine; before the cut there were 80,000.
 TEST(CompileTest, RustPanicsAreCutAtTheAuthorsLines) {
   const std::string folder = HPVMD_SOURCE_DIR "/tests/golden/rust/";
   Compiled compiled;

@@ -15,7 +15,7 @@ namespace {
 
 using Kind = KernelRemark::Kind;
 
-// The instance's own memory is checked against constants.
+// Returns true for accesses beyond the instance's private memory, which is checked against constants.
 bool ReachesOthers(const ir::Op& op) {
   const ir::Family family = ir::Info(op.code).family;
   const bool is_access =
@@ -31,7 +31,7 @@ std::string WhatIsAccessed(const ir::Module& module, const ir::Op& op) {
                                                                            : "load from";
   return verb + (op.space == ir::Space::kParam   ? " \"" + module.params[op.space_index].name + "\""
                  : op.space == ir::Space::kGroup ? " group memory"
-                                                 : " an address that no one buffer is known for");
+                                                 : " an address whose buffer is not known");
 }
 
 bool Touch(const ir::AccessRange& a, const ir::AccessRange& b) {
@@ -59,15 +59,16 @@ void ExplainBounds(const ir::Module& module, const ir::BoundsProgram& bounds, Ke
     ++(is_group ? group_accesses : accesses);
     (is_group ? group_proven : proven) += is_proven[id.index] ? 1 : 0;
     by_words += is_by_words[id.index] ? 1 : 0;
-    report->Add(Kind::kBounds, op.source,
-                "The " + WhatIsAccessed(module, op) +
-                    (is_proven[id.index]     ? " is unchecked where a launch shows that it stays inside."
-                     : is_by_words[id.index] ? " is unchecked on GPUs that know the range of the indices it rests on."
-                                             : " keeps its check: its offset is not understood."));
+    report->Add(
+        Kind::kBounds, op.source,
+        "The " + WhatIsAccessed(module, op) +
+            (is_proven[id.index]     ? " is unchecked in launches that show that it stays within bounds."
+             : is_by_words[id.index] ? " is unchecked on GPUs in launches where the range of its indices is known."
+                                     : " keeps its check: the compiler cannot bound its offset."));
   });
   report->Add(Kind::kBounds, 0,
               std::to_string(proven) + " of " + std::to_string(accesses) +
-                  " accesses to buffers are unchecked in launches that show that they stay inside" +
+                  " accesses to buffers are unchecked in launches that show that they stay within bounds" +
                   (by_words != 0 ? ", and " + std::to_string(by_words) + " more where indices are known" : "") + ".");
   if (group_accesses != 0) {
     report->Add(Kind::kBounds, 0,
@@ -114,8 +115,8 @@ void ExplainParts(const ir::Module& module, const ir::BoundsProgram& bounds, Ker
       along += std::string(" or ") + halves.apart[i];
     }
     report->Add(Kind::kBounds, 0,
-                "A launch can be divided along " + along +
-                    " and run on several devices, where its sizes keep the parts' buffers apart.");
+                "A launch can be split along " + along +
+                    " and run on several devices, if its sizes keep the parts' accesses apart.");
     return;
   }
   const ir::Function& entry = module.function(module.entry);
@@ -134,13 +135,14 @@ void ExplainParts(const ir::Module& module, const ir::BoundsProgram& bounds, Ker
     if (!is_said && op.space != ir::Space::kGroup && ReachesOthers(op) && is_cause) {
       is_said = true;
       report->Add(Kind::kBounds, op.source,
-                  "No part of a launch can be split off: the " + WhatIsAccessed(module, op) +
-                      (halves.shared ? " may reach what other parts touch." : " is not understood."));
+                  "The launch cannot be split: the " + WhatIsAccessed(module, op) +
+                      (halves.shared ? " may reach bytes that other parts of the launch access."
+                                     : " has an offset that the compiler cannot bound."));
     }
   });
   if (!is_said) {
     report->Add(Kind::kBounds, 0,
-                "No part of a launch can be split off: what the kernel calls may reach its buffers anywhere.");
+                "The launch cannot be split: a function that the kernel calls may access any byte of its buffers.");
   }
 }
 
@@ -150,10 +152,9 @@ void ExplainCalls(const ir::Module& module, KernelReport* report) {
     const ir::Op& op = entry.op(id);
     if (op.code == ir::Opcode::kCall) {
       report->Add(Kind::kCall, op.source,
-                  "\"" + module.functions[op.imm].name +
-                      "\" stays a call: it is recursive, or too large to stand in its caller.");
+                  "\"" + module.functions[op.imm].name + "\" is not inlined: it is recursive or too large.");
     } else if (op.code == ir::Opcode::kCallRef) {
-      report->Add(Kind::kCall, op.source, "What is called is known only when the kernel runs.");
+      report->Add(Kind::kCall, op.source, "The function that this call reaches is known only when the kernel runs.");
     }
   });
 }
@@ -164,15 +165,16 @@ void ExplainVariants(const GpuCode& code, KernelReport* report) {
   };
   for (size_t i = 0; i < code.variants.size(); ++i) {
     const GpuVariant& variant = code.variants[i];
-    std::string text = "Variant " + std::to_string(i) + " (\"" + variant.entry + "\"): " + product(variant.tile) +
-                       (variant.tile == std::array<uint32_t, 3>{1, 1, 1} ? " instance" : " instances") +
-                       " a work item, " +
-                       (variant.group[0] == 0 ? "groups as the launcher chooses"
-                                              : "groups of " + product(variant.group) + " work items") +
-                       ", " +
-                       (variant.needs_words   ? "unchecked where a launch shows its bounds and indices are known"
-                        : variant.needs_proof ? "unchecked where a launch shows its bounds"
-                                              : "checked");
+    std::string text =
+        "Variant " + std::to_string(i) + " (\"" + variant.entry + "\"): " + product(variant.tile) +
+        (variant.tile == std::array<uint32_t, 3>{1, 1, 1} ? " instance" : " instances") + " per work item, " +
+        (variant.group[0] == 0 ? "groups of a size that the launcher chooses"
+                               : "groups of " + product(variant.group) + " work items") +
+        ", " +
+        (variant.needs_words
+             ? "unchecked in launches that show that its accesses stay within bounds and whose indices are known"
+         : variant.needs_proof ? "unchecked in launches that show that its accesses stay within bounds"
+                               : "checked");
     text += variant.needs_alignment ? ", buffers at multiples of 16 bytes" : "";
     text += variant.local_bytes != 0 ? ", " + std::to_string(variant.local_bytes) + " bytes of group memory" : "";
     report->Add(Kind::kTile, 0, text + ".");

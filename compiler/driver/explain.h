@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an explained compile says of a kernel as a whole, beside what passes and the back end say of its parts.
+// Remarks of an explained compile on a kernel as a whole, beside those of passes and the back end on its parts.
 #ifndef HPVMD_COMPILER_DRIVER_EXPLAIN_H_
 #define HPVMD_COMPILER_DRIVER_EXPLAIN_H_
 
@@ -13,30 +13,30 @@
 
 namespace hpvm::compile {
 
-// Which accesses to buffers a launch shows to stay inside, so that they run unchecked, and which keep their checks.
-// `module` is what `bounds` was made from.
+// Reports which accesses to buffers a launch proves to stay inside, so that they run unchecked, and which keep their
+// checks. `bounds` was made from `module`.
 void ExplainBounds(const ir::Module& module, const ir::BoundsProgram& bounds, KernelReport* report);
 
-// What halves of a launch do to each other, found for a launch of 16 instances in each dimension with scalars of 16 and
+// Interaction of the halves of a launch, found for a launch of 16 instances in each dimension with scalars of 16 and
 // large buffers.
 struct LaunchHalves {
-  std::string apart;  // Of "xyz": the dimensions along which neither half writes what the other touches.
-  // A parameter whose buffer halves along x have in common while one of them writes it; where no access is
-  // misunderstood.
+  std::string apart;  // Of "xyz": dimensions along which neither half writes what the other touches.
+  // A parameter whose buffer both halves along x touch while one of them writes it; set only if all accesses are
+  // understood.
   std::optional<uint32_t> shared;
 };
 LaunchHalves FindHalves(const ir::Module& module, const ir::BoundsProgram& bounds);
 
-// Whether parts of a launch can run on devices of their own, and if not, because of which access.
+// Reports whether parts of a launch can run on separate devices, and if not, which access prevents it.
 void ExplainParts(const ir::Module& module, const ir::BoundsProgram& bounds, KernelReport* report);
 
-// Calls that are left in the entry after inlining.
+// Reports calls that remain in the entry after inlining.
 void ExplainCalls(const ir::Module& module, KernelReport* report);
 
-// The ways in which a GPU runs the kernel: tiles, groups, what a launch has to show.
+// Reports the ways in which a GPU runs the kernel: tiles, groups, what a launch has to prove.
 void ExplainVariants(const GpuCode& code, KernelReport* report);
 
-// By place, then kind, then text; what was said twice stands once. Cut to limits.h's number and length.
+// Sorts by source position, then kind, then text, and removes duplicates. Cuts to limits.h's number and length.
 void SortReport(KernelReport* report);
 
 }  // namespace hpvm::compile

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A backward data-flow analysis. The address operands of memory operations are marked as read or written through.
+// Marks propagate from results to the operands of additions, bitwise operations, selects and merges, and to the first
+// operand of subtractions, in sweeps over the operations in reverse order until nothing changes.
 #include "compiler/driver/infer_params.h"
 
 #include <algorithm>
@@ -18,10 +21,10 @@ using ir::ValueId;
 
 constexpr uint8_t kReadThrough = 1, kWrittenThrough = 2;
 constexpr uint32_t kWebTrailing = 6;  // idx_x, idx_y, idx_z, dim_x, dim_y, dim_z.
-// Addresses flow through at most this many nested loops before the guess is left as it is.
+// Limit on the nested loops through which addresses are followed; beyond it the guess stays as it is.
 constexpr int kSweepsMax = 32;
 
-// Follows addresses back to where they come from.
+// AddressUses follows addresses back to their origin.
 class AddressUses {
  public:
   explicit AddressUses(const ir::Function& function) : f_(function), marks_(function.values.size()) {
@@ -39,7 +42,7 @@ class AddressUses {
 
   uint8_t MarksOf(ValueId value) const { return marks_[value.index]; }
 
-  // Whether a parameter's own value is a factor, is shifted, converted or says which of two is larger: no address is.
+  // Returns true if the value itself is multiplied, shifted, converted or ordered, which no address is.
   bool IsNumber(ValueId value) const {
     return std::ranges::any_of(order_, [&](ir::OpId id) {
       const ir::Op& op = f_.op(id);
@@ -122,7 +125,7 @@ class AddressUses {
 
   const ir::Function& f_;
   std::vector<ir::OpId> order_;
-  std::vector<uint8_t> marks_;  // By ValueId.
+  std::vector<uint8_t> marks_;  // Indexed by ValueId.
   bool changed_ = false;
 };
 
@@ -131,7 +134,7 @@ class AddressUses {
 StatusOr<std::vector<ParamSpec>> InferParams(ir::Module module, Abi abi) {
   HPVMD_RETURN_IF_ERROR(pass::InlineCalls(module));
   HPVMD_RETURN_IF_ERROR(pass::RemoveDead(module));
-  // Without optimisation the parameters themselves lie on the stack; that nothing else reaches it is guessed, too.
+  // Without optimisation the parameters themselves are on the stack; assumes that nothing else reaches that memory.
   if (ir::Module values = module; !pass::AssumeStackValues(values).empty()) {
     HPVMD_RETURN_IF_ERROR(pass::RemoveDead(values));
     module = std::move(values);
@@ -157,7 +160,7 @@ StatusOr<std::vector<ParamSpec>> InferParams(ir::Module module, Abi abi) {
     param.is_read = (marks & kReadThrough) != 0;
     param.scalar = type;
     if (param.is_buffer && abi == Abi::kHpvmWeb && i + 1 < count) {
-      ++i;  // Its size.
+      ++i;  // The buffer's size.
     }
   }
   return params;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The zygote: what it asks of a request, and makes of a child's result. builder/supervisor.h has the loop.
+// The zygote's handling of requests and of children's results. builder/supervisor.h has the loop.
 #include "compiler/driver/zygote.h"
 
 #include <fcntl.h>
@@ -37,11 +37,12 @@ namespace {
 // The largest frame that a child may write.
 constexpr size_t kResultBytesMax =
     sizeof(FrameHeader) + kZygoteFrameLimits.head_bytes_max + kZygoteFrameLimits.body_bytes_max;
-// What the client may have kept of one artifact, a few for each class of launches; and of how many artifacts.
+// Limits on the records that the client may store for one artifact, a few per class of launches, and on the number of
+// artifacts.
 constexpr uint32_t kKeepsMax = 200;
 constexpr size_t kDeliveredMax = 10'000;
-// Files of the cache: artifacts, and beside them what devices have learnt of them and what their launches took.
-constexpr char kArtifacts[] = ".hpva", kLearnt[] = ".hpvl", kCosts[] = ".hpvc";
+// Suffixes of cache files: artifacts, and beside them device measurements of them and the costs of their launches.
+constexpr char kArtifacts[] = ".hpva", kTuning[] = ".hpvl", kCosts[] = ".hpvc";
 
 using internal::CompileAnswer;
 using End = CompileAnswer::End;
@@ -64,7 +65,7 @@ std::string Seconds(uint64_t ns) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
 }
 
-// The frame that a child wrote, if it is one and nothing follows it.
+// Returns the frame that a child wrote, if it is valid and nothing follows it.
 StatusOr<CompileAnswer> ReadResult(std::span<uint8_t> bytes, std::span<uint8_t>* artifact) {
   FrameHeader header{};
   if (bytes.size() < sizeof(header)) {
@@ -74,7 +75,7 @@ StatusOr<CompileAnswer> ReadResult(std::span<uint8_t> bytes, std::span<uint8_t>*
   HPVMD_RETURN_IF_ERROR(CheckFrameHeader(header, kZygoteFrameLimits));
   bytes = bytes.subspan(sizeof(header));
   if (bytes.size() != uint64_t{header.head_bytes} + header.body_bytes) {
-    return InvalidArgument("The result is cut short, or something follows it.");
+    return InvalidArgument("The result is cut short or followed by other bytes.");
   }
   *artifact = bytes.subspan(header.head_bytes);
   return ReadCompileAnswer({reinterpret_cast<const char*>(bytes.data()), header.head_bytes});
@@ -91,8 +92,8 @@ builder::SupervisorOptions SupervisionOf(const ZygoteOptions& options) {
   return supervision;
 }
 
-// Before no file can be opened any more. What is missing costs those that need it a message of their own, and not the
-// others their compiler.
+// Runs before the sandbox forbids opening files. If a library is missing, requests that need it get an error; other
+// requests still compile.
 void LoadWhatOpenClNeeds() {
   const auto tell = [](const Status& ready) {
     if (!ready.ok()) {
@@ -125,8 +126,8 @@ class Zygote final : public builder::BuildSupervisor {
   Status Begin(const builder::BuildHello& hello) override {
     return is_locked_down_ ? absl::OkStatus() : LockDown(hello.cache_folder);
   }
-  // A rehearsal makes each later compile shorter, but whoever waits for the first one must not wait for both. Started
-  // before there is a tenant, the zygote has the time for it then.
+  // A rehearsal shortens each later compile, but a client must not wait for the rehearsal before its first compile. A
+  // zygote that starts before its tenant arrives has time for it here.
   Status Rest() override {
     pollfd fd{options_.socket, POLLIN, 0};
     if (is_warm_ || HasWork() || poll(&fd, 1, 0) > 0) {
@@ -145,7 +146,7 @@ class Zygote final : public builder::BuildSupervisor {
     }
     HPVMD_ASSIGN_OR_RETURN(job->module_bytes, CheckSealedMemfd(frame.fds[0].get()));
     if (job->request.remaining_ns != 0) {
-      // A remaining time beyond the cap is as good as none, and adds without overflow.
+      // A remaining time beyond the cap has no effect, and the capped value adds without overflow.
       const uint64_t remaining = std::min<uint64_t>(job->request.remaining_ns, 1'000'000'000'000'000);
       job->deadline = RealClock().Now() + Duration(static_cast<int64_t>(remaining));
     }
@@ -180,7 +181,7 @@ class Zygote final : public builder::BuildSupervisor {
     HPVMD_RETURN_IF_ERROR(Answer(id, answer.SerializeAsString(), *found));
     return nullptr;
   }
-  // The client runs tenants' code: it may fill no folder with files, nor keep the disk busy.
+  // The client runs tenants' code: it must not fill a folder with files, nor keep the disk busy.
   Status TakeNote(std::string_view payload) override {
     HPVMD_ASSIGN_OR_RETURN(const internal::CompileNote note, ReadCompileNote(payload));
     const Sha256 name = GetHash(note.name());
@@ -188,11 +189,11 @@ class Zygote final : public builder::BuildSupervisor {
     if (delivered == delivered_.end()) {
       return absl::OkStatus();
     }
-    uint32_t& kept = note.has_costs() ? delivered->second.costs : delivered->second.learnt;
+    uint32_t& kept = note.has_costs() ? delivered->second.costs : delivered->second.tuning;
     if (kept < kKeepsMax) {
       ++kept;
-      const std::string& record = note.has_costs() ? note.costs() : note.learnt();
-      cache_.Write(name, note.has_costs() ? kCosts : kLearnt, key(),
+      const std::string& record = note.has_costs() ? note.costs() : note.tuning();
+      cache_.Write(name, note.has_costs() ? kCosts : kTuning, key(),
                    {reinterpret_cast<const uint8_t*>(record.data()), record.size()});
     }
     return absl::OkStatus();
@@ -212,7 +213,7 @@ class Zygote final : public builder::BuildSupervisor {
       return FromErrno(errno, "Forking");
     }
     if (worker->process.pid == 0) {
-      // The parameters of RunChild outlive nothing: it ends the process.
+      // RunChild's arguments may be temporaries, because it ends the process.
       RunChild({.request = compile.request.compile,
                 .module_fd = compile.frame.fds[0].get(),
                 .module_bytes = compile.module_bytes,
@@ -222,7 +223,7 @@ class Zygote final : public builder::BuildSupervisor {
                 .limits = {.data_bytes = options_.memory_bytes_max,
                            .address_bytes = options_.memory_bytes_max,
                            .cpu_seconds = options_.seconds_max,
-                           .writes_files = false},  // Its result goes into a pipe, of which so much is read.
+                           .writes_files = false},  // Its result goes to a pipe, whose reader limits its size.
                 .filter = child_filter_.has_value() ? &*child_filter_ : nullptr});
     }
     return worker;
@@ -250,9 +251,9 @@ class Zygote final : public builder::BuildSupervisor {
                     CompileAnswer::END_DEADLINE);
     }
     return Refuse(JobOf(worker),
-                  "Compiling was given up after " + std::to_string(options_.wall_seconds_max) +
-                      " s, this server's limit by the clock; it got " + Seconds(cpu_ns) +
-                      " of processor time in them. The machine may be too busy; trying again may help.",
+                  "Compiling was stopped after " + std::to_string(options_.wall_seconds_max) +
+                      " s of wall time, this server's limit; it got " + Seconds(cpu_ns) +
+                      " of processor time meanwhile. The machine may be too busy; try again later.",
                   cpu_ns, CompileAnswer::END_LIMIT);
   }
   Status Refuse(const builder::BuildJob& job, const Status& why) override {
@@ -260,12 +261,12 @@ class Zygote final : public builder::BuildSupervisor {
   }
 
  private:
-  // Opens the folder of the cache, and from then on nothing outside it.
+  // Opens the folder of the cache; nothing outside it can be opened afterwards.
   Status LockDown(const std::string& cache_folder) {
     cache_ = CacheFolder({.folder = cache_folder,
                           .bytes_max = options_.cache_bytes_max,
                           .build = build_,
-                          .suffixes = {kArtifacts, kLearnt, kCosts},
+                          .suffixes = {kArtifacts, kTuning, kCosts},
                           .partial = ".partial-",
                           .program = "hpvm-compiler"});
     is_locked_down_ = true;
@@ -276,30 +277,29 @@ class Zygote final : public builder::BuildSupervisor {
     confine.role = sandbox::SandboxRole::kCompiler;
     confine.level_min = options_.needs_landlock ? sandbox::SandboxLevel::kFiles : sandbox::SandboxLevel::kSyscalls;
     if (!cache_folder.empty()) {
-      confine.paths = {
-          {cache_folder, sandbox::PathAccess::kPrivate}};  // One that is not there is a cache that holds nothing.
+      confine.paths = {{cache_folder, sandbox::PathAccess::kPrivate}};  // A missing folder is an empty cache.
     }
     sandbox::SandboxReport report;
     HPVMD_RETURN_IF_ERROR(sandbox::Confine(&report, confine));
     if (report.level < sandbox::SandboxLevel::kFiles) {
-      std::fprintf(stderr, "hpvm-compiler: only the list of system calls keeps it from files (%s)\n",
+      std::fprintf(stderr, "hpvm-compiler: only the filter of system calls keeps this process from files (%s)\n",
                    report.detail.c_str());
     }
     return absl::OkStatus();
   }
-  // Compilers with and without the libraries for OpenCL share a folder, and all they do without them.
+  // Compilers with and without the OpenCL libraries share a folder, and share all artifacts that do not need them.
   const Sha256& BuildFor(const CompileRequest& request) const {
     const bool is_native = request.module_kind != ModuleKind::kWasm;
     return is_native && request.target == ArtifactKind::kOpenCl ? opencl_build_ : build_;
   }
-  // Adds to the delivery of an artifact what it is called, what was learnt of it, and what its launches took.
+  // Adds an artifact's name, device measurements and launch costs to its delivery.
   void Name(CompileAnswer& answer, const Sha256& name) {
     if (delivered_.size() < kDeliveredMax) {
       delivered_.try_emplace(name);
     }
     SetHash(name, answer.mutable_name());
-    if (const auto learnt = cache_.Read(name, kLearnt, key(), kLearntBytesMax); learnt.has_value()) {
-      answer.set_learnt(learnt->data(), learnt->size());
+    if (const auto tuning = cache_.Read(name, kTuning, key(), kTuningBytesMax); tuning.has_value()) {
+      answer.set_tuning(tuning->data(), tuning->size());
     }
     if (const auto costs = cache_.Read(name, kCosts, key(), kCostRecordBytesMax); costs.has_value()) {
       answer.set_costs(costs->data(), costs->size());
@@ -307,8 +307,8 @@ class Zygote final : public builder::BuildSupervisor {
   }
   Status Finish(CompileWorker& worker, int wait_status, uint64_t cpu_ns) {
     const CompileJob& job = JobOf(worker);
-    // A child's bytes are believed no further than their form; the tag says only that they came from here.
-    std::span<uint8_t> artifact;  // Of what was received.
+    // Only the form of a child's bytes is validated; the tag says only that they came from this process.
+    std::span<uint8_t> artifact;  // Part of `received`.
     const StatusOr<CompileAnswer> said = ReadResult(worker.received, &artifact);
     if (worker.is_too_large || !said.ok() || said->has_artifact() == artifact.empty()) {
       return RefuseDead(worker, wait_status, cpu_ns);
@@ -361,7 +361,7 @@ class Zygote final : public builder::BuildSupervisor {
           job, "The compiler gave up on this module (exit status " + std::to_string(WEXITSTATUS(wait_status)) + ").",
           cpu_ns);
     }
-    // How abort() ends under the filter.
+    // Under the filter abort() ends by SIGSYS.
     const int signal = WTERMSIG(wait_status) == SIGSYS ? SIGABRT : WTERMSIG(wait_status);
     return Refuse(
         job, "The compiler crashed on this module (signal " + std::to_string(signal) + ", " + strsignal(signal) + ").",
@@ -370,15 +370,15 @@ class Zygote final : public builder::BuildSupervisor {
 
   const ZygoteOptions& options_;
   const Sha256 build_ = BuildIdentityOf(MappedObjects());
-  Sha256 opencl_build_;  // With what LoadWhatOpenClNeeds loaded.
+  Sha256 opencl_build_;  // Includes the objects that LoadWhatOpenClNeeds loaded.
   CacheFolder cache_{{}};
   bool is_locked_down_ = false;
   cpu::CpuTarget target_;
   std::optional<sandbox::CallFilter> child_filter_;
   bool is_warm_ = false;
-  // Artifacts that the client may say something of, and how often it did.
+  // Artifacts for which the client may store records, and how often it did.
   struct Kept {
-    uint32_t learnt = 0, costs = 0;
+    uint32_t tuning = 0, costs = 0;
   };
   std::map<Sha256, Kept> delivered_;
 };

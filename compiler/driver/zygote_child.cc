@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kFirstFd = 3;
 
-// Everything a compile commonly meets: a loop, both float widths, a branch, a call, module memory.
+// Covers common features of a compile: a loop, both float widths, a branch, a call, module memory.
 constexpr char kRehearsal[] = R"(module "rehearsal"
 memory 65536 65536
 global mut i32 65536
@@ -48,9 +48,9 @@ func f0 "main" (%x: i32, %y: i32, %n: i32) -> () {
     if b1 %c {
       continue b0 (%j, %b)
     } else {
-      leave b1 ()
+      br b1 ()
     }
-    leave b0 (%b)
+    br b0 (%b)
   }
   %g: i32 = global_get.i32 g0
   %h: f32 = call f1 (%s, %zero)
@@ -77,9 +77,9 @@ func f1 "scale" (%s: f32, %a: i32) -> (f32) {
   _exit(1);
 }
 
-// Keeps the two descriptors, as kFirstFd and the next, and stderr.
+// Keeps only the two descriptors, as kFirstFd and the next, and stderr.
 Status KeepOnly(int* module_fd, int* result_fd) {
-  // Above all that is open, so that neither dup2 lands on the other.
+  // Moves both above all open descriptors, so that neither dup2 overwrites the other.
   int result = fcntl(*result_fd, F_DUPFD, 64);
   int module = fcntl(*module_fd, F_DUPFD, 64);
   if (result < 0 || module < 0 || dup2(module, kFirstFd) < 0 || dup2(result, kFirstFd + 1) < 0) {
@@ -105,9 +105,9 @@ CompileResult Compile(const ChildTask& task, int module_fd) {
   std::vector<uint8_t> module(task.module_bytes);
   CompileResult result;
   Status read = ReadAt(module_fd, 0, module);
-  // The client can still write the memfd; what counts is what was read.
+  // The client can still write the memfd, so the bytes that were read are checked.
   if (read.ok() && HashOf(module) != task.request.module_hash) {
-    read = InvalidArgument("The module's bytes do not have the hash that was named (" +
+    read = InvalidArgument("The module's bytes do not have the hash that the request names (" +
                            ToHex(task.request.module_hash) + ").");
   }
   if (!read.ok()) {
@@ -141,7 +141,7 @@ void RunChild(const ChildTask& task) {
   if (result.artifact.has_value()) {
     artifact = Serialize(*result.artifact, ArtifactKey{});
   }
-  // No destructors: the process ends here, and LLVM's take time.
+  // Skips destructors: the process ends here, and LLVM's take time.
   _exit(WriteFrame(result_fd, answer.SerializeAsString(), artifact) ? 0 : 1);
 }
 
@@ -150,7 +150,7 @@ Status WarmUp(const cpu::CpuTarget& target) {
   wasm::PrepareMath();
   HPVMD_ASSIGN_OR_RETURN(ir::Module module, ir::ParseModule(kRehearsal));
   HPVMD_RETURN_IF_ERROR(While(cpu::EmitCpuImage(module, target).status(), "warming up"));
-  // An empty module: enough to build wabt's tables.
+  // Compiles an empty module, which is enough to build wabt's tables.
   CompileRequest empty;
   const uint8_t kWasmHeader[] = {0, 'a', 's', 'm', 1, 0, 0, 0};
   PrepareModule(empty, kWasmHeader);

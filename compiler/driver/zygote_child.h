@@ -11,7 +11,7 @@
 
 namespace hpvm::compile {
 
-// The exit status of a child whose memory ran out.
+// The exit status of a child that runs out of memory.
 inline constexpr int kOutOfMemoryStatus = 77;
 
 struct ChildTask {
@@ -22,7 +22,7 @@ struct ChildTask {
   int parent;
   const cpu::CpuTarget& target;
   sandbox::ChildLimits limits;
-  const sandbox::CallFilter* filter;  // Null: none.
+  const sandbox::CallFilter* filter;  // Null: no filter.
 };
 
 // Compiles and ends the process. Call right after fork.

@@ -24,7 +24,7 @@ struct ToolOptions {
   std::string level;
 };
 
-// "buffer:in", "buffer:out", "buffer:inout" or a scalar's type, each with an optional "=name".
+// Parses "buffer:in", "buffer:out", "buffer:inout" or a scalar's type, each with an optional "=name".
 std::optional<ParamSpec> ParseParam(std::string text, size_t index) {
   ParamSpec param;
   param.name = "p" + std::to_string(index);
@@ -85,7 +85,8 @@ int RunTool(const ToolOptions& options) {
   for (const std::string& text : options.params) {
     std::optional<ParamSpec> param = ParseParam(text, request.params.size());
     if (!param.has_value()) {
-      return Fail("The parameter \"" + text + "\" is none of buffer:in, buffer:out, buffer:inout, i32, i64, f32, f64.");
+      return Fail("The parameter \"" + text +
+                  "\" is not one of buffer:in, buffer:out, buffer:inout, i32, i64, f32, f64.");
     }
     request.params.push_back(*param);
   }
@@ -102,32 +103,38 @@ int Main(int argc, char** argv) {
   CLI::App app("Compiles kernels for hpvmd's executors; with --module, one kernel for a developer.", "hpvm-compiler");
   ZygoteOptions zygote;
   bool no_sandbox = false;
-  CLI::Option* socket = app.add_option("--socket", zygote.socket, "The inherited socket of the client");
+  CLI::Option* socket = app.add_option("--socket", zygote.socket, "Descriptor of the inherited socket to the client");
   app.add_option("--cache", zygote.cache_folder, "Folder of compiled artifacts");
-  app.add_option("--cache-bytes", zygote.cache_bytes_max, "What the folder may hold")->capture_default_str();
-  app.add_option("--memory-bytes", zygote.memory_bytes_max, "Address space of one compile")->capture_default_str();
-  app.add_option("--seconds", zygote.seconds_max, "Processor time of one compile")
+  app.add_option("--cache-bytes", zygote.cache_bytes_max, "Limit of the folder's size in bytes")->capture_default_str();
+  app.add_option("--memory-bytes", zygote.memory_bytes_max, "Limit of one compile's address space in bytes")
+      ->capture_default_str();
+  app.add_option("--seconds", zygote.seconds_max, "Limit of one compile's processor time in seconds")
       ->capture_default_str()
       ->check(CLI::Range(1, 3600));
-  app.add_option("--wall-seconds", zygote.wall_seconds_max, "Time of one compile by the clock")
+  app.add_option("--wall-seconds", zygote.wall_seconds_max, "Limit of one compile's wall time in seconds")
       ->capture_default_str()
       ->check(CLI::Range(1, 86400));
-  app.add_option("--children", zygote.children_max, "Compiles at a time; 0: one a core")->capture_default_str();
-  app.add_flag("--opencl", zygote.has_opencl,
-               "Load what reads OpenCL C, and what translates SPIR-V kernels for drivers that do not take them");
-  app.add_flag("--needs-landlock", zygote.needs_landlock, "End where the kernel cannot keep this process from files");
-  app.add_flag("--no-sandbox", no_sandbox, "For debuggers only");
+  app.add_option("--children", zygote.children_max, "Compiles at a time; 0: one per core")->capture_default_str();
+  app.add_flag(
+      "--opencl", zygote.has_opencl,
+      "Load the OpenCL C front end, and the translator of SPIR-V kernels for drivers that do not accept SPIR-V");
+  app.add_flag("--needs-landlock", zygote.needs_landlock,
+               "Exit if the system lacks Landlock, which keeps this process from files");
+  app.add_flag("--no-sandbox", no_sandbox, "Run without the sandbox; for debuggers only");
   ToolOptions tool;
   CLI::Option* module = app.add_option("--module", tool.module, "A WebAssembly file to compile")->excludes(socket);
-  app.add_option("--entry", tool.entry, "The exported function")->needs(module);
-  app.add_option("--param", tool.params, "buffer:in|out|inout or a scalar's type, in order")->needs(module)->take_all();
-  app.add_option("--abi", tool.abi, "How the graph passes parameters")
+  app.add_option("--entry", tool.entry, "The exported function to compile")->needs(module);
+  app.add_option("--param", tool.params,
+                 "A parameter's kind, in order: buffer:in, buffer:out, buffer:inout, or a scalar's type")
+      ->needs(module)
+      ->take_all();
+  app.add_option("--abi", tool.abi, "The convention by which the graph passes parameters")
       ->needs(module)
       ->check(CLI::IsMember({"hpvm", "hpvm-web"}));
-  app.add_option("--emit", tool.emit, "What to print")
+  app.add_option("--emit", tool.emit, "The form to print")
       ->needs(module)
       ->check(CLI::IsMember({"ir", "llvm", "asm", "artifact"}));
-  app.add_option("--level", tool.level, "Processor level; this machine's if left out")
+  app.add_option("--level", tool.level, "Processor level; the default is this machine's")
       ->needs(module)
       ->check(CLI::IsMember({"x86-64-v2", "x86-64-v3", "x86-64-v4"}));
   CLI11_PARSE(app, argc, argv);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles through a real zygote process: the cache, the caps, what a dying child becomes.
+// Compiles through a real zygote process: tests the cache, the caps, and deaths of children.
 #include "compiler/driver/zygote.h"
 
 #include <dirent.h>
@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 
 constexpr ArtifactKey kKey = {9, 8, 7};
 
-// A module as its binary form, section by section.
+// WasmBytes builds a module's binary form section by section.
 class WasmBytes {
  public:
   WasmBytes() : bytes_{0, 'a', 's', 'm', 1, 0, 0, 0} {}
@@ -57,7 +57,7 @@ class WasmBytes {
   std::vector<uint8_t> bytes_;
 };
 
-// Exports "f": (i32 buffer, i32 n) with the given body, locals and `end` left out.
+// Returns a module that exports "f": (i32 buffer, i32 n) with the given body, without locals and `end`.
 std::vector<uint8_t> ModuleOf(const std::vector<uint8_t>& body) {
   WasmBytes module;
   module.Section(1, {1, 0x60, 2, 0x7f, 0x7f, 0});
@@ -73,16 +73,16 @@ std::vector<uint8_t> ModuleOf(const std::vector<uint8_t>& body) {
   return module.bytes();
 }
 
-// *p = n + constant.
+// Computes *p = n + constant.
 std::vector<uint8_t> SmallModule(uint8_t constant = 5) {
   return ModuleOf({0x20, 0, 0x20, 1, 0x41, constant, 0x6a, 0x36, 2, 0});
 }
 
-// Straight-line code with many live values and memory accesses: cheap to read, expensive to compile.
+// Returns straight-line code with many live values and memory accesses: cheap to read, expensive to compile.
 std::vector<uint8_t> CompileBomb(size_t statements) {
   std::vector<uint8_t> body;
   for (size_t i = 0; i < statements; ++i) {
-    // *(p + *(p + n)) = n / *(p): loads, checks and traps, each a block of its own.
+    // *(p + *(p + n)) = n / *(p): loads, checks and traps, each with its own block.
     const uint8_t statement[] = {0x20, 0, 0x20, 0, 0x20, 1, 0x6a, 0x28, 2,    0, 0x6a,
                                  0x20, 1, 0x20, 0, 0x28, 2, 0,    0x6d, 0x36, 2, 0};
     body.insert(body.end(), std::begin(statement), std::end(statement));
@@ -101,7 +101,7 @@ class ZygoteTest : public ::testing::Test {
     fs::remove_all(folder_);
   }
 
-  // Starts hpvm-compiler with a cache and `more` arguments.
+  // Starts hpvm-compiler with a cache and the arguments `more`.
   void Start(std::vector<std::string> more = {}, bool with_cache = true, const ArtifactKey& key = kKey) {
     Stop();
     StatusOr<std::pair<UniqueFd, UniqueFd>> pair = CreateSocketPair();
@@ -150,7 +150,7 @@ class ZygoteTest : public ::testing::Test {
     return compiler_->Compile(RequestOf(module), RealClock().Now() + within);
   }
 
-  // The one diagnostic of a compile that fails.
+  // Returns the diagnostic of a compile that fails.
   std::string FailureOf(const std::vector<uint8_t>& module) {
     StatusOr<CompileOutcome> outcome = Compile(module);
     EXPECT_TRUE(outcome.ok()) << outcome.status();
@@ -166,7 +166,7 @@ class ZygoteTest : public ::testing::Test {
     return files;
   }
 
-  // The cached file of an artifact, or of a record of it.
+  // Returns the cached file of an artifact, or of a record of it.
   fs::path FileOf(const Sha256& name, const std::string& suffix) const {
     for (const fs::path& file : CacheFiles()) {
       if (file.string().ends_with("-" + ToHex(name) + suffix)) {
@@ -177,7 +177,7 @@ class ZygoteTest : public ::testing::Test {
     return "";
   }
 
-  // A process that compiles, as soon as there is one.
+  // Waits for a process that compiles, and returns its id.
   pid_t WaitForChild() const {
     const std::string task = "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children";
     pid_t child = -1;
@@ -201,11 +201,11 @@ class ZygoteTest : public ::testing::Test {
   fs::path folder_;
   pid_t pid_ = -1;
   std::unique_ptr<CompilerService> compiler_;
-  UniqueFd raw_socket_;  // The same connection, for what the client would never send.
+  UniqueFd raw_socket_;  // The same connection, for messages that the client would never send.
 };
 
-// The first compile is a miss, the second a hit with the same code; so is the first of a later zygote with the same
-// key.
+// The first compile is a miss, the second a hit with the same code; so is the first compile of a later zygote with the
+// same key.
 TEST_F(ZygoteTest, CachesAcrossProcesses) {
   Start();
   StatusOr<CompileOutcome> first = Compile(SmallModule());
@@ -237,8 +237,8 @@ TEST_F(ZygoteTest, CompilesForTheInterpreter) {
   EXPECT_FALSE(Compile(module)->from_cache);
 }
 
-// An explained compile carries its remarks and listing, is made anew each time, and leaves nothing in the cache: it may
-// be for another processor.
+// An explained compile carries its remarks and listing, is made anew each time, and leaves nothing in the cache,
+// because it may be for another processor.
 TEST_F(ZygoteTest, ExplainsWithoutCache) {
   Start();
   const std::vector<uint8_t> module = SmallModule();
@@ -260,7 +260,7 @@ TEST_F(ZygoteTest, ExplainsWithoutCache) {
   EXPECT_EQ(CacheFiles().size(), files + 1);
 }
 
-// Another processor's code, listings and guesses are for explained compiles alone.
+// Only explained compiles may ask for another processor's code, listings and guesses.
 TEST(CompileMessageTest, KeepsExplanationsApart) {
   struct Case {
     const char* name;
@@ -307,17 +307,17 @@ TEST(CompileMessageTest, KeepsExplanationsApart) {
   }
 }
 
-// What another build of the compiler has compiled and recorded is not served, and goes.
+// Artifacts and records of another build of the compiler are not served, and are removed.
 TEST_F(ZygoteTest, AnotherBuildCompilesAnew) {
   Start();
   const StatusOr<CompileOutcome> first = Compile(SmallModule());
   ASSERT_TRUE(first.ok() && first->artifact.has_value());
-  compiler_->Keep(first->artifact->name, EncodeLearnt({"a processor", {}}));
+  compiler_->Keep(first->artifact->name, EncodeTuning({"a processor", {}}));
   ASSERT_TRUE(Compile(SmallModule(6))->artifact.has_value());
   const std::vector<fs::path> old = CacheFiles();
   ASSERT_EQ(old.size(), 3u);
   Stop();
-  // Not in the folder of the cache. Libraries are found by absolute paths.
+  // Not in the cache's folder. Libraries are found by absolute paths.
   const fs::path other = folder_.string() + ".hpvm-compiler";
   ASSERT_TRUE(CopyAsAnotherBuild(program_, other));
   program_ = other;
@@ -325,7 +325,7 @@ TEST_F(ZygoteTest, AnotherBuildCompilesAnew) {
   const StatusOr<CompileOutcome> again = Compile(SmallModule());
   ASSERT_TRUE(again.ok() && again->artifact.has_value());
   EXPECT_FALSE(again->from_cache);
-  EXPECT_TRUE(again->artifact->learnt.empty());
+  EXPECT_TRUE(again->artifact->tuning.empty());
   EXPECT_NE(again->artifact->name, first->artifact->name);
   for (const fs::path& file : old) {
     EXPECT_FALSE(fs::exists(file)) << file;
@@ -335,7 +335,7 @@ TEST_F(ZygoteTest, AnotherBuildCompilesAnew) {
   fs::remove(other);
 }
 
-// The same of another build of LLVM below the same compiler, unless that has its LLVM inside.
+// The same for another build of LLVM under the same compiler, unless LLVM is linked into the compiler.
 TEST_F(ZygoteTest, AnotherLlvmCompilesAnew) {
   Start();
   ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
@@ -352,7 +352,7 @@ TEST_F(ZygoteTest, AnotherLlvmCompilesAnew) {
   }
   const fs::path folder = folder_.string() + ".llvm";
   fs::create_directories(folder);
-  // Under each name that the dynamic linker may ask for.
+  // Links each name that the dynamic linker may ask for.
   const fs::path copy = folder / fs::path(library).filename();
   ASSERT_TRUE(CopyAsAnotherBuild(library, copy));
   for (const char* name : {"libLLVM.so", "libLLVM.so.22.1", "libLLVM.so.1"}) {
@@ -367,7 +367,7 @@ TEST_F(ZygoteTest, AnotherLlvmCompilesAnew) {
   fs::remove_all(folder);
 }
 
-// A damaged file, and one tagged for another executor, is removed and made again.
+// A file that is damaged, or tagged for another executor, is removed and made again.
 TEST_F(ZygoteTest, RemovesBadCacheFiles) {
   Start();
   ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
@@ -388,7 +388,7 @@ TEST_F(ZygoteTest, RemovesBadCacheFiles) {
   EXPECT_FALSE(Compile(SmallModule())->from_cache);
 }
 
-// A full disk under the cache costs nothing but the cache, and leaves no partial file.
+// A full disk under the cache disables only the cache, and leaves no partial file.
 TEST_F(ZygoteTest, SurvivesFullDisk) {
   bool is_mounted = mount("tmpfs", folder_.c_str(), "tmpfs", 0, "size=4096,nr_inodes=8") == 0;
   if (is_mounted) {
@@ -411,7 +411,7 @@ TEST_F(ZygoteTest, SurvivesFullDisk) {
   fs::permissions(folder_, fs::perms::owner_all);
 }
 
-// The cache stays below its size; what was used last stays.
+// The cache stays below its size limit; the last used files stay.
 TEST_F(ZygoteTest, EvictsTheOldest) {
   Start();
   ASSERT_TRUE(Compile(SmallModule(1))->artifact.has_value());
@@ -425,89 +425,89 @@ TEST_F(ZygoteTest, EvictsTheOldest) {
   EXPECT_FALSE(Compile(SmallModule(1))->from_cache);
 }
 
-// What a device has learnt of an artifact comes with its next delivery, also by a later zygote; not of another module,
+// Device measurements of an artifact come with its next delivery, also by a later zygote, but not for another module,
 // not under another key, and not when the file was changed. Names that were never delivered are not written.
-TEST_F(ZygoteTest, KeepsWhatWasLearnt) {
+TEST_F(ZygoteTest, KeepsTheTuningRecord) {
   Start();
   StatusOr<CompileOutcome> first = Compile(SmallModule());
   ASSERT_TRUE(first.ok() && first->artifact.has_value());
-  EXPECT_TRUE(first->artifact->learnt.empty());
+  EXPECT_TRUE(first->artifact->tuning.empty());
   const Sha256 name = first->artifact->name;
   EXPECT_NE(name, Sha256{});
-  const std::vector<uint8_t> record = EncodeLearnt({"a processor", {{0b11, {1, 2, 3, 4}, 1, {2.5f, 1.5f}}}});
+  const std::vector<uint8_t> record = EncodeTuning({"a processor", {{0b11, {1, 2, 3, 4}, 1, {2.5f, 1.5f}}}});
   compiler_->Keep(name, record);
   compiler_->Keep(HashOf("never delivered"), record);
   StatusOr<CompileOutcome> second = Compile(SmallModule());
   ASSERT_TRUE(second.ok() && second->artifact.has_value());
-  EXPECT_EQ(second->artifact->learnt, record);
+  EXPECT_EQ(second->artifact->tuning, record);
   EXPECT_EQ(second->artifact->name, name);
   EXPECT_EQ(CacheFiles().size(), 2u);
   Start();
-  EXPECT_EQ(Compile(SmallModule())->artifact->learnt, record);
-  EXPECT_TRUE(Compile(SmallModule(6))->artifact->learnt.empty());
+  EXPECT_EQ(Compile(SmallModule())->artifact->tuning, record);
+  EXPECT_TRUE(Compile(SmallModule(6))->artifact->tuning.empty());
   const fs::path file = FileOf(name, ".hpvl");
-  // Another kernel's record in this one's place.
+  // Another kernel's record replaces this one.
   fs::path others = FileOf(Compile(SmallModule(6))->artifact->name, ".hpva");
   fs::copy_file(file, others.replace_extension(".hpvl"));
-  EXPECT_TRUE(Compile(SmallModule(6))->artifact->learnt.empty());
+  EXPECT_TRUE(Compile(SmallModule(6))->artifact->tuning.empty());
   {
     std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
     stream.seekp(50);
     stream.put('\x5a');
   }
-  EXPECT_TRUE(Compile(SmallModule())->artifact->learnt.empty());
+  EXPECT_TRUE(Compile(SmallModule())->artifact->tuning.empty());
   EXPECT_FALSE(fs::exists(file));
 }
 
-// What its launches took is kept in the same way, apart from what devices have learnt.
+// Launch costs are kept in the same way, separately from device measurements.
 TEST_F(ZygoteTest, KeepsCosts) {
   Start();
   const Sha256 name = Compile(SmallModule())->artifact->name;
   const CostRecordClass taken{.size = 3, .samples = 4, .time_ns = 5};
   const std::vector<uint8_t> costs = EncodeCosts({{{"a processor", {taken}}}});
-  const std::vector<uint8_t> learnt = EncodeLearnt({"a processor", {}});
+  const std::vector<uint8_t> tuning = EncodeTuning({"a processor", {}});
   compiler_->KeepCosts(name, costs);
-  compiler_->Keep(name, learnt);
+  compiler_->Keep(name, tuning);
   compiler_->KeepCosts(HashOf("never delivered"), costs);
   ASSERT_TRUE(Compile(SmallModule()).ok());
   Start();
   const StatusOr<CompileOutcome> again = Compile(SmallModule());
   ASSERT_TRUE(again.ok() && again->artifact.has_value());
   EXPECT_EQ(again->artifact->costs, costs);
-  EXPECT_EQ(again->artifact->learnt, learnt);
+  EXPECT_EQ(again->artifact->tuning, tuning);
   EXPECT_EQ(CacheFiles().size(), 3u);
-  // A record of the other kind in its place.
+  // A record of the other kind replaces it.
   fs::copy_file(FileOf(name, ".hpvl"), FileOf(name, ".hpvc"), fs::copy_options::overwrite_existing);
   EXPECT_TRUE(Compile(SmallModule())->artifact->costs.empty());
 }
 
-// One artifact's record is written so often and no more: a client cannot keep the disk busy.
+// The records of one artifact are written a limited number of times, so that a client cannot keep the disk busy.
 TEST_F(ZygoteTest, BoundsWhatIsKept) {
   Start();
   const Sha256 name = Compile(SmallModule())->artifact->name;
   std::vector<uint8_t> last;
   for (uint32_t i = 0; i < 300; ++i) {
-    last = EncodeLearnt({"a processor", {{1, {}, 0, {static_cast<float>(i)}}}});
+    last = EncodeTuning({"a processor", {{1, {}, 0, {static_cast<float>(i)}}}});
     compiler_->Keep(name, last);
-    if (i % 8 == 0) {  // An answer: all before it have arrived. A record that finds the socket full is dropped.
+    if (i % 8 == 0) {  // Its answer shows that earlier notes arrived. A note that finds the socket full is dropped.
       ASSERT_TRUE(Compile(SmallModule()).ok());
     }
   }
-  const std::vector<uint8_t> kept = Compile(SmallModule())->artifact->learnt;
+  const std::vector<uint8_t> kept = Compile(SmallModule())->artifact->tuning;
   EXPECT_FALSE(kept.empty());
   EXPECT_NE(kept, last);
 }
 
-// A note has a name and a record of the kind that it says.
+// A note must have a name and a record of the kind that it names.
 TEST(CompileMessageTest, RefusesMalformedNotes) {
   const auto text = [](const std::vector<uint8_t>& bytes) { return std::string(bytes.begin(), bytes.end()); };
   internal::CompileNote note;
   SetHash(HashOf("x"), note.mutable_name());
   EXPECT_FALSE(ReadCompileNote(note.SerializeAsString()).ok());
-  note.set_learnt(text(EncodeLearnt({"a processor", {{1, {}, 0, {1.5f}}}})));
+  note.set_tuning(text(EncodeTuning({"a processor", {{1, {}, 0, {1.5f}}}})));
   const std::string bytes = note.SerializeAsString();
   ASSERT_TRUE(ReadCompileNote(bytes).ok());
-  EXPECT_EQ(ReadCompileNote(bytes)->learnt(), note.learnt());
+  EXPECT_EQ(ReadCompileNote(bytes)->tuning(), note.tuning());
   EXPECT_FALSE(ReadCompileNote(bytes)->has_costs());
   for (size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_FALSE(ReadCompileNote(std::string_view(bytes).substr(0, size)).ok()) << size;
@@ -515,12 +515,12 @@ TEST(CompileMessageTest, RefusesMalformedNotes) {
   internal::CompileNote costs = note;
   costs.set_costs(text(EncodeCosts({})));
   EXPECT_TRUE(ReadCompileNote(costs.SerializeAsString())->has_costs());
-  costs.set_costs(note.learnt());
+  costs.set_costs(note.tuning());
   EXPECT_FALSE(ReadCompileNote(costs.SerializeAsString()).ok());
   note.mutable_name()->pop_back();
   EXPECT_FALSE(ReadCompileNote(note.SerializeAsString()).ok());
   note.set_name(costs.name());
-  note.set_learnt("\1\2\3");
+  note.set_tuning("\1\2\3");
   EXPECT_FALSE(ReadCompileNote(note.SerializeAsString()).ok());
   EXPECT_FALSE(ReadCompileNote(PayloadOf(ZygoteRequest{})).ok());
 }
@@ -532,7 +532,7 @@ TEST_F(ZygoteTest, WorksWithoutCache) {
   EXPECT_FALSE(Compile(SmallModule())->from_cache);
 }
 
-// What is wrong with a module comes back as diagnostics, not as a failure of the service.
+// Faults of a module are returned as diagnostics, not as a failure of the service.
 TEST_F(ZygoteTest, ReportsBadModules) {
   Start();
   std::vector<uint8_t> malformed = SmallModule();
@@ -550,7 +550,7 @@ TEST_F(ZygoteTest, ReportsBadModules) {
   EXPECT_THAT(FailureOf({}), HasSubstr("size (0 bytes)"));
 }
 
-// A compile that needs more memory than the cap dies by it, and the next one works.
+// A compile that needs more memory than the cap ends by it, and the next one works.
 TEST_F(ZygoteTest, LimitsMemory) {
 #ifdef HPVMD_TSAN
   GTEST_SKIP() << "The sanitizer's shadow exceeds every limit of memory, so there is none.";
@@ -560,7 +560,7 @@ TEST_F(ZygoteTest, LimitsMemory) {
   EXPECT_TRUE(Compile(SmallModule())->artifact.has_value());
 }
 
-// A cap below what the process already has refuses every compile, and says why.
+// A cap below the process's present memory refuses every compile, and the message says why.
 TEST_F(ZygoteTest, NamesTinyMemoryCap) {
 #ifdef HPVMD_TSAN
   GTEST_SKIP() << "The sanitizer's shadow exceeds every limit of memory, so there is none.";
@@ -569,8 +569,8 @@ TEST_F(ZygoteTest, NamesTinyMemoryCap) {
   EXPECT_THAT(FailureOf(SmallModule()), ::testing::AnyOf(HasSubstr("(1000000 bytes)"), HasSubstr("crashed")));
 }
 
-// A compile that takes too long is ended at the cap, and nobody says that it is the module's fault; small ones run
-// beside it meanwhile.
+// A compile that exceeds the time cap is ended, and the message does not blame the module; small compiles run beside
+// it meanwhile.
 TEST_F(ZygoteTest, LimitsTime) {
   Start({"--seconds", "1", "--children", "2"});
   StatusOr<CompileOutcome> outcome = Status(absl::StatusCode::kUnknown, "");
@@ -580,11 +580,11 @@ TEST_F(ZygoteTest, LimitsTime) {
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_TRUE(absl::IsResourceExhausted(outcome->limit)) << outcome->limit;
   EXPECT_THAT(ToString(outcome->diagnostics), HasSubstr("more processor time than this server's limit (1 s)"));
-  // The kernel looks at the limit by its ticks, which on a busy machine may count more than there was.
+  // The kernel enforces the limit by ticks, which on a busy machine may count more than the time used.
   EXPECT_GE(outcome->cpu, std::chrono::milliseconds(500));
 }
 
-// The limit is of processor time: a compile that the machine suspends for longer is not late.
+// The limit is on processor time: a compile that the machine suspends for longer does not exceed it.
 TEST_F(ZygoteTest, SuspendedCompilesAreNotLate) {
   Start({"--seconds", "2"});
   StatusOr<CompileOutcome> outcome = Status(absl::StatusCode::kUnknown, "");
@@ -598,7 +598,7 @@ TEST_F(ZygoteTest, SuspendedCompilesAreNotLate) {
   EXPECT_TRUE(outcome->artifact.has_value()) << ToString(outcome->diagnostics);
 }
 
-// One that never goes on ends all the same, by a limit that is said to be the server's.
+// A compile that never continues also ends, by a limit that the message calls the server's.
 TEST_F(ZygoteTest, CompilesThatSleepForEverEnd) {
   Start({"--wall-seconds", "1"});
   StatusOr<CompileOutcome> outcome = Status(absl::StatusCode::kUnknown, "");
@@ -608,13 +608,12 @@ TEST_F(ZygoteTest, CompilesThatSleepForEverEnd) {
   compile.join();
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_TRUE(absl::IsResourceExhausted(outcome->limit)) << outcome->limit;
-  EXPECT_THAT(Message(outcome->limit), HasSubstr("after 1 s, this server's limit by the clock"));
+  EXPECT_THAT(Message(outcome->limit), HasSubstr("after 1 s of wall time, this server's limit"));
   WaitForEnd(child);
   EXPECT_TRUE(Compile(SmallModule())->artifact.has_value());
 }
 
-// A request's own deadline ends the wait, as a deadline that has passed and not as a fault of the module; so it does
-// the compile.
+// A request's own deadline ends the wait with a deadline error, not a fault of the module, and ends the compile.
 TEST_F(ZygoteTest, HonoursDeadline) {
   Start();
   StatusOr<CompileOutcome> outcome = Status(absl::StatusCode::kUnknown, "");
@@ -626,7 +625,7 @@ TEST_F(ZygoteTest, HonoursDeadline) {
   EXPECT_TRUE(Compile(SmallModule())->artifact.has_value());
 }
 
-// A stop word ends the wait and the compile; others do not notice.
+// A stop word ends the wait and the compile; other requests are not affected.
 TEST_F(ZygoteTest, CancelsACompile) {
   Start({"--children", "1"});
   std::atomic<uint32_t> stop{0};
@@ -637,7 +636,7 @@ TEST_F(ZygoteTest, CancelsACompile) {
   StatusOr<CompileOutcome> other = Status(absl::StatusCode::kUnknown, "");
   std::thread compile([&] { first = compiler_->Compile(request, kNever).status(); });
   const pid_t child = WaitForChild();
-  // Waits for the only child's place, and never gets it.
+  // Waits for the only child's slot, and never gets it.
   std::thread waits([&] { second = compiler_->Compile(request, kNever).status(); });
   std::thread goes_on([&] { other = Compile(SmallModule()); });
   stop.store(1);
@@ -648,12 +647,12 @@ TEST_F(ZygoteTest, CancelsACompile) {
   EXPECT_TRUE(absl::IsCancelled(second)) << second;
   EXPECT_TRUE(other.ok() && other->artifact.has_value()) << other.status();
   WaitForEnd(child);
-  // What is cancelled before it is sent is not sent.
+  // A request that is cancelled before it is sent is not sent.
   EXPECT_TRUE(absl::IsCancelled(compiler_->Compile(request, kNever).status()));
   EXPECT_TRUE(Compile(SmallModule(7))->artifact.has_value());
 }
 
-// Many threads share one connection; each gets the answer to its own question.
+// Many threads share one connection; each gets the answer to its own request.
 TEST_F(ZygoteTest, ServesManyThreads) {
   Start();
   std::vector<std::thread> threads;
@@ -675,7 +674,7 @@ TEST_F(ZygoteTest, ServesManyThreads) {
   }
 }
 
-// A zygote that is killed fails waiting and later requests as unavailable, at once.
+// Killing the zygote fails pending and later requests as unavailable, at once.
 TEST_F(ZygoteTest, DeathIsUnavailable) {
   Start();
   ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
@@ -691,7 +690,7 @@ TEST_F(ZygoteTest, DeathIsUnavailable) {
   pid_ = -1;
 }
 
-// A child that dies from outside is a diagnostic that names the signal.
+// A child that is killed from outside gives a diagnostic that names the signal.
 TEST_F(ZygoteTest, CrashIsADiagnostic) {
   Start();
   ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
@@ -709,7 +708,7 @@ TEST_F(ZygoteTest, CrashIsADiagnostic) {
 #endif
 }
 
-// What ended a compile goes with what is said of it, and with no artifact.
+// The reason why a compile ended comes with its diagnostics, and with no artifact.
 TEST(CompileMessageTest, KeepsEndsApart) {
   internal::CompileAnswer answer;
   answer.set_end(internal::CompileAnswer::END_LIMIT);
@@ -729,7 +728,7 @@ TEST(CompileMessageTest, KeepsEndsApart) {
       [](auto& fault) { fault.set_has_artifact(true); },
       [](auto& fault) { fault.set_end(static_cast<internal::CompileAnswer::End>(3)); },
       [](auto& fault) { fault.set_name("short"); },
-      [](auto& fault) { fault.set_learnt(std::string(kLearntBytesMax + 1, 'l')); },
+      [](auto& fault) { fault.set_tuning(std::string(kTuningBytesMax + 1, 'l')); },
       [](auto& fault) { fault.set_costs(std::string(kCostRecordBytesMax + 1, 'c')); },
   };
   for (size_t i = 0; i < std::size(faults); ++i) {
@@ -739,8 +738,8 @@ TEST(CompileMessageTest, KeepsEndsApart) {
   }
 }
 
-// A request keeps what it says; one whose numbers, counts or lengths are beyond their limits is refused, and any bytes
-// give a request or an error.
+// A request round-trips; one with numbers, counts or lengths beyond their limits is refused, and any bytes give a
+// request or an error.
 TEST(CompileMessageTest, RefusesMalformedRequests) {
   ZygoteRequest request;
   request.remaining_ns = 5;
@@ -763,7 +762,7 @@ TEST(CompileMessageTest, RefusesMalformedRequests) {
   }
   EXPECT_FALSE(ReadCompileRequest(bytes + "x").ok());
   const std::function<void(CompileRequest&)> faults[] = {
-      [](auto& fault) { fault.gpu.kernel_il = GpuFormat::kOpenClC; },  // No form of kernel SPIR-V.
+      [](auto& fault) { fault.gpu.kernel_il = GpuFormat::kOpenClC; },  // Not a form of kernel SPIR-V.
       [](auto& fault) { fault.gpu.kernel_il = static_cast<GpuFormat>(5); },
       [](auto& fault) { fault.gpu.ptx_arch.assign(17, 'a'); },
       [](auto& fault) { fault.module_kind = static_cast<ModuleKind>(5); },
@@ -782,7 +781,7 @@ TEST(CompileMessageTest, RefusesMalformedRequests) {
   }
 }
 
-// A client that sends nonsense is hung up on: the zygote ends and says why by its status.
+// The zygote disconnects a client that sends nonsense, and its exit status says why.
 TEST_F(ZygoteTest, HangsUpOnNonsense) {
   Start({}, false);
   UniqueFd socket = std::move(raw_socket_);
@@ -793,7 +792,7 @@ TEST_F(ZygoteTest, HangsUpOnNonsense) {
   pid_ = -1;
 }
 
-// The zygote has no way to its surroundings left: no new privileges, and a filter of system calls.
+// The zygote has no access to its surroundings: no new privileges, and a filter of system calls.
 TEST_F(ZygoteTest, IsLockedDown) {
   Start();
   ASSERT_TRUE(Compile(SmallModule())->artifact.has_value());
@@ -803,7 +802,7 @@ TEST_F(ZygoteTest, IsLockedDown) {
   EXPECT_THAT(text, HasSubstr("Seccomp:\t2"));
 }
 
-// The translator is loaded before the sandbox closes; a compiler that was not told to is one that refuses.
+// The translator is loaded before the sandbox closes; a compiler without --opencl refuses such kernels.
 TEST_F(ZygoteTest, TranslatesSpirvKernels) {
   const std::vector<uint8_t> kernel = spirv::Assemble(spirv::kKernel, 0);
   CompileRequest request = RequestOf(kernel);

@@ -58,7 +58,7 @@ class Finder {
   }
 
  private:
-  // The bytes of its buffer that an access may touch; false when it may touch others'.
+  // Computes the bytes of its buffer that an access may touch; returns false when it may touch other buffers.
   bool Touches(const BoundsAccess& access, AccessRange* touched) const {
     Scope scope(prover_, access.context);
     const Interval offset = scope.Of(access.offset);
@@ -70,7 +70,7 @@ class Finder {
     if (!offset.Within(0, bytes - access.reach) && !program_.is_separate) {
       return false;
     }
-    // An offset that wraps may come round to the buffer's other end; the immediate is added after wrapping.
+    // An offset that wraps may reach the buffer's other end; the immediate is added after wrapping.
     const Wide modulus = Modulus(program_.is_wide ? 64 : 32), immediate = Wide{access.reach} - access.width;
     const bool wraps = !offset.Within(std::max(bytes - modulus, -modulus / 2), modulus - immediate - 1);
     const Wide begin = wraps ? 0 : std::clamp<Wide>(*offset.lo() + immediate, 0, bytes);
@@ -79,10 +79,10 @@ class Finder {
     return true;
   }
 
-  // Of one parameter.
+  // The accesses to one parameter.
   struct Touched {
     std::vector<const BoundsAccess*> stores;
-    AccessRange read_of_others;  // What the reading instance has not stored itself before.
+    AccessRange read_of_others;  // Bytes that the reading instance has not stored itself before.
   };
 
   const BoundsProgram& program_;
@@ -91,7 +91,7 @@ class Finder {
   std::vector<Touched> touched_;
 };
 
-// An empty box and one outside the launch touch nothing.
+// An empty box and a box outside the launch touch nothing.
 bool HasInstances(const BoundsFacts& facts, const InstanceBox& box) {
   for (int i = 0; i < 3; ++i) {
     if (box.count[i] == 0 || box.first[i] >= facts.extent[i]) {

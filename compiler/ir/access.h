@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bytes of each buffer a part of a launch touches, and how much work it is: from what the compiler wrote down
-// (bounds.h, work.h) and what a launch knows. For schedulers: nothing here guards memory, but a launch whose parts run
-// on different devices is only right when the ranges are.
+// Computes which bytes of each buffer a part of a launch accesses, from the compiler's bounds program (bounds.h) and
+// the facts of a launch. Serves schedulers: it does not guard memory, but a launch whose parts run on different
+// devices is correct only when the ranges are.
 #ifndef HPVMD_COMPILER_IR_ACCESS_H_
 #define HPVMD_COMPILER_IR_ACCESS_H_
 
@@ -25,16 +25,16 @@ struct AccessRange {
   bool is_empty() const { return end <= begin; }
 };
 
-// Of one parameter.
+// Accesses to one parameter.
 struct ParamAccess {
-  AccessRange read, written;  // Hulls: whatever is outside is not touched.
-  // Every byte of `written` is stored to by the box's instances, whatever their data, and none reads any of it before
-  // it has stored it itself; unless one traps, after which nothing of the launch counts.
+  AccessRange read, written;  // Hulls: no byte outside is accessed.
+  // True when the box's instances store to every byte of `written`, whatever their data, and no instance reads such a
+  // byte before it has stored it itself; unless one traps, after which the launch's output is void.
   bool overwrites = false;
 };
 
-// One a parameter (of scalars: empty). False when some access is not understood: then nothing is known but that every
-// buffer may be touched anywhere. Ranges are cut at the buffers' ends. Takes a few passes over the program.
+// Fills one entry per parameter (empty for scalars). Returns false when some access is not understood: then any
+// buffer may be accessed anywhere. Ranges are clipped to the buffers. Takes a few passes over the program.
 bool FindAccesses(const BoundsProgram& program, const BoundsFacts& facts, const InstanceBox& box,
                   std::vector<ParamAccess>* accesses);
 

@@ -11,10 +11,11 @@ void AccessRecord::MarkPair::Add(const CurrentAccess& access) {
   if (first.stamp == 0) {
     first = now;
   } else if (first.stamp < access.group_stamp) {
-    other = first;  // Of an earlier group: concurrent with all that this group does.
+    other = first;  // `first` is of an earlier group: it is concurrent with all accesses of the current group.
     first = now;
   } else if (first.stamp != now.stamp) {
-    // Before the last barrier of this group: ordered with the rest of the group, and later groups have `now`.
+    // `first` precedes the last barrier of this group: it is ordered with the rest of the group, and later groups
+    // have `now`.
     first = now;
     other = other.stamp < access.group_stamp ? other : Mark{};
   } else if (first.local() != now.local() && other.stamp == 0) {
@@ -31,7 +32,7 @@ bool AccessRecord::Take(uint64_t bytes) {
   return true;
 }
 
-// Keeps byte by byte what was kept by words.
+// Turns cells of words into cells of bytes.
 bool AccessRecord::SplitWords(Page& page) {
   if (!Take(kPage / 4 * 3 * (sizeof(Plain) + (page.atomic.empty() ? 0 : sizeof(Atomic))))) {
     return false;
@@ -140,7 +141,7 @@ std::optional<uint64_t> AccessRecord::FirstUnwritten(uint64_t offset, uint64_t b
   for (uint64_t at = offset; at < offset + bytes;) {
     const Page* page = pages_[at / kPage].get();
     if (page == nullptr) {
-      // Where accesses went unrecorded, nothing is known.
+      // After unrecorded accesses nothing is known about the page.
       return is_complete_ ? std::optional(at) : std::nullopt;
     }
     const size_t cell = at % kPage / page->cell_bytes;

@@ -17,7 +17,7 @@ struct Made {
   uint64_t offset = 0, bytes = 0;
 };
 
-// The definition, on two accesses in the order in which they were made.
+// Defines a race between two accesses, given in the order in which they were made.
 bool AreRacing(const Made& a, const Made& b) {
   const bool overlap = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
   const bool conflict = (IsWrite(a.access.kind) || IsWrite(b.access.kind)) &&
@@ -27,7 +27,7 @@ bool AreRacing(const Made& a, const Made& b) {
   return overlap && conflict && !ordered;
 }
 
-// Random accesses of groups one after the other, each instance of which has its turn between two barriers.
+// Makes random accesses of consecutive groups, whose instances take turns between barriers.
 std::vector<Made> MakeAccesses(std::mt19937& random, bool words_only) {
   const auto below = [&](uint32_t limit) { return static_cast<uint32_t>(random() % limit); };
   const uint32_t groups = 1 + below(4), locals = 1 + below(3), epochs = 1 + below(3);
@@ -43,7 +43,7 @@ std::vector<Made> MakeAccesses(std::mt19937& random, bool words_only) {
           const uint32_t site = static_cast<uint32_t>(made.size());
           const AccessKind kind = static_cast<AccessKind>(below(has_atomics ? 4 : 2));
           const uint64_t bytes = words_only ? 4 << below(2) : 1 << below(4);
-          // About the border of two pages.
+          // Around the border of two pages.
           const uint64_t offset = 4096 - 8 + (words_only ? 4 * below(3) : below(9));
           made.push_back({{kind, {stamp, local << Mark::kSiteBits | site}, first}, group, offset, bytes});
         }
@@ -63,7 +63,7 @@ std::string Text(const std::vector<Made>& made) {
   return text;
 }
 
-// A race is found exactly when there is one, and what is found is one.
+// A race is found exactly when there is one, and each conflict found is a race.
 TEST(AccessRecordTest, AgreesWithTheDefinition) {
   std::mt19937 random(7);
   int racing = 0;
@@ -93,7 +93,7 @@ TEST(AccessRecordTest, AgreesWithTheDefinition) {
   EXPECT_TRUE(racing > 500 && racing < 4'500) << racing;
 }
 
-// Which bytes something has written, against a list of them.
+// Compares the record of written bytes with a list.
 TEST(AccessRecordTest, KnowsWhatIsWritten) {
   std::mt19937 random(8);
   for (int round = 0; round < 500; ++round) {
@@ -119,7 +119,7 @@ TEST(AccessRecordTest, KnowsWhatIsWritten) {
   }
 }
 
-// What does not fit the limit is not recorded, not judged, and said.
+// Accesses beyond the limit are not recorded or judged, and the record reports that it is incomplete.
 TEST(AccessRecordTest, TakesNoMoreThanIsLeft) {
   uint64_t left = 100;
   AccessRecord record(1 << 20, &left);

@@ -22,7 +22,7 @@ BoundsClaim ClaimOf(const BoundsProver& prover, const BoundsAccess& access, cons
   return claim;
 }
 
-// `failed`, if not null, receives the place in the lists, one behind the other, of the first that does not fit.
+// `failed`, if not null, receives the index, in the concatenated lists, of the first access that does not fit.
 bool Prove(const BoundsProgram& program, std::initializer_list<std::span<const BoundsAccess>> lists,
            const BoundsFacts& facts, uint32_t* failed) {
   for (int i = 0; i < 3; ++i) {
@@ -54,7 +54,7 @@ bool Prove(const BoundsProgram& program, std::initializer_list<std::span<const B
 
 bool ProveBounds(const BoundsProgram& program, const BoundsFacts& facts, uint32_t* failed) {
   if (program.accesses.empty()) {
-    return false;  // Nothing was asked, so nothing is shown: FindBounds may have dropped it all.
+    return false;  // No access proves nothing: FindBounds may have dropped the whole program.
   }
   return Prove(program, {program.accesses}, facts, failed);
 }

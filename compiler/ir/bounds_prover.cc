@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: interval arithmetic over the atoms of polynomials. Constraints tighten the intervals of single atoms;
+// ties bound sums of several atoms. Trip counts follow from the conditions on back edges, and ranges of carried
+// values from induction on a few guesses.
+// Invariants: each interval contains every value that can occur; one that cannot be determined is unbounded. A
+// scope only narrows: Refine intersects, and an inner scope begins as a copy. A cached interval holds while no
+// constraint or tie has been added since (age_). Loops are examined from the first on, each with the trips of those
+// before it.
+// An atom that is being evaluated is not entered again. All scopes of one use share kStepsMax steps; when they are
+// spent nothing more is known. Constraints are applied twice, and a scope has at most 16 ties.
 #include "compiler/ir/bounds_prover.h"
 
 #include <algorithm>
@@ -12,8 +21,8 @@ namespace {
 Interval Unsigned(uint8_t bits) { return CanonicalRange(false, bits); }
 Interval Signed(uint8_t bits) { return CanonicalRange(true, bits); }
 
-// The interval of the canonical form of a value whose interval, modulo 2^bits, is `interval`: its ends are known.
-// `canonical` is a CanonicalRange.
+// Returns the interval of the canonical form of a value whose interval, modulo 2^bits, is `interval`; its ends are
+// known. `canonical` is a CanonicalRange.
 Interval Canonical(const Interval& interval, const Interval& canonical, uint8_t bits) {
   if (interval.is_empty() || interval.Within(*canonical.lo(), *canonical.hi())) {
     return interval;
@@ -27,7 +36,7 @@ Interval Canonical(const Interval& interval, const Interval& canonical, uint8_t 
   return canonical;
 }
 
-// A mask 2^bits - 2^k, which rounds down; nothing for others.
+// Returns k for a mask 2^bits - 2^k, which rounds down; nothing for other masks.
 std::optional<int> RoundingMask(const Interval& mask, uint8_t bits) {
   const Exact single = mask.single();
   for (int k = 0; single && k < bits; ++k) {
@@ -38,7 +47,7 @@ std::optional<int> RoundingMask(const Interval& mask, uint8_t bits) {
   return std::nullopt;
 }
 
-// The next power of two above, less 1.
+// Returns the next larger power of two, minus 1.
 Wide AllOnes(Wide value) {
   Wide ones = 1;
   while (ones <= value) {
@@ -47,7 +56,7 @@ Wide AllOnes(Wide value) {
   return ones - 1;
 }
 
-// Operands of these are what Canonical gives, and not empty.
+// The following functions require nonempty operands as Canonical returns them.
 Interval And(const Interval& a, const Interval& b, uint8_t bits) {
   if (a.single() && b.single()) {
     return Interval::Single(*a.single() & *b.single());
@@ -90,7 +99,7 @@ Interval ShiftLeft(const Interval& a, const Interval& b, const Interval& all, ui
 bool IsPowerOrZero(Wide value) { return value >= 0 && (value & (value - 1)) == 0; }
 
 Interval DivideOrRemain(Opcode code, const Interval& a, const Interval& b, const Interval& otherwise) {
-  const Wide least = std::max<Wide>(*b.lo(), 1), most = *b.hi();  // 0 traps.
+  const Wide least = std::max<Wide>(*b.lo(), 1), most = *b.hi();  // A division by 0 traps.
   if (*a.lo() < 0 || *b.lo() < 0 || least > most) {
     return otherwise;
   }
@@ -103,7 +112,7 @@ Interval DivideOrRemain(Opcode code, const Interval& a, const Interval& b, const
   return *a.hi() < least ? a : Interval{0, std::min(*a.hi(), most - 1)};
 }
 
-// The trip's coefficient of -s, s > 0, and the rest; nothing when the trip occurs in another way.
+// Splits terms into -s * trip, s > 0, and the rest; nothing when the trip occurs in another way.
 struct Slope {
   Wide s = 0;
   Reduced rest;
@@ -138,7 +147,7 @@ Interval BoundsProver::Scope::Of(AtomId atom) {
     if (!prover_.Spend(1)) {
       return {};
     }
-    if (atoms_[atom.index].is_open) {  // A tie leads from what an atom is made of back to the atom.
+    if (atoms_[atom.index].is_open) {  // A tie leads from the atom's operands back to the atom.
       return atoms_[atom.index].refined;
     }
     atoms_[atom.index].is_open = true;
@@ -190,11 +199,11 @@ Reduced BoundsProver::Scope::Reduce(const Polynomial& polynomial, int sign, cons
 
 Interval BoundsProver::Scope::Of(const Polynomial& polynomial) { return OfTied(Reduce(polynomial)); }
 
-// It uses what is known of several of its atoms together, too.
+// Also uses facts about several of the atoms together.
 Interval BoundsProver::Scope::OfTied(const Reduced& terms) {
   Interval interval = Of(terms);
   for (size_t i = 0; i < ties_.size() && terms.size() > 1; ++i) {
-    const Tie tie = ties_[i];  // More may come while this one is looked at.
+    const Tie tie = ties_[i];  // A copy, because the evaluation may add ties.
     const auto has = [&](const ReducedTerm& term) { return term.Has(tie.of); };
     if (!tie.of.valid() || std::ranges::any_of(terms, has)) {
       interval = Meet(interval, By(tie.holds, terms));
@@ -203,8 +212,8 @@ Interval BoundsProver::Scope::OfTied(const Reduced& terms) {
   return interval;
 }
 
-// With h >= 0 what holds, p = (p - k h) + k h is no less than p - k h where k > 0, and no more where k < 0; k is such
-// that the first term of h that p has, too, cancels.
+// Given the fact h >= 0, p = (p - k h) + k h is at least p - k h when k > 0, and at most that when k < 0; k is chosen
+// such that the first common term of h and p cancels.
 Interval BoundsProver::Scope::By(const NotNegative& holds, const Reduced& terms) {
   prover_.Spend(terms.size() + holds.terms.size());
   for (const ReducedTerm& held : holds.terms) {
@@ -260,7 +269,7 @@ std::optional<Wide> BoundsProver::Scope::Residue(const Reduced& terms, Wide divi
   if (rest.empty()) {
     return left(constant);
   }
-  // x & (divisor - 1) is what x leaves.
+  // x & (divisor - 1) has the same remainder as x.
   for (const Atom& atom : prover_.program_.atoms) {
     if (atom.kind != Atom::Kind::kOperation || atom.code != Opcode::kAnd || !prover_.Spend(1) ||
         Of(atom.operands[1]).single() != Exact(divisor - 1)) {
@@ -311,7 +320,7 @@ void BoundsProver::Scope::ForEachChoice(const Reduced& terms, Visit visit) {
 
 Interval BoundsProver::Scope::Evaluate(const Atom& atom) {
   const BoundsFacts& facts = prover_.facts_;
-  const size_t dimension = std::min<size_t>(atom.index, 2);  // Where it is one.
+  const size_t dimension = std::min<size_t>(atom.index, 2);  // For atoms whose index is a dimension.
   const Wide first = prover_.box_.first[dimension], last = first + prover_.box_.count[dimension] - 1;
   const Wide group = facts.group[dimension];
   switch (atom.kind) {
@@ -349,7 +358,7 @@ Interval BoundsProver::Scope::Evaluate(const Atom& atom) {
   return {};
 }
 
-// Nothing is known of words that the kernel may write.
+// Nothing is known of words in a buffer that the kernel may write.
 Interval BoundsProver::Scope::Word(const Atom& atom) const {
   const BoundsFacts::Param& param = prover_.facts_.params[atom.index];
   if (param.is_writable || !param.words.is_known()) {
@@ -402,7 +411,7 @@ Interval BoundsProver::Scope::Operation(const Atom& atom) {
       return Xor(a, b);
     case Opcode::kDivU:
     case Opcode::kDivS:
-      // The polynomial is the dividend itself only where it is canonical.
+      // The polynomial equals the dividend only where it is canonical.
       if (b.single() && *b.single() > 0 && Of(atom.operands[0]).Within(0, *all.hi())) {
         KeepQuotient(atom, *b.single());
       }
@@ -424,7 +433,7 @@ Interval BoundsProver::Scope::Operation(const Atom& atom) {
   }
 }
 
-// terms + added >= 0: tightens each atom that occurs once, alone and to the first power.
+// Given terms + added >= 0, tightens each atom that occurs once, alone and to the first power.
 void BoundsProver::Scope::Tighten(const Reduced& terms, Wide added) {
   if (const Exact most = Sum(Of(terms).hi(), added); most && *most < 0) {
     is_impossible_ = true;
@@ -453,8 +462,9 @@ namespace {
 
 Interval Canonicals(const Constraint& c) { return CanonicalRange(c.is_signed, c.bits); }
 
-// Whether the constraint, if it holds, says the same of the values as integers: `more` is canonical, and `less` is too,
-// or is a negative number that would wrap to so large a one that the comparison would fail; then it is not negative.
+// Returns true when the constraint, if it holds, also holds for the values as integers: `more` is canonical, and
+// `less` is canonical or a negative number that would wrap to so large a number that the comparison would fail; then
+// it is not negative.
 bool IsComparable(const Constraint& c, const Interval& less, const Interval& more) {
   const Interval all = Canonicals(c);
   if (!more.Within(*all.lo(), *all.hi()) || !less.is_bounded() || *less.hi() > *all.hi()) {
@@ -476,7 +486,7 @@ void BoundsProver::Scope::Keep(const void* by, const Reduced& terms, Wide added,
   ++age_;
 }
 
-// For a dividend that is not negative, 0 <= dividend - divisor * quotient <= divisor - 1.
+// For a nonnegative dividend, 0 <= dividend - divisor * quotient <= divisor - 1.
 void BoundsProver::Scope::KeepQuotient(const Atom& quotient, Wide divisor) {
   const AtomId id(static_cast<uint32_t>(&quotient - prover_.program_.atoms.data()));
   ReducedTerm times;
@@ -491,15 +501,15 @@ void BoundsProver::Scope::KeepQuotient(const Atom& quotient, Wide divisor) {
   Keep(&quotient.operands, rest, divisor - 1, id);
 }
 
-// For y = x & mask, 0 <= x - y. Where mask + 1 is a power of two s, x - y is the multiple of s below x, and x itself
-// where s is 0; as x lies below some multiple of all that s may be, x - y + s is at most that.
+// For y = x & mask, 0 <= x - y. When mask + 1 is a power of two s, x - y is the largest multiple of s up to x, or x
+// itself when s is 0. As x lies below a common multiple of all possible s, x - y + s is at most that multiple.
 void BoundsProver::Scope::KeepMasked(const Atom& masked, const Interval& canonical) {
   ReducedTerm y;
   y.atoms[y.count++] = AtomId(static_cast<uint32_t>(&masked - prover_.program_.atoms.data()));
   for (size_t side = masked.operands.size(); side-- > 0;) {
     const Polynomial& mask = masked.operands[side];
     if (mask.empty() || mask.back().atoms.empty()) {
-      continue;  // Many kernels mask with constants, and few take anything off again.
+      continue;  // Many kernels mask with constants, and few subtract the result.
     }
     const Reduced x = Reduce(masked.operands[1 - side]), power = Reduce(mask, 1, ConstantPolynomial(-1));
     const Interval range = Of(x), powers = Of(power);
@@ -524,7 +534,7 @@ void BoundsProver::Scope::KeepMasked(const Atom& masked, const Interval& canonic
   }
 }
 
-// Modulo 2^bits a power of two is one, or 0.
+// Modulo 2^bits a power of two is a power of two or 0.
 bool BoundsProver::Scope::IsPower(const Reduced& terms) {
   return terms.empty() || (terms.size() == 1 && terms[0].factor && IsPowerOrZero(*terms[0].factor) &&
                            std::ranges::all_of(terms[0].all(), [&](AtomId atom) { return IsPower(atom); }));
@@ -586,7 +596,7 @@ void BoundsProver::Scope::Apply(const Constraint& c) {
 }
 
 bool BoundsProver::Scope::Split(const Constraint& c, std::vector<NotNegative>* conditions) {
-  // What is negative as a whole wraps as a whole.
+  // A sum that is negative everywhere wraps everywhere.
   const auto wrap = [&](Interval& interval) -> Wide {
     if (c.is_signed || interval.is_empty() || !interval.Within(-Modulus(c.bits), -1)) {
       return 0;
@@ -631,7 +641,7 @@ Truth BoundsProver::Scope::Decide(const Constraint& constraint) {
   return all;
 }
 
-// rest + added - slope * trip >= 0 in each iteration.
+// Records rest + added - slope * trip >= 0 in each iteration.
 void BoundsProver::TieTrip(const BoundsLoop& loop, const Reduced& rest, Wide added, Wide slope) const {
   Reduced terms = rest;
   ReducedTerm trip;
@@ -641,7 +651,7 @@ void BoundsProver::TieTrip(const BoundsLoop& loop, const Reduced& rest, Wide add
   loop_ties_.push_back({&loop, {std::move(terms), added}});
 }
 
-// The loop goes on from iteration t only while less(t) < more(t); the difference falls by s each time.
+// The loop continues after iteration t only while less(t) < more(t); the difference decreases by s each time.
 Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Constraint& c, bool is_steady) const {
   Scope scope(*this, loop.context);
   const std::optional<Slope> slope = SlopeOf(scope.Reduce(c.more, 1, c.less), loop.trip);
@@ -654,7 +664,8 @@ Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Constraint& c, bool 
     return {};
   }
   const Wide last = std::max<Wide>(FloorDivide(*most, slope->s) + 1, 0);
-  // Up to there both sides must be canonical. Then no instance runs on: the comparison after `last` would have failed.
+  // Both sides must be canonical up to there. Then no instance continues: the comparison after `last` would have
+  // failed.
   Scope bounded(*this, loop.context);
   bounded.Refine(loop.trip, {0, last});
   const Interval all = Canonicals(c);
@@ -663,8 +674,8 @@ Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Constraint& c, bool 
   if (!is_canonical) {
     return {};
   }
-  // An iteration but the first comes after one in which the difference was large enough. What the first one needs must
-  // hold where the loop begins.
+  // Every iteration except the first follows one in which the difference was large enough. The requirement of the
+  // first iteration must hold where the loop begins.
   const Exact least = Sum(scope.OfTied(slope->rest).lo(), added + slope->s);
   if (is_steady && least && *least >= 0) {
     TieTrip(loop, slope->rest, added + slope->s, slope->s);
@@ -672,7 +683,7 @@ Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Constraint& c, bool 
   return last;
 }
 
-// The sum's interval, if it surely is a multiple of the divisor; all integers else.
+// Returns the sum's interval when it certainly is a multiple of the divisor, else all integers.
 Interval BoundsProver::MultiplesIn(Scope& scope, const Reduced& rest, Wide divisor) {
   const bool is_power = (divisor & (divisor - 1)) == 0;
   Interval hull = Interval::Empty();
@@ -690,7 +701,7 @@ Interval BoundsProver::MultiplesIn(Scope& scope, const Reduced& rest, Wide divis
   return hull.is_empty() ? Interval() : hull;
 }
 
-// The loop goes on from iteration t only while distance(t) = first - s t is not 0 modulo 2^bits.
+// The loop continues after iteration t only while distance(t) = first - s t is not 0 modulo 2^bits.
 Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Polynomial& distance, uint8_t bits) const {
   for (const int sign : {1, -1}) {
     Scope scope(*this, loop.context);
@@ -698,7 +709,7 @@ Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Polynomial& distance
     if (!slope) {
       continue;
     }
-    // It must hit 0 exactly, from above, without wrapping.
+    // The distance must reach exactly 0, from above, without wrapping.
     const Interval first = MultiplesIn(scope, slope->rest, slope->s);
     if (first.Within(0, Modulus(bits) - 1)) {
       TieTrip(loop, slope->rest, 0, slope->s);
@@ -708,7 +719,7 @@ Exact BoundsProver::TripMaxBy(const BoundsLoop& loop, const Polynomial& distance
   return {};
 }
 
-// The values that edges back bring where the carried one lies in the range.
+// Returns the values that back edges pass when the carried value lies in `range`.
 Interval BoundsProver::NextIn(const BoundsLoop& loop, size_t carried, const Interval& range) const {
   const AtomId atom = loop.carried[carried].atom;
   const uint8_t bits = program_.atoms[atom.index].bits;
@@ -724,7 +735,8 @@ Interval BoundsProver::NextIn(const BoundsLoop& loop, size_t carried, const Inte
   return hull;
 }
 
-// Induction shows it: a range that has the first iteration's value, and the next one's of each value in it, has all.
+// Proves by induction: a range that contains the first iteration's value, and the next value of each value in it,
+// contains all.
 Interval BoundsProver::RangeOf(const BoundsLoop& loop, size_t carried) const {
   const uint8_t bits = program_.atoms[loop.carried[carried].atom.index].bits;
   Scope before(*this, loop.context);
@@ -732,8 +744,8 @@ Interval BoundsProver::RangeOf(const BoundsLoop& loop, size_t carried) const {
   if (before.is_impossible() || first.is_empty()) {
     return Unsigned(bits);
   }
-  // A halved value stays below its first one. A doubled one stays above it unless it wraps, which comparisons exclude
-  // for values with room for their double below the sign.
+  // A halved value stays below its first value. A doubled value stays above it unless it wraps; comparisons exclude
+  // that for values whose double stays below the sign bit.
   const Interval guesses[] = {{0, first.hi()}, {first.lo(), Modulus(bits) / 4 - 1}, {first.lo(), Modulus(bits) - 1}};
   for (const Interval& guess : guesses) {
     if (!first.Within(*guess.lo(), *guess.hi())) {
@@ -747,7 +759,7 @@ Interval BoundsProver::RangeOf(const BoundsLoop& loop, size_t carried) const {
   return Unsigned(bits);
 }
 
-// Induction shows this, too.
+// Proves by induction that the value stays a power of two.
 bool BoundsProver::StaysPower(const BoundsLoop& loop, size_t carried) {
   CarriedValue& value = carried_[loop.carried[carried].atom.index];
   value.is_power = true;
@@ -771,7 +783,7 @@ Exact BoundsProver::TripMax(size_t index) const {
     return 0;
   }
   if (loop.ends.size() > 1) {
-    return {};  // One edge may carry the loop past where the other's condition is understood.
+    return {};  // One edge may carry the loop past the range in which the other edge's condition is understood.
   }
   Interval trips = Interval::AtLeast(0);
   const auto at_most = [&](const Exact& most) { trips = Meet(trips, {Exact(), most}); };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Intervals of what a bounds program speaks of, in a box of a launch's instances. The inside of bounds.cc, access.cc
-// and work.cc; nobody else includes it.
+// Computes intervals of the atoms and polynomials of a bounds program, for a box of a launch's instances. Internal to
+// bounds.cc, access.cc and work.cc, the only files that include it.
 #ifndef HPVMD_COMPILER_IR_BOUNDS_PROVER_H_
 #define HPVMD_COMPILER_IR_BOUNDS_PROVER_H_
 
@@ -16,11 +16,11 @@
 
 namespace hpvm::ir {
 
-// What is left of a polynomial once atoms of a single value are put in: at least as precise as the polynomial.
+// A polynomial after substitution of atoms that have a single value; at least as precise as the polynomial.
 struct ReducedTerm {
-  Exact factor = 0;  // Not known: nor is the sum.
+  Exact factor = 0;  // When the factor is unknown, so is the sum.
   std::array<AtomId, kDegreeMax> atoms;
-  uint32_t count = 0;  // Of atoms.
+  uint32_t count = 0;  // Number of atoms.
 
   std::span<const AtomId> all() const { return {atoms.data(), count}; }
   bool Has(AtomId atom) const { return std::find(atoms.begin(), atoms.begin() + count, atom) != atoms.begin() + count; }
@@ -35,23 +35,23 @@ struct NotNegative {
   Reduced terms;
   Wide added = 0;
 };
-enum class Truth : uint8_t { kYes, kNo, kUnknown };  // kYes: everywhere; kNo: nowhere.
+enum class Truth : uint8_t { kYes, kNo, kUnknown };  // kYes: holds everywhere in the scope; kNo: holds nowhere.
 
 inline Wide Modulus(uint8_t bits) { return Wide{1} << bits; }
-// The canonical forms of values of so many bits.
+// Returns the range of canonical values of that width.
 inline Interval CanonicalRange(bool is_signed, uint8_t bits) {
   return is_signed ? Interval{-Modulus(bits) / 2, Modulus(bits) / 2 - 1} : Interval{0, Modulus(bits) - 1};
 }
 
-// One thread at a time, also for its scopes. Borrows program and facts.
+// Not thread-safe, together with its scopes. Borrows the program and the facts.
 class BoundsProver {
  public:
-  // No extent, no group size and no count of the box is 0, and the box lies in the extent.
+  // No extent, group size or box count is 0, and the box lies within the extent.
   BoundsProver(const BoundsProgram& program, const BoundsFacts& facts, const InstanceBox& box)
       : program_(program), facts_(facts), box_(box), carried_(program.atoms.size()) {}
 
-  // For loop after loop, from the first: the interval of its trip, which scopes know once it is added. They know at
-  // once what the loop carries.
+  // Called once per loop, from the first on: returns the interval of the loop's trip, which scopes use after AddTrip.
+  // Scopes use the loop's carried values immediately.
   Interval NextTrip() {
     FindCarried(program_.loops[trips_.size()]);
     return {Exact(0), TripMax(trips_.size())};
@@ -64,7 +64,7 @@ class BoundsProver {
   }
   const std::vector<Interval>& trips() const { return trips_; }
 
-  // Intervals of the atoms where some constraints hold.
+  // Intervals of the atoms under some constraints.
   class Scope {
    public:
     Scope(const BoundsProver& prover, std::span<const uint32_t> context)
@@ -84,40 +84,40 @@ class BoundsProver {
     }
 
     Interval Of(AtomId atom);
-    // With what constraints say of the polynomial as a whole, where they tie several atoms together.
+    // Also uses constraints on the polynomial as a whole, where they tie several atoms together.
     Interval Of(const Polynomial& polynomial);
     Interval Of(const Reduced& terms, const ReducedTerm* except = nullptr);
     Interval OfTied(const Reduced& terms);
-    // The remainder of the sum by `divisor`, a power of two; nothing when that is not known.
+    // Returns the remainder of the sum modulo `divisor`, a power of two; nothing when it is not known.
     std::optional<Wide> Residue(const Reduced& terms, Wide divisor);
-    // Calls visit(scope, terms) for each value that the first choice in the sum may have, or once when there is none.
+    // Calls visit(scope, terms) for each value of the first kEither atom in the sum, or once when there is none.
     template <typename Visit>
     void ForEachChoice(const Reduced& terms, Visit visit);
-    // Of polynomial * sign - minus.
+    // Reduces polynomial * sign - minus.
     Reduced Reduce(const Polynomial& polynomial, int sign = 1, const Polynomial& minus = {});
     void Refine(AtomId atom, const Interval& interval);
-    // A constraint as at most two conditions that together say the same in all of the scope; false when the forms of
-    // its values are not known well enough for that.
+    // Turns a constraint into at most two conditions that together are equivalent to it in the whole scope; returns
+    // false when too little is known about the forms of its values.
     bool Split(const Constraint& constraint, std::vector<NotNegative>* conditions);
     Truth Decide(const NotNegative& condition);
     Truth Decide(const Constraint& constraint);
-    // True if the sum, or the atom's value, surely is 0 or a power of two.
+    // Both return true when the sum, or the atom's value, certainly is 0 or a power of two.
     bool IsPower(const Reduced& terms);
     bool IsPower(AtomId atom);
-    // What was said of it by constraints and by Refine.
+    // Returns the interval that constraints and Refine give.
     Interval Refined(AtomId atom) const { return atoms_[atom.index].refined; }
-    // No instance gets where the constraints hold.
+    // Returns true when no instance reaches code where the constraints hold.
     bool is_impossible() const { return is_impossible_; }
 
    private:
     static constexpr int kPasses = 2;
     static constexpr size_t kTiesMax = 16;
-    // A fact about several atoms, none of which can be bounded by itself.
+    // A fact about several atoms, none of which it bounds alone.
     struct Tie {
-      const void* by;  // The constraint, or what the atom is made of; only compared.
+      const void* by;  // The constraint, or the atom's operands, that the fact stems from; only compared.
       NotNegative holds;
-      // If valid, it speaks of that atom's value: it holds where the atom has one, which is sure only of sums that have
-      // the atom. Code that an instance does not run says nothing of the instance.
+      // When valid, the fact concerns that atom's value: it holds where the atom has a value, which is certain only
+      // for sums that contain the atom. Code that an instance does not run implies nothing about the instance.
       AtomId of{};
     };
 
@@ -136,10 +136,10 @@ class BoundsProver {
     void AddTerms(const Polynomial& polynomial, Wide sign, Reduced* sum);
 
     struct Known {
-      Interval interval;  // As evaluated at `age`.
-      Interval refined;   // By constraints.
+      Interval interval;  // The interval evaluated at `age`.
+      Interval refined;   // The interval from constraints.
       uint32_t age = 0;
-      bool is_open = false;  // Being evaluated, in this scope or one around it.
+      bool is_open = false;  // The atom is being evaluated, in this scope or an enclosing one.
     };
     const BoundsProver& prover_;
     std::vector<Known> atoms_;
@@ -148,23 +148,23 @@ class BoundsProver {
     bool is_impossible_ = false;
   };
 
-  // False when nothing is left of what one use of the program may cost: then nothing is known any more.
+  // Returns false when one use of the program has spent its steps: then nothing is known any more.
   bool Spend(size_t steps) const {
     steps_left_ -= static_cast<int64_t>(steps);
     return steps_left_ > 0;
   }
 
  private:
-  // In evaluated atoms and terms. Nested merges would take time exponential in their depth.
+  // Counts evaluated atoms and terms. Without a limit, nested merges would take time exponential in their depth.
   static constexpr int64_t kStepsMax = 20'000;
 
-  // In each iteration of a loop: how far it has come, by what it goes on by, as a whole.
+  // A fact that holds in each iteration of a loop: the progress made, in terms of the step.
   struct LoopTie {
     const BoundsLoop* loop;
     NotNegative holds;
   };
 
-  // The values of a kCarried in all iterations of its loop.
+  // The values of a kCarried atom in all iterations of its loop.
   struct CarriedValue {
     Interval range;
     bool is_power = false;  // 0 or a power of two.
@@ -184,7 +184,7 @@ class BoundsProver {
   const BoundsFacts& facts_;
   const InstanceBox box_;
   std::vector<Interval> trips_;        // One for each loop so far.
-  std::vector<CarriedValue> carried_;  // By AtomId.
+  std::vector<CarriedValue> carried_;  // Indexed by AtomId.
   mutable std::vector<LoopTie> loop_ties_;
   mutable int64_t steps_left_ = kStepsMax;
 };

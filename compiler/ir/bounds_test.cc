@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prover on programs made by hand: what it must not conclude. compiler/pass/find_bounds_test.cc has those that
-// FindBounds writes down.
+// Tests conclusions that the prover must not draw, on programs made by hand. compiler/pass/find_bounds_test.cc tests
+// programs from FindBounds.
 #include "compiler/ir/bounds.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace hpvm::ir {
 namespace {
 
-// A program of one access of 4 bytes, and atoms that are added one by one.
+// A program of one access of 4 bytes, to which tests add atoms.
 class Sample {
  public:
   Sample() {
@@ -70,8 +70,8 @@ Constraint Less(const Polynomial& less, const Polynomial& more, bool or_equal = 
   return {.is_signed = true, .or_equal = or_equal, .bits = 64, .less = less, .more = more};
 }
 
-// A comparison of x + y bounds the sum, and multiples of it, though neither of the two can be bounded by it: from both
-// sides, exactly, and nothing else.
+// A comparison of x + y bounds the sum, and multiples of it, although it bounds neither x nor y: from both sides,
+// exactly, and nothing else.
 TEST(BoundsTest, ConstraintsOfSumsBoundSums) {
   Sample sample;
   const Polynomial x = sample.Range({0, 1000}), y = sample.Range({0, 1000}), sum = Plus(x, y);
@@ -83,7 +83,7 @@ TEST(BoundsTest, ConstraintsOfSumsBoundSums) {
   const auto offset = [&](int64_t factor, int64_t added) {
     return Plus(Times(sum, ConstantPolynomial(factor)), ConstantPolynomial(added));
   };
-  with(300, 500);  // The buffer has 1024 bytes, of which an access takes 4.
+  with(300, 500);  // The buffer has 1024 bytes; an access takes 4 of them.
   EXPECT_TRUE(sample.Proves(offset(1, -300)));
   EXPECT_FALSE(sample.Proves(offset(1, -301)));
   EXPECT_TRUE(sample.Proves(offset(1, 520)));
@@ -95,10 +95,10 @@ TEST(BoundsTest, ConstraintsOfSumsBoundSums) {
   EXPECT_TRUE(sample.Proves(offset(-5, 2500)));
   EXPECT_FALSE(sample.Proves(offset(-5, 2499)));
   EXPECT_FALSE(sample.Proves(offset(-6, 3000)));
-  // Another sum of the same two.
+  // Another sum of the same two atoms.
   EXPECT_FALSE(sample.Proves(Plus(offset(1, -300), x)));
   EXPECT_FALSE(sample.Proves(Plus(offset(1, 0), Times(y, ConstantPolynomial(-2)))));
-  with(300, 700);  // 2 x + y is x more than the sum, and x may be 700.
+  with(300, 700);  // 2 x + y is the sum plus x, and x may be 700.
   EXPECT_FALSE(sample.Proves(Plus(offset(1, 0), x)));
   sample.program.accesses[0].context = {1};
   EXPECT_FALSE(sample.Proves(offset(1, -300)));
@@ -106,7 +106,8 @@ TEST(BoundsTest, ConstraintsOfSumsBoundSums) {
   EXPECT_FALSE(sample.Proves(offset(1, -300)));
 }
 
-// A loop's parameter that each iteration doubles stays where a test keeps it, and a power of two if it begins as one.
+// A loop parameter that each iteration doubles stays within a test's limit, and stays a power of two if it begins as
+// one.
 TEST(BoundsTest, CarriedByInduction) {
   const auto with = [](int64_t first, int64_t factor, std::optional<int64_t> most) {
     Sample sample;
@@ -133,7 +134,7 @@ TEST(BoundsTest, CarriedByInduction) {
   EXPECT_FALSE(with(3, 2, {}).Proves(s));
   EXPECT_TRUE(with(3, 2, 510).Proves(Plus(s, ConstantPolynomial(-3))));
   EXPECT_FALSE(with(3, 2, 510).Proves(Plus(s, ConstantPolynomial(-4))));
-  EXPECT_FALSE(with(3, 2, 0x80000000).Proves(Plus(s, ConstantPolynomial(-3))));  // It wraps, to 0.
+  EXPECT_FALSE(with(3, 2, 0x80000000).Proves(Plus(s, ConstantPolynomial(-3))));  // The value wraps to 0.
   EXPECT_FALSE(with(-3, 2, 510).Proves(s));
   // x - (x & (s - 1)) + s is at most the next multiple of all strides, for x up to 767.
   const auto rounds = [&](int64_t first, int64_t factor, int64_t most, int64_t added) {
@@ -150,7 +151,7 @@ TEST(BoundsTest, CarriedByInduction) {
   EXPECT_FALSE(rounds(1, 2, 128, -2));
 }
 
-// A division leaves less than the divisor, where dividend and divisor are known not to be negative.
+// A remainder is less than the divisor, when dividend and divisor are known to be nonnegative.
 TEST(BoundsTest, QuotientsLeaveLessThanTheDivisor) {
   for (const Opcode code : {Opcode::kDivU, Opcode::kDivS}) {
     Sample sample;
@@ -171,8 +172,7 @@ TEST(BoundsTest, QuotientsLeaveLessThanTheDivisor) {
   }
 }
 
-// (x^4 + y^4) * 2^39 is at least 2^100, about which nothing is known; it is not the one value 2^100, which is 0 modulo
-// 2^64.
+// (x^4 + y^4) * 2^39 is at least 2^100, so it is unknown; it is not the single value 2^100, which is 0 modulo 2^64.
 TEST(BoundsTest, WhatIsBeyondAllNumbersIsNotOneValue) {
   const Polynomial large = ConstantPolynomial((int64_t{3} << 40) + 5);
   for (const int64_t sign : {1, -1}) {
@@ -200,7 +200,7 @@ TEST(BoundsTest, ExtensionsOfWhatIsBeyondAllNumbers) {
   }
 }
 
-// A factor that is made of scalars may pass all numbers, too: then nothing is known of the sum.
+// When a factor made of scalars exceeds all kept numbers, the sum is unknown.
 TEST(BoundsTest, FactorsBeyondAllNumbersAreNotKnown) {
   for (const uint64_t scalar : {uint64_t{1} << 62, uint64_t{0} - (uint64_t{1} << 62), uint64_t{1} << 63}) {
     Sample sample;
@@ -208,12 +208,12 @@ TEST(BoundsTest, FactorsBeyondAllNumbersAreNotKnown) {
     const Polynomial power = Times(n, n);
     EXPECT_FALSE(sample.Proves(sample.Operation(Opcode::kShrU, 64, {power, ConstantPolynomial(2)})));
     EXPECT_FALSE(sample.Proves(power));
-    // They do not cancel each other, either.
+    // Such factors do not cancel each other, either.
     EXPECT_FALSE(sample.Proves(Plus(power, Times(power, ConstantPolynomial(-3)))));
   }
 }
 
-// 2^61 x 2^61 - 2^60 x 2^60 is not 0: products of factors that do not fit end the product of polynomials.
+// 2^61 x 2^61 - 2^60 x 2^60 is not 0: factors that do not fit make the product of polynomials fail.
 TEST(BoundsTest, ProductsOfFactorsAreExact) {
   Sample sample;
   const Polynomial x = sample.Range({0, 9}), y = sample.Range({0, 9});
@@ -223,7 +223,7 @@ TEST(BoundsTest, ProductsOfFactorsAreExact) {
                         Plus(Times(x, ConstantPolynomial(other)), Times(y, ConstantPolynomial(large))), &product));
 }
 
-// An offset fits from the buffer's beginning to its end: below the beginning nothing does.
+// An offset fits from the buffer's beginning to its end; no offset below the beginning fits.
 TEST(BoundsTest, WhatMayBeginBelowIsNotProven) {
   Sample sample;
   EXPECT_TRUE(sample.Proves(sample.Range({0, 1020})));
@@ -232,7 +232,7 @@ TEST(BoundsTest, WhatMayBeginBelowIsNotProven) {
   EXPECT_FALSE(sample.Proves(ConstantPolynomial(-4)));
 }
 
-// A store into a buffer that must not be written traps wherever it goes.
+// A store into a read-only buffer traps at any offset.
 TEST(BoundsTest, StoresToWhatMustNotBeWrittenAreNotProven) {
   for (const bool is_writable : {true, false}) {
     Sample sample;
@@ -243,7 +243,7 @@ TEST(BoundsTest, StoresToWhatMustNotBeWrittenAreNotProven) {
   }
 }
 
-// Bits of two values may add up to all ones below the next power of two.
+// Or and xor of two values may give all ones below the next power of two.
 TEST(BoundsTest, BitsOfTwoValues) {
   Sample sample;
   const Polynomial low = sample.Range({0, 15}), high = sample.Range({3, 16});
@@ -260,7 +260,7 @@ TEST(BoundsTest, BitsOfTwoValues) {
   EXPECT_FALSE(sample.Proves(sample.Operation(Opcode::kAnd, 32, {low, high})));
 }
 
-// A program that was dropped has no accesses: that nothing in it leaves a buffer shows nothing.
+// A dropped program has no accesses, which proves nothing.
 TEST(BoundsTest, AnEmptyProgramProvesNothing) {
   BoundsFacts facts;
   EXPECT_FALSE(ProveBounds(BoundsProgram(), facts));

@@ -6,13 +6,13 @@ namespace {
 
 using PlaceName = std::function<std::string(uint32_t)>;
 
-std::string InstanceName(const FindingPlace& place) {
+std::string InstanceName(const FindingLocation& place) {
   const auto& id = place.instance;
   return "instance (" + std::to_string(id[0]) + ", " + std::to_string(id[1]) + ", " + std::to_string(id[2]) + ')';
 }
 
-// " (function "blur", byte 117 of the module)", or as much of it as is known.
-std::string PlaceText(const FindingPlace& place, const Module& module, const PlaceName& name) {
+// Returns text such as " (function "blur", byte 117 of the module)", as far as it is known.
+std::string PlaceText(const FindingLocation& place, const Module& module, const PlaceName& name) {
   std::string text;
   if (place.function < module.functions.size()) {
     text += "function \"" + module.functions[place.function].name + '"';
@@ -29,21 +29,21 @@ std::string BufferName(uint32_t param, const Module& module) {
 }
 
 std::string MemoryText(const Finding& finding, const Module& module) {
-  const std::string bytes = finding.bytes == 1 ? "byte " + std::to_string(finding.offset)
-                                               : std::to_string(finding.bytes) + " bytes at " +
-                                                     std::to_string(finding.offset);
+  const std::string bytes = finding.bytes == 1
+                                ? "byte " + std::to_string(finding.offset)
+                                : std::to_string(finding.bytes) + " bytes at " + std::to_string(finding.offset);
   switch (finding.memory) {
     case FindingMemory::kBuffer:
       return bytes + " of " + BufferName(finding.param, module);
     case FindingMemory::kGroup:
       return bytes + " of group memory";
     default:
-      // Of module memory only the stack can be uninitialised.
+      // In module memory, only the stack can be uninitialised.
       return bytes + (finding.kind == FindingKind::kUninitializedRead ? " of its stack" : " of module memory");
   }
 }
 
-std::string Verb(const FindingPlace& place) {
+std::string Verb(const FindingLocation& place) {
   if (place.is_atomic) {
     return place.is_write ? " atomically writes " : " atomically reads ";
   }
@@ -67,8 +67,8 @@ std::string_view Name(FindingKind kind) {
 }
 
 std::string ToString(const Finding& finding, const Module& module, const PlaceName& place) {
-  const FindingPlace& first = finding.first;
-  const FindingPlace second = finding.second.value_or(FindingPlace{});
+  const FindingLocation& first = finding.first;
+  const FindingLocation second = finding.second.value_or(FindingLocation{});
   const std::string who = InstanceName(first), where = PlaceText(first, module, place);
   const std::string what = MemoryText(finding, module);
   std::string text(Name(finding.kind));

@@ -13,7 +13,7 @@
 namespace hpvm::ir {
 namespace {
 
-// Kernels have buffers x (in) and y (inout), a number n, %zero, %one, %four, the instance %i and 4 * %i in %o.
+// Kernels have buffers x (in) and y (inout), a number n, %zero, %one, %four, the instance's id %i, and 4 * %i in %o.
 std::string Kernel(const std::string& body, const std::string& directives = "", const std::string& functions = "") {
   return "module \"m\"\nmemory 65536 65536\n" + directives +
          "param buffer in \"x\"\nparam buffer inout \"y\"\nparam i32 \"n\"\nentry f0\n"
@@ -29,7 +29,7 @@ struct Setting {
   uint64_t n = 0;
   uint32_t findings_max = 100;
   uint64_t record_bytes_max = uint64_t{1} << 30;
-  bool is_shared = false;  // x is y from its byte 8 on.
+  bool is_shared = false;  // x is the part of y from its byte 8 on.
 };
 
 struct Outcome {
@@ -69,13 +69,14 @@ Outcome Check(const std::string& text, const Setting& setting = {}) {
   return outcome;
 }
 
-std::string Short(const FindingPlace& place) {
+std::string Short(const FindingLocation& place) {
   return ' ' + std::to_string(place.instance[0]) +
-         (place.has_ended ? " ended" : std::string(place.is_atomic ? "a" : "") + (place.is_write ? "w" : "r") + "@" +
-                                           std::to_string(place.source));
+         (place.has_ended ? " ended"
+                          : std::string(place.is_atomic ? "a" : "") + (place.is_write ? "w" : "r") + "@" +
+                                std::to_string(place.source));
 }
 
-// "race y:4 0w@11 1r@12", one a line.
+// Returns one line such as "race y:4 0w@11 1r@12" per finding.
 std::string Short(const Outcome& outcome) {
   std::string text;
   for (const Finding& finding : outcome.findings) {
@@ -100,11 +101,11 @@ struct Case {
 };
 
 std::string OnlyIf(const std::string& condition, const std::string& then, const std::string& otherwise = "") {
-  return "if b" + condition.substr(1) + " " + condition + " {\n" + then + "\nleave b" + condition.substr(1) +
-         " ()\n} else {\n" + otherwise + "\nleave b" + condition.substr(1) + " ()\n}";
+  return "if b" + condition.substr(1) + " " + condition + " {\n" + then + "\nbr b" + condition.substr(1) +
+         " ()\n} else {\n" + otherwise + "\nbr b" + condition.substr(1) + " ()\n}";
 }
 
-// Accesses of instances that nothing orders, one of which writes and one of which is not atomic.
+// Accesses race when nothing orders their instances, at least one writes, and at least one is not atomic.
 TEST(CheckTest, Races) {
   const Case cases[] = {
       {"OwnWords", "%v: i32 = load.i32 flat %x\nstore.i32 param(1) %o, %v", ""},
@@ -147,14 +148,14 @@ TEST(CheckTest, Races) {
   }
 }
 
-// The same pair of operations is one finding, with how often it was seen.
+// The same pair of operations is one finding with a count.
 TEST(CheckTest, CountsTheSamePair) {
   const Outcome outcome = Check(Kernel("store.i32 flat %y, %i"), {.extent = {10, 1, 1}});
   ASSERT_EQ(outcome.findings.size(), 1u);
   EXPECT_EQ(outcome.findings[0].count, 9u);
 }
 
-// Parameters that are bound to the same bytes race with each other.
+// Accesses through two parameters that are bound to the same bytes race.
 TEST(CheckTest, RacesThroughTwoParameters) {
   const std::string text = Kernel("%v: i32 = load.i32 param(0) %o @11\nstore.i32 param(1) %o + 4, %v @12");
   EXPECT_EQ(Short(Check(text)), "");
@@ -170,30 +171,35 @@ std::string Exchange(const std::string& between) {
                 kGrouped);
 }
 
-// A barrier orders the instances of its group and no others.
+// A barrier orders only the instances of its group.
 TEST(CheckTest, BarriersOrder) {
   EXPECT_EQ(Short(Check(Exchange("barrier"), {.group = {2, 1, 1}})), "");
   EXPECT_EQ(Short(Check(Exchange("barrier"), {.group = {1, 1, 1}})), "race y:4 0r@12 1w@11");
   EXPECT_EQ(Short(Check(Exchange(""), {.group = {2, 1, 1}})), "race y:4 0r@12 1w@11");
 }
 
-// Accesses that are ordered within one group still race with the next group's, however long ago they were.
+// Accesses that are ordered within one group still race with later groups, however long ago they happened.
 TEST(CheckTest, RacesAcrossBarriers) {
-  const std::string lead = "%me: i32 = local_id.i32 %zero\n%g: i32 = group_id.i32 %zero\n"
-                           "%first: i32 = eqz.i32 %me\n";
+  const std::string lead =
+      "%me: i32 = local_id.i32 %zero\n%g: i32 = group_id.i32 %zero\n"
+      "%first: i32 = eqz.i32 %me\n";
   const Case cases[] = {
-      // Every instance reads; after the barrier the first of the group writes.
-      {"OwnGroup", "%p: i32 = mul.i32 %g, %four\n%v: i32 = load.i32 param(1) %p @11\nbarrier\n" +
-                       OnlyIf("%first", "store.i32 param(1) %p, %v @12"), ""},
+      // Every instance reads; after the barrier the first instance of the group writes.
+      {"OwnGroup",
+       "%p: i32 = mul.i32 %g, %four\n%v: i32 = load.i32 param(1) %p @11\nbarrier\n" +
+           OnlyIf("%first", "store.i32 param(1) %p, %v @12"),
+       ""},
       {"Shared", "%v: i32 = load.i32 flat %y @11\nbarrier\n" + OnlyIf("%first", "store.i32 flat %y, %v @12"),
        "race y:0 0w@12 2r@11\nrace y:0 0w@12 2w@12"},
-      // Group 0 only reads, at first; group 1 writes after two barriers.
-      {"LateWrite", OnlyIf("%g", "", "%v: i32 = load.i32 flat %y @11") + "\nbarrier\nbarrier\n" +
-                        "%late: i32 = and.i32 %g, %first\n" + OnlyIf("%late", "store.i32 flat %y, %i @12"),
+      // Group 0 only reads, before any barrier; group 1 writes after two barriers.
+      {"LateWrite",
+       OnlyIf("%g", "", "%v: i32 = load.i32 flat %y @11") + "\nbarrier\nbarrier\n" +
+           "%late: i32 = and.i32 %g, %first\n" + OnlyIf("%late", "store.i32 flat %y, %i @12"),
        "race y:0 0r@11 2w@12"},
-      // Both of group 0 read, then the second reads again; the second writes: only the first conflicts.
-      {"OtherReader", "%p: i32 = mul.i32 %g, %four\n%v: i32 = load.i32 param(1) %p @11\n" +
-                          OnlyIf("%me", "store.i32 param(1) %p, %v @12"),
+      // Both instances of group 0 read, then the second writes: only the first reader conflicts.
+      {"OtherReader",
+       "%p: i32 = mul.i32 %g, %four\n%v: i32 = load.i32 param(1) %p @11\n" +
+           OnlyIf("%me", "store.i32 param(1) %p, %v @12"),
        "race y:0 0r@11 1w@12"},
       {"AtomicsInGroups", "%v: i32 = atomic_add.i32 flat %y, %one @11\nbarrier\n%w: i32 = load.i32 flat %y @12",
        "race y:0 0r@12 2aw@11"},
@@ -203,11 +209,12 @@ TEST(CheckTest, RacesAcrossBarriers) {
   }
 }
 
-// Group memory is a group's own, zero for the language but not written.
+// Group memory is private to a group; the language zeroes it, but it counts as unwritten.
 TEST(CheckTest, GroupMemory) {
-  const std::string lead = "%n32: i32 = const.i32 32\n%p: i32 = local_alloc %n32\n%q: i32 = add.i32 %p, %o\n"
-                           "%me: i32 = local_id.i32 %zero\n%mine: i32 = mul.i32 %me, %four\n"
-                           "%own: i32 = add.i32 %p, %mine\n";
+  const std::string lead =
+      "%n32: i32 = const.i32 32\n%p: i32 = local_alloc %n32\n%q: i32 = add.i32 %p, %o\n"
+      "%me: i32 = local_id.i32 %zero\n%mine: i32 = mul.i32 %me, %four\n"
+      "%own: i32 = add.i32 %p, %mine\n";
   const Case cases[] = {
       {"Own", "store.i32 group %own, %i\n%v: i32 = load.i32 group %own", ""},
       {"Race", "store.i32 flat %p, %i @11", "race group:0 0w@11 1w@11"},
@@ -223,7 +230,7 @@ TEST(CheckTest, GroupMemory) {
   }
 }
 
-// What nothing has written of a buffer that is output only.
+// Reads of unwritten bytes of an output-only buffer are found.
 TEST(CheckTest, UnwrittenOutputs) {
   const Case cases[] = {
       {"Read", "%v: i32 = load.i32 param(1) %o @11", "unwritten y:0 0r@11"},
@@ -240,14 +247,15 @@ TEST(CheckTest, UnwrittenOutputs) {
     EXPECT_EQ(Short(Check(Kernel(c.body), {.y_is_output = true})), c.want) << c.name;
   }
   EXPECT_EQ(Short(Check(Kernel(cases[0].body))), "");
-  // Bytes that another parameter is bound to as well come with that one's content.
+  // Bytes that another parameter is bound to, as well, have that parameter's content.
   EXPECT_EQ(Short(Check(Kernel(cases[0].body), {.y_is_output = true, .is_shared = true})), "");
 }
 
-// The stack that the global of stack_pointer points to: what its frame has not written.
+// Reads of unwritten bytes of the current frame are found on the stack that stack_pointer's global points to.
 TEST(CheckTest, UnwrittenStack) {
-  const std::string lead = "%sp: i32 = global_get.i32 g0\n%n16: i32 = const.i32 16\n%f: i32 = sub.i32 %sp, %n16\n"
-                           "global_set.i32 g0 %f\n";
+  const std::string lead =
+      "%sp: i32 = global_get.i32 g0\n%n16: i32 = const.i32 16\n%f: i32 = sub.i32 %sp, %n16\n"
+      "global_set.i32 g0 %f\n";
   const Case cases[] = {
       {"Read", "%v: i32 = load.i32 flat %f + 4 @11\n%w: i32 = add.i32 %v, %one", "unwritten module:4084 0r@11"},
       {"Written",
@@ -281,12 +289,12 @@ TEST(CheckTest, UnwrittenStack) {
        "store.i32 param(1) %o, %w",
        "unwritten module:4088 0r@11"},
       {"MovesAreNoUse",
-       "%v: i32 = load.i32 flat %f\n%w: i32 = block b0 () {\n%s: i32 = select.i32 %one, %v, %i\nleave b0 (%s)\n}\n"
+       "%v: i32 = load.i32 flat %f\n%w: i32 = block b0 () {\n%s: i32 = select.i32 %one, %v, %i\nbr b0 (%s)\n}\n"
        "%r: i32 = call f1 (%w)\nstore.i32 flat %f + 8, %r",
        ""},
       {"AfterMoves",
-       "%v: i32 = load.i32 flat %f @11\n%w: i32 = block b0 () {\n%s: i32 = select.i32 %one, %v, %i\nleave b0 (%s)\n}\n"
-       "%r: i32 = call f1 (%w)\nif b1 %r {\nleave b1 ()\n} else {\nleave b1 ()\n}",
+       "%v: i32 = load.i32 flat %f @11\n%w: i32 = block b0 () {\n%s: i32 = select.i32 %one, %v, %i\nbr b0 (%s)\n}\n"
+       "%r: i32 = call f1 (%w)\nif b1 %r {\nbr b1 ()\n} else {\nbr b1 ()\n}",
        "unwritten module:4080 0r@11"},
       {"Address", "%v: i32 = load.i32 flat %f @11\n%w: i32 = load.i32 flat %v", "unwritten module:4080 0r@11"},
       {"UsedTwice", "%v: i32 = load.i32 flat %f @11\n%w: i32 = add.i32 %v, %v\n%u: i32 = add.i32 %v, %one",
@@ -306,8 +314,8 @@ TEST(CheckTest, UnwrittenStack) {
     const std::string global = "global mut i32 0x1000\n";
     const Outcome outcome = Check(Kernel(lead + c.body, global + "stack_pointer g0\n", same));
     EXPECT_EQ(Short(outcome), c.want) << c.name;
-    EXPECT_EQ(outcome.findings.empty() ? 4 : outcome.findings[0].count, 4u) << c.name;  // Once an instance.
-    // Not when nobody knows where the stack is.
+    EXPECT_EQ(outcome.findings.empty() ? 4 : outcome.findings[0].count, 4u) << c.name;  // Once per instance.
+    // Nothing is found when the stack's location is unknown.
     EXPECT_EQ(Short(Check(Kernel(lead + c.body, global, same))), "") << c.name;
   }
 }
@@ -324,17 +332,19 @@ TEST(CheckTest, WrongBuffers) {
       {"Subtracted", "%p: i32 = sub.i32 %x1, %d\n%v: i32 = load.i32 flat %p @11", "wrong module:0 from x 0r@11"},
       {"Number", "%p: i32 = add.i32 %d, %o\n%v: i32 = load.i32 flat %p", ""},
       {"Distance", "%e: i32 = sub.i32 %y, %x\n%p: i32 = add.i32 %x1, %e\nstore.i32 flat %p, %i", ""},
-      {"WrongDistance", "%e: i32 = sub.i32 %x, %y\n%p: i32 = add.i32 %y, %e\n%q: i32 = add.i32 %p, %d\n"
-                        "%v: i32 = load.i32 flat %q @11",
+      {"WrongDistance",
+       "%e: i32 = sub.i32 %x, %y\n%p: i32 = add.i32 %y, %e\n%q: i32 = add.i32 %p, %d\n"
+       "%v: i32 = load.i32 flat %q @11",
        "wrong y:0 from x 0r@11"},
       {"Aligned", "%m: i32 = const.i32 -16\n%p: i32 = and.i32 %x1, %m\n%v: i32 = load.i32 flat %p + 131072 @11",
        "wrong y:0 from x 0r@11"},
-      {"Hashed", "%m: i32 = const.i32 255\n%p: i32 = and.i32 %x1, %m\n%v: i32 = load.i32 flat %p\n"
-                 "%s: i32 = shr_u.i32 %x, %four\n%w: i32 = load.i32 flat %s", ""},
-      {"Chosen", "%p: i32 = select.i32 %n, %x, %y\n%v: i32 = load.i32 flat %p + 131072 @11",
-       "wrong y:0 from x 0r@11"},
+      {"Hashed",
+       "%m: i32 = const.i32 255\n%p: i32 = and.i32 %x1, %m\n%v: i32 = load.i32 flat %p\n"
+       "%s: i32 = shr_u.i32 %x, %four\n%w: i32 = load.i32 flat %s",
+       ""},
+      {"Chosen", "%p: i32 = select.i32 %n, %x, %y\n%v: i32 = load.i32 flat %p + 131072 @11", "wrong y:0 from x 0r@11"},
       {"Loop",
-       "%r: i32 = loop again (%p: i32 = %x) {\n%q: i32 = add.i32 %p, %d\nleave again (%q)\n}\n"
+       "%r: i32 = loop again (%p: i32 = %x) {\n%q: i32 = add.i32 %p, %d\nbr again (%q)\n}\n"
        "%v: i32 = load.i32 flat %r @11",
        "wrong y:0 from x 0r@11"},
       {"Called", "%p: i32 = call f1 (%d, %x)\n%v: i32 = load.i32 flat %p @11", "wrong y:0 from x 0r@11"},
@@ -342,10 +352,14 @@ TEST(CheckTest, WrongBuffers) {
        "wrong y:0 from x 0r@11"},
       {"Global", "global_set.i32 g0 %x\n%p: i32 = global_get.i32 g0\n%v: i32 = load.i32 flat %p + 131072 @11",
        "wrong y:0 from x 0r@11"},
-      {"Stored", "store.i32 flat %zero + 8, %x\n%p: i32 = load.i32 flat %zero + 8\n"
-                 "%v: i32 = load.i32 flat %p + 131072 @11", "wrong y:0 from x 0r@11"},
-      {"StoredOver", "store.i32 flat %zero + 8, %x\nstore.i32 w1 flat %zero + 11, %zero\n"
-                     "%p: i32 = load.i32 flat %zero + 8\n%v: i32 = load.i32 flat %p + 131072", ""},
+      {"Stored",
+       "store.i32 flat %zero + 8, %x\n%p: i32 = load.i32 flat %zero + 8\n"
+       "%v: i32 = load.i32 flat %p + 131072 @11",
+       "wrong y:0 from x 0r@11"},
+      {"StoredOver",
+       "store.i32 flat %zero + 8, %x\nstore.i32 w1 flat %zero + 11, %zero\n"
+       "%p: i32 = load.i32 flat %zero + 8\n%v: i32 = load.i32 flat %p + 131072",
+       ""},
       {"StoredAndCopied",
        "store.i32 flat %zero + 8, %x\n%n8: i32 = const.i32 8\n%n64: i32 = const.i32 64\nmemory_copy %n64, %n8, %four\n"
        "%p: i32 = load.i32 flat %n64\n%v: i32 = load.i32 flat %p + 131072 @11",
@@ -364,7 +378,7 @@ TEST(CheckTest, WrongBuffers) {
   }
 }
 
-// Each instance that misses a barrier is named, with where it waits instead.
+// Each instance that misses a barrier is reported, with the place where it waits instead.
 TEST(CheckTest, MissedBarriers) {
   const std::string three = "%three: i32 = const.i32 3\n%last: i32 = eq.i32 %i, %three\n";
   const Outcome ended = Check(Kernel(three + OnlyIf("%last", "", "barrier @11"), kGrouped), {.group = {4, 1, 1}});
@@ -377,11 +391,12 @@ TEST(CheckTest, MissedBarriers) {
   EXPECT_EQ(elsewhere.trap.code, TrapCode::kBarrierDivergence);
 }
 
-// Without a check the first instance that traps is reported; with one, the lowest.
+// Without a check the first instance that traps is reported; with a check, the lowest.
 TEST(CheckTest, TheLowestTrapIsReported) {
   // A launch of 4 x 2 in groups of 2 x 2: (0, 1) belongs to the first group and comes after (2, 0) and (3, 0).
-  const std::string trap_at = "%j: i32 = instance_id.i32 %one\n%k: i32 = mul.i32 %j, %four\n%at: i32 = add.i32 %i, %k\n"
-                              "%late: i32 = ge_u.i32 %at, %n\n";
+  const std::string trap_at =
+      "%j: i32 = instance_id.i32 %one\n%k: i32 = mul.i32 %j, %four\n%at: i32 = add.i32 %i, %k\n"
+      "%late: i32 = ge_u.i32 %at, %n\n";
   for (const char* uses : {"uses barrier\n", "uses group_memory\n", ""}) {
     for (uint64_t n = 1; n < 8; ++n) {
       const Outcome outcome = Check(Kernel(trap_at + OnlyIf("%late", "%q: i32 = div_u.i32 %i, %zero"), uses),
@@ -392,7 +407,7 @@ TEST(CheckTest, TheLowestTrapIsReported) {
   }
 }
 
-// A launch with too many kinds of faults keeps the first, and says that there were more.
+// A launch with too many kinds of faults keeps the first ones, and reports that there were more.
 TEST(CheckTest, FindingsAreLimited) {
   std::string body;
   for (int i = 0; i < 20; ++i) {
@@ -403,23 +418,24 @@ TEST(CheckTest, FindingsAreLimited) {
   EXPECT_EQ(outcome.dropped, 17u);
 }
 
-// The record's memory is limited; what does not fit is not judged, and the check says so.
+// The record's memory is limited; accesses beyond it are not judged, and the check reports that it is incomplete.
 TEST(CheckTest, TheRecordIsLimited) {
-  const std::string text = Kernel("store.i32 flat %y, %i @11\nstore.i32 flat %y + 8192, %i @12\n"
-                                  "%v: i32 = load.i32 flat %y + 12288 @13");
+  const std::string text = Kernel(
+      "store.i32 flat %y, %i @11\nstore.i32 flat %y + 8192, %i @12\n"
+      "%v: i32 = load.i32 flat %y + 12288 @13");
   const Outcome all = Check(text, {.y_is_output = true});
   EXPECT_EQ(Short(all), "unwritten y:12288 0r@13\nrace y:0 0w@11 1w@11\nrace y:8192 0w@12 1w@12");
   EXPECT_TRUE(all.is_complete);
   const Outcome little = Check(text, {.y_is_output = true, .record_bytes_max = 30'000});
   EXPECT_EQ(Short(little), "race y:0 0w@11 1w@11");
   EXPECT_FALSE(little.is_complete);
-  const Outcome words_only = Check(Kernel("store.i32 flat %y, %i @11\nstore.i32 w1 flat %y + 6, %i @12"),
-                                   {.record_bytes_max = 30'000});
+  const Outcome words_only =
+      Check(Kernel("store.i32 flat %y, %i @11\nstore.i32 w1 flat %y + 6, %i @12"), {.record_bytes_max = 30'000});
   EXPECT_EQ(Short(words_only), "race y:0 0w@11 1w@11");
   EXPECT_FALSE(words_only.is_complete);
 }
 
-// Findings read as sentences, with lines where the caller knows them.
+// Findings read as sentences, with lines when the caller knows them.
 TEST(CheckTest, Sentences) {
   const auto sentence = [](const Outcome& outcome) {
     return outcome.findings.empty() ? "" : ToString(outcome.findings[0], outcome.module);

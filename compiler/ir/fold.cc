@@ -66,7 +66,7 @@ std::optional<uint64_t> Fold(Opcode code, U a, U b) {
   }
 }
 
-// How many operations PossibleBits looks back: an `or` costs at most 2^4 looks.
+// Depth to which PossibleBits follows operands: an `or` costs at most 2^4 visits.
 constexpr int kBitsDepthMax = 4;
 
 using DefinitionOf = absl::FunctionRef<const Op*(ValueId)>;

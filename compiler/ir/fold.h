@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer operations whose operands are constants, and which bits of others may be set.
+// Folds integer operations on constants, and computes which bits of a value may be set.
 #ifndef HPVMD_COMPILER_IR_FOLD_H_
 #define HPVMD_COMPILER_IR_FOLD_H_
 
@@ -13,13 +13,13 @@
 
 namespace hpvm::ir {
 
-// The bits of the result, which has the type `result`; an i32's upper half is zero. Nothing where an operand is not
-// known, and for what is not folded: floats, divisions that trap, what counts bits, whatever reads, writes, traps or
-// asks.
+// Returns the bits of the result, which has the type `result`; an i32's upper half is zero. Returns nothing when an
+// operand is unknown, and for operations that are not folded: floats, divisions that trap, bit counts, and operations
+// that read, write, trap or query the launch.
 std::optional<uint64_t> FoldInteger(const Op& op, Type result, std::span<const std::optional<uint64_t>> operands);
 
-// The bits that may be set in a value of an integer type, as far as the few operations before it tell. `definition_of`
-// gives the operation that makes a value; null for parameters.
+// Returns the bits that may be set in a value of an integer type, derived from the last few operations that define
+// it. `definition_of` returns the operation that defines a value; null for parameters.
 uint64_t PossibleBits(const Function& function, absl::FunctionRef<const Op*(ValueId)> definition_of, ValueId value);
 
 }  // namespace hpvm::ir

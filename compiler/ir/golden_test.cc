@@ -20,7 +20,7 @@ const char kDocument[] = HPVMD_SOURCE_DIR "/docs/KERNELS.md";
 
 StatusOr<TrapReport> RunInterpreter(const Module& module, const Launch& launch) { return Interpret(module, launch); }
 
-// Every golden kernel does on the interpreter what its comments say.
+// The interpreter gives each golden kernel's expected results.
 TEST(IrGoldenTest, InterpreterAgrees) {
   for (const std::string& path : GoldenFiles(kFolder)) {
     SCOPED_TRACE(path);
@@ -28,7 +28,7 @@ TEST(IrGoldenTest, InterpreterAgrees) {
   }
 }
 
-// Every sentence of the specification has a golden kernel, and every golden kernel a sentence, repeated word for word.
+// Every sentence of the specification has a golden kernel, and every golden kernel repeats a sentence word for word.
 TEST(IrGoldenTest, EverySentenceIsShown) {
   std::ostringstream document;
   document << std::ifstream(kDocument).rdbuf();
@@ -73,14 +73,14 @@ func f0 "f" (%x: i32) -> () {
 }
 )";
 
-// The driver notices wrong output: two instances add one each, so 2 is not what comes out.
+// The driver notices wrong output: two instances add one each, so the result is not 2.
 TEST(IrGoldenTest, DriverReplacesWrongExpectations) {
   const StatusOr<std::string> found = RunGoldenText(kAddOne, RunInterpreter);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(Diff(kAddOne, *found), "-;; out x = i32 2 2\n+;; out x = i32 3 2\n");
 }
 
-// Files that test nothing by mistake are refused.
+// Files that would accidentally test nothing are refused.
 TEST(IrGoldenTest, DriverRefusesMalformedFiles) {
   const std::string module = "module \"m\"\nentry f0\nfunc f0 \"f\" () -> () {\n  return ()\n}\n";
   EXPECT_TRUE(RunGoldenText(";; run\n;; ends\n" + module, RunInterpreter).ok());

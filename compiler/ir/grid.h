@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the instances and groups of a launch stand, numbered x fastest.
+// Coordinates of the instances and groups of a launch, numbered x fastest.
 #ifndef HPVMD_COMPILER_IR_GRID_H_
 #define HPVMD_COMPILER_IR_GRID_H_
 
@@ -13,12 +13,12 @@ namespace hpvm::ir {
 
 using Triple = std::array<uint64_t, 3>;
 
-// The place of a linear index in a box.
+// Returns the coordinates of a linear index in a box.
 inline Triple Unflatten(uint64_t index, const Triple& box) {
   return {index % box[0], index / box[0] % box[1], index / box[0] / box[1]};
 }
 
-// Part of the extent: a group, which is smaller than declared if it is a dimension's last.
+// A part of the extent: a group, which may be smaller than declared at the end of a dimension.
 struct Box {
   Triple origin{}, size{};
 

@@ -7,16 +7,17 @@
 namespace hpvm::ir {
 namespace {
 
-// What an end may be while products are compared: a number, or beyond all that are kept.
+// An end while products are compared: a number, or beyond all numbers that are kept.
 struct End {
   int beyond = 0;  // -1: below, 1: above all numbers that are kept.
-  Wide value = 0;  // If not beyond.
+  Wide value = 0;  // Valid when not beyond.
 
   int sign() const { return beyond != 0 ? beyond : (value > 0) - (value < 0); }
   friend bool operator<(const End& a, const End& b) {
     return a.beyond != b.beyond ? a.beyond < b.beyond : a.beyond == 0 && a.value < b.value;
   }
-  // As an end of an interval. A lower end beyond all numbers is dropped as well: it excludes what is not kept.
+  // Converts to an end of an interval. A lower end above all kept numbers becomes unknown, too, although it excludes
+  // all of them.
   Exact kept() const { return beyond == 0 ? Exact(value) : Exact(); }
 };
 
@@ -35,7 +36,7 @@ End Times(const End& a, const End& b) {
   return {0, product};
 }
 
-// Of lower ends, the greater one; of upper ends, the smaller one. An end that is not known excludes nothing.
+// Returns the greater one of two lower ends, or the smaller one of two upper ends. An unknown end excludes nothing.
 Exact Tighter(const Exact& a, const Exact& b, bool is_lower) {
   if (!a || !b) {
     return a ? a : b;

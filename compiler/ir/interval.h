@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Intervals of integers for proofs: an end is a number that is known exactly, or it is not known at all.
+// Intervals of integers for proofs. Each end is either known exactly or unknown.
 //
-// A number that has grown too large to be kept is not kept as a large number: it has no value any more, so nobody can
-// compare with it, reduce it modulo 2^64 or take it for the only value that an interval holds.
+// A number that becomes too large to be kept is not approximated: it becomes unknown, so that nobody can compare it,
+// reduce it modulo 2^64 or take it for the only value of an interval.
 #ifndef HPVMD_COMPILER_IR_INTERVAL_H_
 #define HPVMD_COMPILER_IR_INTERVAL_H_
 
@@ -13,16 +13,16 @@
 namespace hpvm::ir {
 
 using Wide = __int128;
-// Numbers are kept between -kWideMax and kWideMax, both excluded: far from where the sum of two could overflow.
+// Numbers are kept between -kWideMax and kWideMax, both excluded: the sum of two such numbers cannot overflow.
 inline constexpr Wide kWideMax = Wide{1} << 100;
 inline constexpr bool IsKept(Wide value) { return value > -kWideMax && value < kWideMax; }
 
-// A number, or nothing where it is not known. There is no order on these: whoever compares has to look first whether
-// there is a number. Sums and products of what is not known are not known, but for 0 times it.
+// A number that is known or unknown. There is no order on Exact: code that compares must first check that the number
+// is known. Sums and products of an unknown number are unknown, except 0 times it.
 class Exact {
  public:
   Exact() = default;
-  // Not known if it is too large to be kept.
+  // The number is unknown when it is too large to be kept.
   Exact(Wide value) : value_(IsKept(value) ? value : 0), is_known_(IsKept(value)) {}
   explicit operator bool() const { return is_known_; }
   Wide operator*() const {
@@ -30,7 +30,7 @@ class Exact {
     return value_;
   }
   friend bool operator==(const Exact&, const Exact&) = default;
-  // For compiler/api/wire.h; what was read may not be sound.
+  // For compiler/api/wire.h; the data read may be invalid, so the reader checks is_sound().
   friend auto FieldsOf(Exact& exact) { return std::tie(exact.value_, exact.is_known_); }
   bool is_sound() const { return is_known_ ? IsKept(value_) : value_ == 0; }
 
@@ -41,8 +41,8 @@ class Exact {
 Exact Sum(const Exact& a, const Exact& b);
 Exact Product(const Exact& a, const Exact& b);
 
-// All integers from one end to the other, both included. An end that is not known excludes nothing: to forget one only
-// makes the interval larger.
+// All integers between two ends, both included. An unknown end excludes nothing, so forgetting an end only enlarges
+// the interval.
 class Interval {
  public:
   Interval() = default;  // All integers.
@@ -56,9 +56,9 @@ class Interval {
   const Exact& hi() const { return hi_; }
   bool is_bounded() const { return lo_ && hi_; }
   bool is_empty() const { return is_bounded() && *lo_ > *hi_; }
-  // The only value in it, if there is one.
+  // Returns the only value in the interval, if there is one.
   Exact single() const { return is_bounded() && *lo_ == *hi_ ? lo_ : Exact(); }
-  // Whether both ends are known and lie between these, which are included.
+  // Returns true when both ends are known and lie in [low, high].
   bool Within(Wide low, Wide high) const { return is_bounded() && *lo_ >= low && *hi_ <= high; }
   friend bool operator==(const Interval&, const Interval&) = default;
   friend auto FieldsOf(Interval& interval) { return std::tie(interval.lo_, interval.hi_); }
@@ -68,10 +68,11 @@ class Interval {
   Exact lo_, hi_;
 };
 
-// What contains every sum and every product of a member of `a` and one of `b`. Of an empty one: anything.
+// Return an interval that contains every sum or product of a member of `a` and a member of `b`; any interval when one
+// is empty.
 Interval Sum(const Interval& a, const Interval& b);
 Interval Product(const Interval& a, const Interval& b);
-// What both contain; the smallest interval that contains both.
+// Meet returns the intersection; Hull returns the smallest interval that contains both.
 Interval Meet(const Interval& a, const Interval& b);
 Interval Hull(const Interval& a, const Interval& b);
 

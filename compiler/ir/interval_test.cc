@@ -15,7 +15,7 @@ concept Ordered = requires(T a, T b) {
 }
 || requires(T a) { a < 0; };
 
-// Who compares an end has to look first whether it is known.
+// Code that compares an end must first check that it is known.
 static_assert(!Ordered<Exact>);
 static_assert(!std::is_convertible_v<Exact, Wide>);
 static_assert(!std::is_convertible_v<Exact, bool>);
@@ -32,7 +32,7 @@ TEST(IntervalTest, WhatIsTooLargeIsNotKnown) {
   EXPECT_EQ(Product(Exact(), 0), Exact(0));
 }
 
-// The sum of two numbers at the limit is no single number, whatever it would be modulo 2^64.
+// The sum of two numbers at the limit is not a single number, whatever its value modulo 2^64.
 TEST(IntervalTest, NothingBeyondIsSingle) {
   const Interval half{kWideMax / 2, kWideMax - 1};
   for (const Interval& large : {Sum(half, half), Product(half, half), Product(half, Interval{-5, -2}),
@@ -58,7 +58,7 @@ TEST(IntervalTest, Ends) {
   EXPECT_EQ(Interval::Single(7).single(), Exact(7));
 }
 
-// Against all members of small intervals, and against numbers near the limit with ends forgotten at random.
+// Compares with all members of small intervals, and with numbers near the limit whose ends are forgotten at random.
 TEST(IntervalTest, SumsAndProductsHoldWhatTheirMembersGive) {
   std::mt19937_64 random(1);
   const auto number = [&]() -> Wide {

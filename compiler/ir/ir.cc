@@ -20,7 +20,7 @@ constexpr OpcodeInfo kOpcodes[] = {
 #undef HPVM_OP
 };
 
-// By enumerator.
+// Indexed by enumerator.
 constexpr std::string_view kTypeNames[] = {"i32", "i64", "f32", "f64"};
 constexpr std::string_view kSpaceNames[] = {"flat", "param", "module", "stack", "private", "group", "state", "scratch"};
 constexpr std::string_view kTrapNames[] = {
@@ -163,15 +163,15 @@ void Builder::Else() {
 void Builder::End() {
   HPVMD_CHECK(!open_.empty() && Terminated());
   const OpId owner = f_.region(open_.back()).owner;
-  // An if ends after its second region only; a function's body ends with the builder.
+  // An if ends only after its second region; a function's body ends with the builder.
   HPVMD_CHECK(!owner.valid() || f_.op(owner).code != Opcode::kIf || f_.op(owner).otherwise == open_.back());
   open_.pop_back();
 }
 
 void Builder::Terminate(const Op& like, std::span<const ValueId> operands, std::span<const Target> targets) {
   Op op{.code = like.code, .imm = like.imm, .source = like.source};
-  if (op.code == Opcode::kLeave || op.code == Opcode::kContinue) {
-    op.code = targets[0].is_continue ? Opcode::kContinue : Opcode::kLeave;
+  if (op.code == Opcode::kBr || op.code == Opcode::kContinue) {
+    op.code = targets[0].is_continue ? Opcode::kContinue : Opcode::kBr;
   }
   op.first_target = static_cast<uint32_t>(f_.targets.size());
   op.target_count = static_cast<uint32_t>(targets.size());
@@ -180,18 +180,18 @@ void Builder::Terminate(const Op& like, std::span<const ValueId> operands, std::
 }
 
 void Builder::Leave(OpId target, std::span<const ValueId> values, uint32_t source) {
-  Terminate({.code = Opcode::kLeave, .source = source}, values, std::array{Target{target, false}});
+  Terminate({.code = Opcode::kBr, .source = source}, values, std::array{Target{target, false}});
 }
 
 void Builder::Continue(OpId loop, std::span<const ValueId> values, uint32_t source) {
   Terminate({.code = Opcode::kContinue, .source = source}, values, std::array{Target{loop, true}});
 }
 
-void Builder::LeaveTable(ValueId index, std::span<const Target> targets, std::span<const ValueId> values,
-                         uint32_t source) {
+void Builder::BrTable(ValueId index, std::span<const Target> targets, std::span<const ValueId> values,
+                      uint32_t source) {
   std::vector<ValueId> operands{index};
   operands.insert(operands.end(), values.begin(), values.end());
-  Terminate({.code = Opcode::kLeaveTable, .source = source}, operands, targets);
+  Terminate({.code = Opcode::kBrTable, .source = source}, operands, targets);
 }
 
 void Builder::Return(std::span<const ValueId> values, uint32_t source) {

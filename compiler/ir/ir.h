@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel IR: what every front end builds and every back end reads.
+// The kernel IR: front ends build it, back ends read it.
 //
 // Shape. A Module holds functions; a Function holds one body region; a Region is a list of operations and ends in
-// exactly one terminator. Control is structured: `block`, `loop` and `if` are operations that own regions, take typed
-// arguments and yield typed results.
+// exactly one terminator. Control flow is structured: `block`, `loop` and `if` are operations that own regions, take
+// typed arguments and yield typed results.
 //   block (a: T...) -> (R...) { ... }    runs its region once
 //   loop  (a: T...) -> (R...) { ... }    `continue` runs the region again with new arguments
 //   if cond -> (R...) { ... } else { ... }   both regions always exist; neither takes arguments
 // Terminators:
-//   leave target(values)      ends `target`, an enclosing block, loop or if; the values become its results. Falling
+//   br target(values)      ends `target`, an enclosing block, loop or if; the values become its results. Falling
 //                             out of a region is a `leave` of the operation that owns it: no flow is implicit.
 //   continue loop(values)     starts the next iteration of an enclosing loop.
 //   return(values)            ends the function.
-//   leave_table i [t0, t1, ..., default](values)
-//                             picks a target by an i32 (a `br_table`); a target is a leave or a continue.
+//   br_table i [t0, t1, ..., default](values)
+//                             picks a target by an i32 (a `br_table`); a target is a br or a continue.
 //   trap code                 ends the instance.
-// Values are SSA: defined once, by an operation or as a region's or function's parameter, and used only inside the
-// region that defines them or regions nested in it, after the definition. There are no phis and no mutable locals.
+// Values are SSA: each is defined once, by an operation or as a parameter of a region or function, and used only
+// after the definition, inside the region that defines it or regions nested in it. There are no phis and no mutable
+// locals.
 //
-// Ids are 32-bit indices into the Function's arenas. An operation is never moved in the arena; passes edit regions'
-// lists. verify.h lists the invariants. text.h gives the strict text form. docs/KERNELS.md says what addresses, traps
-// and barriers mean.
+// Ids are 32-bit indices into the Function's arenas. An operation never moves in the arena; passes edit the regions'
+// lists. verify.h lists the invariants. text.h specifies the strict text form. docs/KERNELS.md defines addresses,
+// traps and barriers.
 //
-// Threads: a Module is plain data; concurrent reading is fine.
+// Threads: a Module is plain data; concurrent reading is safe.
 #ifndef HPVMD_COMPILER_IR_IR_H_
 #define HPVMD_COMPILER_IR_IR_H_
 
@@ -41,8 +42,9 @@ namespace hpvm::ir {
 enum class Type : uint8_t { kI32, kI64, kF32, kF64 };
 constexpr uint32_t Bytes(Type type) { return type == Type::kI32 || type == Type::kF32 ? 4 : 8; }
 constexpr bool IsInt(Type type) { return type == Type::kI32 || type == Type::kI64; }
-std::string_view Name(Type type);  // "i32" ...
-// The number that bits of the type's width stand for; bits above are ignored.
+std::string_view Name(Type type);  // Returns "i32" and so on.
+// Returns the number that the low bits, as many as the type has, stand for as a signed integer; higher bits are
+// ignored.
 constexpr int64_t SignedBits(Type type, uint64_t bits) {
   return Bytes(type) == 4 ? int64_t{static_cast<int32_t>(static_cast<uint32_t>(bits))} : static_cast<int64_t>(bits);
 }
@@ -52,27 +54,28 @@ using OpId = Id<struct OpTag>;
 using RegionId = Id<struct RegionTag>;
 using FunctionId = Id<struct FunctionTag>;
 
-// Where a memory operation's base points.
-//   flat    any address of the instance's virtual space: module memory, a parameter's buffer or group memory, found
+// The memory that a memory operation's base refers to.
+//   flat    any address of the instance's virtual space: module memory, a parameter's buffer or group memory, located
 //           by range.
-//   param   `space_index` is the kernel parameter k; the operand is a byte offset from its base address, as computed
-//           in the address type. An offset outside the buffer means the flat address base(k) + offset (it may land in
+//   param   `space_index` is the kernel parameter k; the operand is a byte offset from its base address, computed in
+//           the address type. An offset outside the buffer means the flat address base(k) + offset (it may lie in
 //           another buffer, or trap).
 //   module  the operand is an address known to lie in module memory's range if it is valid at all.
-//   stack   the operand is an address in Module::stack_frame; elsewhere the access traps. What is there belongs to the
-//           instance and begins as zeros; no access of another space that is understood reaches it.
+//   stack   the operand is an address in Module::stack_frame; elsewhere the access traps. The frame's memory is private
+//           to the instance and begins as zeros; no understood access of another space reaches it.
 //   private `space_index` names a value that an instance keeps across barriers.
-//   group   the operand is an address as `local_alloc` returned it, or derived, expected in group-local memory;
-//           elsewhere it means what it means in space flat.
-//   state   bytes private to an instance that no address reaches: tables, what is left of segments, the memory of the
-//           math library. The operand is an i32 offset in [0, Module::state_bytes); outside traps as out of bounds.
-//   scratch the same bytes, by the same offsets, for stores of what nothing reads in the next instance before it has
-//           written it (the math library's stack): they need not be put back, so they do not count as written state.
+//   group   the operand is an address returned by `local_alloc`, or derived from it, expected in group-local memory;
+//           elsewhere it means the same as in space flat.
+//   state   bytes private to an instance that no address reaches: tables, the remaining sizes of segments, the memory
+//           of the math library. The operand is an i32 offset in [0, Module::state_bytes); outside, the access traps as
+//           out of bounds.
+//   scratch the same bytes, by the same offsets, for stores of data that the next instance writes before it reads them
+//           (the math library's stack): they need not be restored, so they do not count as written state.
 enum class Space : uint8_t { kFlat, kParam, kModule, kStack, kPrivate, kGroup, kState, kScratch };
 constexpr bool IsState(Space space) { return space == Space::kState || space == Space::kScratch; }
 std::string_view Name(Space space);
 
-// What an operation may do besides producing its results; passes ask these before moving or removing it.
+// Effects of an operation besides producing its results; passes check them before moving or removing it.
 enum Effect : uint8_t {
   kPure = 0,
   kReads = 1,     // Memory or globals.
@@ -82,8 +85,8 @@ enum Effect : uint8_t {
   kControl = 16,  // Ends or owns a region.
 };
 
-// One table for every operation (opcodes.def): enumerator, text name, effects, family. A new operation is one line
-// there, and a case in the file of its family in each of: verify, interpreter, back ends.
+// The table of operations (opcodes.def): enumerator, text name, effects, family. A new operation needs one line in
+// the table, and a case in its family's file in each of: verify, interpreter, back ends.
 enum class Family : uint8_t {
   kConst,
   kIntUnary,
@@ -111,80 +114,81 @@ enum class Opcode : uint8_t {
 struct OpcodeInfo {
   Opcode code;
   std::string_view text;
-  uint8_t effects;  // Effect bits.
+  uint8_t effects;  // Bits of Effect.
   Family family;
 };
 const OpcodeInfo& Info(Opcode code);
-// The row of `code` in a table that has one for each opcode from `first` on, in the order of opcodes.def.
+// Returns the row of `code` in a table that has a row for each opcode from `first` on, in the order of opcodes.def.
 template <typename Row, size_t kRows>
 constexpr const Row& RowOf(const Row (&rows)[kRows], Opcode first, Opcode code) {
   const size_t row = static_cast<size_t>(code) - static_cast<size_t>(first);
   HPVMD_CHECK(row < kRows);
   return rows[row];
 }
-// The opcode of that text name, or nothing.
+// Finds the opcode with that text name; returns false when there is none.
 bool OpcodeFromText(std::string_view text, Opcode* code);
 constexpr bool IsTerminator(Opcode code) {
-  return code == Opcode::kLeave || code == Opcode::kContinue || code == Opcode::kLeaveTable ||
-         code == Opcode::kReturn || code == Opcode::kTrap;
+  return code == Opcode::kBr || code == Opcode::kContinue || code == Opcode::kBrTable || code == Opcode::kReturn ||
+         code == Opcode::kTrap;
 }
 
-// Reasons for which an instance ends early. Values are stable: images and records carry them.
+// Reasons for which an instance ends early. Values are stable, because images and records contain them.
 enum class TrapCode : uint32_t {
   kNone = 0,
   kUnreachable = 1,
   kOutOfBounds = 2,
   kDivideByZero = 3,
-  kIntegerOverflow = 4,    // The quotient, or the float to convert, is out of range.
-  kInvalidConversion = 5,  // Float to integer: not a number.
-  kIndirectCall = 6,       // Of a function of another type than the call names.
+  kIntegerOverflow = 4,    // The quotient, or the float to be converted, is out of range.
+  kInvalidConversion = 5,  // Float to integer: the float is a NaN.
+  kIndirectCall = 6,       // The called function has another type than the call names.
   kStackOverflow = 7,
   kMisalignedAtomic = 8,
-  kBarrierDivergence = 9,  // Some instance of a group ended or waits elsewhere.
+  kBarrierDivergence = 9,  // Some instance of a group has ended or waits at another barrier.
   kAssert = 10,
   kGroupMemoryExhausted = 11,
   kReadOnlyBuffer = 12,        // A store into an `in` port's buffer.
-  kTableOutOfBounds = 13,      // Table instructions but call_indirect.
+  kTableOutOfBounds = 13,      // Table instructions except call_indirect.
   kUndefinedElement = 14,      // An indirect call's index is outside the table.
   kUninitializedElement = 15,  // An indirect call through a null reference.
   kExpectedShared = 16,        // An atomic wait on memory that is not shared.
   kWaitsForever = 17,          // An atomic wait that nothing can end.
   kHost = 18,                  // A function of another module ended early (hpvm-wast only).
-  kStopped = 100,              // Not the kernel's fault: the stop word was set.
-  // Our fault: an access that was proven to stay inside its buffer does not. Only code that audits proofs looks
-  // (compiler/api/audit.h); the host ends the process.
+  kStopped = 100,              // Not a fault of the kernel: the stop word was set.
+  // A fault of the compiler: an access that was proven to stay inside its buffer leaves it. Only code that audits
+  // proofs checks for it (compiler/api/audit.h); the host process then terminates.
   kWrongProof = 101,
 };
-std::string_view Name(TrapCode code);  // "out of bounds memory access" ...
+std::string_view Name(TrapCode code);  // Returns "out of bounds memory access" and so on.
 
 struct Target {
   OpId op{};                 // An enclosing block, loop or if.
-  bool is_continue = false;  // Loops only.
+  bool is_continue = false;  // For loops only.
 };
 
-// One operation. Which fields mean something depends on the opcode; opcodes.def says which.
+// One operation. The opcode determines which fields are meaningful (opcodes.def).
 struct Op {
   Opcode code;
-  // The type it computes in: of its operands for comparisons and conversions' sources, else of its result.
+  // The type in which it computes: for comparisons and conversions, the operands' type, else the result's type.
   Type type = Type::kI32;
-  Space space = Space::kFlat;  // Memory and atomics.
-  // Memory and atomics: bytes accessed, 1, 2, 4 or 8; at most Bytes(type). load128, store128: 16.
+  Space space = Space::kFlat;  // For memory operations and atomics.
+  // For memory operations and atomics: number of bytes accessed, 1, 2, 4 or 8, at most Bytes(type); 16 for load128
+  // and store128.
   uint8_t width = 0;
-  bool sign = false;  // Narrow loads: sign-extend.
-  // Loads and stores of kParam: what stands before it has looked, so its bytes surely lie in the buffer, which may be
-  // written if it is a store. Only a pass sets this (compiler/pass/tile/guard_loops.h).
+  bool sign = false;  // For narrow loads: sign-extend.
+  // For loads and stores of kParam: preceding code has checked that the bytes lie in the buffer, and for a store that
+  // the buffer is writable. Only a pass sets this (compiler/pass/tile/guard_loops.h).
   bool is_inside = false;
-  uint32_t space_index = 0;  // kParam, kPrivate.
-  // const: the bits; memory: offset added to the address without wrapping; global, call: the index.
+  uint32_t space_index = 0;  // For kParam, kPrivate.
+  // const: the bits; memory: the offset that is added to the address without wrapping; global, call: the index.
   uint64_t imm = 0;
-  uint32_t source = 0;  // Byte offset in the module's file; 0 is unknown. For traps and explanations.
-  // 1 + the index of the function where an inlined operation was written; 0: the one it stands in.
+  uint32_t source = 0;  // Byte offset in the module's file, for traps and explanations; 0 when unknown.
+  // 1 + the index of the function in which an inlined operation was written; 0 for the function that contains it.
   uint32_t origin = 0;
-  uint32_t first_operand = 0, operand_count = 0;  // In Function::operands.
+  uint32_t first_operand = 0, operand_count = 0;  // Index in Function::operands.
   ValueId first_result{};                         // Results are consecutive.
   uint32_t result_count = 0;
   RegionId body{}, otherwise{};                 // block, loop: body; if: body and otherwise.
-  uint32_t first_target = 0, target_count = 0;  // Terminators; in Function::targets.
+  uint32_t first_target = 0, target_count = 0;  // For terminators; index in Function::targets.
 };
 
 struct Value {
@@ -193,7 +197,7 @@ struct Value {
 
 struct Region {
   OpId owner;           // Invalid for a function's body.
-  ValueId first_param;  // block, loop: the arguments; a body: the function's parameters. Consecutive.
+  ValueId first_param;  // For block and loop, the arguments; for a body, the function's parameters. Consecutive.
   uint32_t param_count = 0;
   std::vector<OpId> ops;  // The last one is the terminator.
 };
@@ -204,8 +208,8 @@ struct FunctionType {
   friend bool operator==(const FunctionType&, const FunctionType&) = default;
 };
 
-// How far a node's "math": "fast" reaches into what is written in a function. The math library rests on the order of
-// its operations, so that it is not reassociated whatever the node says; functions made for fast math bear contraction.
+// The extent to which "math": "fast" of a node may change a function's code. The math library depends on the order of
+// its operations, so it is never reassociated; its functions for fast math permit contraction.
 enum class FastMath : uint8_t { kAll, kContract, kNone };
 
 struct Function {
@@ -241,38 +245,40 @@ struct Function {
 struct Global {
   Type type;
   bool is_mutable = false;
-  uint64_t init = 0;  // Bits.
+  uint64_t init = 0;  // The bits.
 };
 
-// Bytes of module memory in its initial state. Segments do not overlap and are sorted; what they leave out is zero.
+// Bytes of module memory in its initial state. Segments do not overlap and are sorted; bytes outside segments are
+// zero.
 struct DataSegment {
   uint64_t address = 0;
   std::vector<uint8_t> bytes;
 };
 
-// What a function reference names. The value of a reference is an i32: 0 is null, r names
-// references[r - Module::first_reference].
+// The target of a function reference. The value of a reference is an i32: 0 is null, r names references[r -
+// Module::first_reference].
 struct Reference {
   FunctionId function;
-  uint32_t type = 0;  // In Module::reference_types.
+  uint32_t type = 0;  // Index in Module::reference_types.
 };
 
 // A kernel parameter, in the order of the entry's parameters.
 struct KernelParam {
   std::string name;
-  bool is_buffer = true;    // The value is the buffer's base address, of the module's address type.
-  bool is_writable = true;  // Buffers: false for `in` ports; a store traps with kReadOnlyBuffer.
-  Type type = Type::kI32;   // Scalars: the type; buffers: the address type.
-  bool is_read = true;      // Buffers; for people alone: false for `out` ports.
+  bool is_buffer = true;    // For buffers, the value is the base address, of the module's address type.
+  bool is_writable = true;  // For buffers: false for `in` ports; a store traps with kReadOnlyBuffer.
+  Type type = Type::kI32;   // For scalars, the type; for buffers, the address type.
+  bool is_read = true;      // For buffers, only informative: false for `out` ports.
 };
 
-// The part of the shadow stack that a kernel uses, addresses of module memory: what Space::kStack reaches. All accesses
-// are aligned to their width or the unit, whichever is less.
+// The part of the shadow stack that a kernel uses, as addresses of module memory: the memory of Space::kStack. All
+// accesses are aligned to the smaller of their width and the unit.
 struct StackFrame {
   uint64_t begin = 0, end = 0;  // Multiples of 8.
-  uint32_t unit = 4;            // Bytes, 4 or 8; 8: every access has this width.
+  uint32_t unit = 4;            // In bytes, 4 or 8; with 8, every access has this width.
   uint64_t bytes() const { return end - begin; }
-  // The lowest address at which an access of that width touches the frame, and how many such addresses there are.
+  // `lowest` is the lowest address at which an access of that width touches the frame; `places` counts such
+  // addresses.
   uint64_t lowest(uint64_t width) const { return begin - (width - 1 < begin ? width - 1 : begin); }
   uint64_t places(uint64_t width) const { return end - lowest(width); }
 };
@@ -281,33 +287,34 @@ struct Module {
   std::string name;
   bool is_memory64 = false;       // Addresses are i64 instead of i32.
   uint64_t memory_bytes = 0;      // Initial module memory, a multiple of 64 KiB, at [0, memory_bytes).
-  uint64_t memory_bytes_max = 0;  // What memory_grow may reach; parameter buffers lie above. >= memory_bytes.
+  uint64_t memory_bytes_max = 0;  // Limit for memory_grow; parameter buffers lie above. >= memory_bytes.
   std::vector<DataSegment> data;
   std::vector<Global> globals;
-  // References and their types. Types are told apart by their index alone: the front end gives equal source types one
-  // index, and different ones that look alike here (a reference is an i32) two.
+  // References and their types. The index alone distinguishes types: the front end gives equal source types one
+  // index, and gives different source types that look alike here (a reference is an i32) different indices.
   std::vector<Reference> references;
   std::vector<FunctionType> reference_types;
-  // The store's number of references[0] is first_reference. 1 for kernels. A module of hpvm-wast shares a store with
-  // others: references outside its own go to Launch::host.
+  // The store's number of references[0]. 1 for kernels. A module of hpvm-wast shares a store with others: references
+  // outside its own go to Launch::host.
   uint32_t first_reference = 1;
   bool is_linked = false;
-  uint64_t state_bytes = 0;                            // Space::kState.
-  std::vector<DataSegment> state;                      // Its initial state, as `data` is module memory's.
-  std::vector<std::vector<uint8_t>> passive_segments;  // memory_init names one by index; constants.
-  // print names one by index; printf's syntax. All prints of one format have operands of the same types.
+  uint64_t state_bytes = 0;                            // Bytes of Space::kState.
+  std::vector<DataSegment> state;                      // Initial content of the state, in the same form as `data`.
+  std::vector<std::vector<uint8_t>> passive_segments;  // Constant; memory_init refers to one by index.
+  // In printf's syntax; print refers to one by index. All prints of one format have operands of the same types.
   std::vector<std::string> formats;
-  // The global that points to the shadow stack in module memory, when the front end knows: the stack lies between its
-  // value and its initial value. For the checker (check.h).
+  // The global that points to the shadow stack in module memory, when the front end knows it: the stack lies between
+  // the global's value and its initial value. For the checker (check.h).
   std::optional<uint32_t> stack_pointer;
   std::optional<StackFrame> stack_frame;  // Set by a pass (compiler/pass/memory/promote_stack.h).
   std::vector<Function> functions;
   FunctionId entry;  // The kernel. Its parameters are `params`; it returns nothing.
   std::vector<KernelParam> params;
-  bool uses_barrier = false;       // Some reachable function has a barrier.
-  bool uses_group_memory = false;  // Some reachable function calls local_alloc.
-  // Every address derived from a buffer is used for accesses to that buffer alone, all of space param(k), and is seen
-  // by nothing else; set by a pass. Such a launch may give each buffer an address space of its own.
+  bool uses_barrier = false;       // True when some reachable function has a barrier.
+  bool uses_group_memory = false;  // True when some reachable function calls local_alloc.
+  // True when every address derived from a buffer serves only accesses to that buffer, all of space param(k), and
+  // nothing else observes such an address; set by a pass. A launch may then give each buffer an address space of its
+  // own.
   bool has_separate_buffers = false;
 
   Type address_type() const { return is_memory64 ? Type::kI64 : Type::kI32; }
@@ -324,8 +331,8 @@ class Builder {
   // Creates the body region with the function type's parameters and makes it current. The span lives as long as the
   // builder.
   std::span<const ValueId> BeginBody();
-  // Appends a plain operation to the current region. `op` carries everything but operands and results. Returns the
-  // operation; its results are first_result.. in order.
+  // Appends a plain operation to the current region. `op` provides everything except operands and results. Returns
+  // the operation; its results are consecutive from first_result.
   OpId Append(Op op, std::span<const ValueId> operands, std::span<const Type> results);
   ValueId Append1(Op op, std::span<const ValueId> operands, Type result);
   ValueId Const(Type type, uint64_t bits);
@@ -336,24 +343,24 @@ class Builder {
   // Opens an if; its first region becomes current, Else() switches to the second.
   OpId BeginIf(ValueId condition, std::span<const Type> results, uint32_t source = 0);
   void Else();
-  // Closes the innermost block, loop or if. Every region must have its terminator by then.
+  // Closes the innermost block, loop or if. Every region of it must already have its terminator.
   void End();
 
-  // Terminators of the current region.
+  // These append a terminator to the current region.
   void Leave(OpId target, std::span<const ValueId> values, uint32_t source = 0);
   void Continue(OpId loop, std::span<const ValueId> values, uint32_t source = 0);
-  void LeaveTable(ValueId index, std::span<const Target> targets, std::span<const ValueId> values, uint32_t source = 0);
+  void BrTable(ValueId index, std::span<const Target> targets, std::span<const ValueId> values, uint32_t source = 0);
   void Return(std::span<const ValueId> values, uint32_t source = 0);
   void Trap(TrapCode code, uint32_t source = 0);
-  // One like another, of which operands and targets are not looked at. A jump to one target leaves or continues it as
-  // the target says.
+  // Appends a terminator like another one, whose operands and targets are ignored. A jump with a single target
+  // becomes a br or a continue, as the target says.
   void Terminate(const Op& like, std::span<const ValueId> operands, std::span<const Target> targets);
 
   std::vector<ValueId> Params(OpId block_or_loop) const;
   std::vector<ValueId> Results(OpId op) const;
-  // Whether the current region already ends in a terminator.
+  // Returns true when the current region already ends in a terminator.
   bool Terminated() const;
-  // The open regions, outermost first; the last one is current. What one of them defined so far can be used.
+  // Returns the open regions, outermost first; the last one is current. Values defined in them so far can be used.
   std::span<const RegionId> open() const { return open_; }
 
  private:

@@ -6,7 +6,7 @@
 namespace hpvm::ir {
 namespace {
 
-// The first aligned address with a gap of at least 64 KiB after `end`; false when it overflows.
+// Computes the first aligned address with a gap of at least 64 KiB after `end`; returns false when it overflows.
 bool NextBase(uint64_t end, uint64_t* base) {
   uint64_t sum = 0;
   if (__builtin_add_overflow(end, 2 * kBaseAlignment - 1, &sum)) {
@@ -42,7 +42,7 @@ Status CheckStorage(const Module& module, const Launch& launch) {
   }
   if (launch.extent != std::array<uint64_t, 3>{1, 1, 1}) {
     return InvalidArgument("The launch of an instance that the caller keeps has the extent " + Triple(launch.extent) +
-                           "; it is (1, 1, 1).");
+                           "; it must be (1, 1, 1).");
   }
   if (storage->memory_bytes > storage->memory_bytes_max ||
       (storage->memory_bytes_max > 0 && storage->memory == nullptr) ||
@@ -60,7 +60,7 @@ Status CheckStorage(const Module& module, const Launch& launch) {
   return absl::OkStatus();
 }
 
-// The bases of all buffers one after the other, or of each as if it were the only one.
+// Computes the bases of all buffers one after the other, or of each one as if it were the only buffer.
 StatusOr<AddressSpace> PlaceBuffers(const Module& module, std::span<const Argument> arguments, bool separate) {
   const uint64_t limit = module.is_memory64 ? ~uint64_t{0} : uint64_t{1} << 32;
   AddressSpace space;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the arithmetic operations compute, as functions on plain types, beyond those of <functional>: the meaning that
-// the interpreter executes and passes may fold by. Integers are passed unsigned. Include only from files compiled
-// without floating-point contraction.
+// Results of the arithmetic operations as functions on plain types, beyond those of <functional>: the semantics that
+// the interpreter executes and that passes may fold by. Integers are passed unsigned. Include it only from files
+// compiled without floating-point contraction.
 #ifndef HPVMD_COMPILER_IR_NUMERIC_H_
 #define HPVMD_COMPILER_IR_NUMERIC_H_
 
@@ -67,7 +67,7 @@ template <typename U>
 U Rotr(U a, U b) {
   return std::rotr(a, static_cast<int>(b % kWidth<U>));
 }
-// Divisions require b != 0; DivS also that it does not overflow.
+// All require b != 0; DivS also requires that the quotient does not overflow.
 template <typename U>
 U DivU(U a, U b) {
   return a / b;
@@ -89,7 +89,7 @@ U RemS(U a, U b) {
   return b == static_cast<U>(-1) ? U{0} : static_cast<U>(static_cast<Signed<U>>(a) % static_cast<Signed<U>>(b));
 }
 
-// The sign is a bit, also of a NaN.
+// The sign is a bit, also for a NaN.
 template <typename F>
 constexpr UintOf<F> kSignBit = UintOf<F>{1} << (kWidth<UintOf<F>> - 1);
 template <typename F>
@@ -105,7 +105,7 @@ F FCopysign(F a, F b) {
   const UintOf<F> sign = std::bit_cast<UintOf<F>>(b) & kSignBit<F>;
   return std::bit_cast<F>(static_cast<UintOf<F>>((std::bit_cast<UintOf<F>>(a) & ~kSignBit<F>) | sign));
 }
-// The library's rounding may hand a signaling NaN through; the sum is quiet.
+// The library's rounding may return a signaling NaN; the sum is quiet.
 template <typename F>
 F FCeil(F a) {
   return a != a ? a + a : std::ceil(a);
@@ -118,7 +118,7 @@ template <typename F>
 F FTrunc(F a) {
   return a != a ? a + a : std::trunc(a);
 }
-// In the default rounding mode, which nothing of ours changes: to nearest, ties to even.
+// Uses the default rounding mode, which our code never changes: to nearest, ties to even.
 template <typename F>
 F FNearest(F a) {
   return std::nearbyint(a);
@@ -132,7 +132,7 @@ F FMin(F a, F b) {
   if (std::isnan(a) || std::isnan(b)) {
     return a + b;
   }
-  // Only zeros are equal and different: the negative one is less.
+  // Only zeros are equal and different: the negative zero is less.
   return a == b ? (std::signbit(a) ? a : b) : a < b ? a : b;
 }
 template <typename F>
@@ -143,8 +143,8 @@ F FMax(F a, F b) {
   return a == b ? (std::signbit(a) ? b : a) : a > b ? a : b;
 }
 
-// Whether the float, cut towards zero, fits the integer type (signed or unsigned). The limits are powers of two,
-// which floats hold exactly.
+// Returns true when the float, truncated towards zero, fits the integer type (signed or unsigned). The limits are
+// powers of two, which floats represent exactly.
 template <typename Int, typename F>
 bool TruncFits(F a) {
   const F cut = std::trunc(a);

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: for each store, the box of ids and trips is cut by the store's conditions until nothing new is decided;
+// the bytes written form an arithmetic progression, whose axes without gaps are folded into its length.
+// Progressions with equal axes are sorted and joined where they meet.
+// Invariants: every point of a box occurs and every byte of a progression is written: a store whose box is not
+// exact is left out. Folding and joining add no byte that is not written, so a range inside a progression without
+// axes is covered.
+// Conditions are tried again only while one was decided, and joining is repeated only while it makes fewer
+// progressions. Conditions and loops spend the prover's steps.
 #include "compiler/ir/overwrite.h"
 
 #include <algorithm>
@@ -10,16 +18,16 @@ namespace {
 
 using Scope = BoundsProver::Scope;
 
-// Every byte of [begin + sum of stride * i, that + bytes), for all i below the counts.
+// Bytes [begin + sum of stride * i, the same + bytes), for all i below the counts.
 struct Progression {
   struct Axis {
     Wide stride = 0, count = 0;
     friend bool operator==(const Axis&, const Axis&) = default;
   };
   Wide begin = 0, bytes = 0;
-  std::vector<Axis> axes;  // By stride, which is positive; counts above 1.
+  std::vector<Axis> axes;  // Sorted by stride, which is positive; counts are above 1.
 
-  // Takes in the axes that leave no gaps.
+  // Removes the axes that leave no gaps, and extends `bytes` by them.
   void Fold() {
     size_t filled = 0;
     for (; filled < axes.size() && axes[filled].stride <= bytes; ++filled) {
@@ -33,16 +41,17 @@ struct Progression {
   }
 };
 
-// Where a store happens: intervals of ids and trips, of which every combination occurs.
+// The domain of a store: intervals of ids and trips, of which every combination occurs.
 class Domain {
  public:
   Domain(const BoundsProgram& program, const BoundsProver& prover, const BoundsAccess& store)
       : program_(program), prover_(prover), store_(store), scope_(prover, {}) {}
 
-  // Cuts the domain down to where the store's conditions hold; kNo: nowhere; kUnknown: what is left is not exact.
+  // Restricts the domain to where the store's conditions hold; kNo: nowhere; kUnknown: the resulting domain is not
+  // exact.
   Truth Restrict() {
     std::vector<uint32_t> open = store_.happens_when;
-    // One condition may make another one plain.
+    // One condition may decide another.
     for (size_t before = open.size() + 1; !open.empty() && open.size() < before;) {
       before = open.size();
       std::vector<uint32_t> left;
@@ -71,7 +80,7 @@ class Domain {
     Exact begin = Wide{store_.reach} - store_.width;
     const Reduced terms = scope_.Reduce(store_.offset);
     if (!scope_.Of(terms).Within(0, Modulus(program_.is_wide ? 64 : 32) - 1)) {
-      return std::nullopt;  // It wraps.
+      return std::nullopt;  // The offset wraps.
     }
     for (const ReducedTerm& term : terms) {
       if (!term.factor || term.count > 1) {
@@ -108,7 +117,7 @@ class Domain {
            (atom.kind == Atom::Kind::kTrip && std::ranges::find(store_.loops, atom.index) != store_.loops.end());
   }
 
-  // Whether the constraint holds in all of the domain, or nowhere, or can be made to by cutting one axis.
+  // Decides whether the constraint holds in all of the domain or nowhere, after cutting one axis if necessary.
   Truth Apply(const Constraint& constraint) {
     std::vector<NotNegative> conditions;
     if (!scope_.Split(constraint, &conditions)) {
@@ -141,14 +150,14 @@ class Domain {
     if (axis == nullptr || !rest || !axis->factor) {
       return false;
     }
-    // factor * atom >= -rest
+    // factor * axis >= -rest
     const Wide factor = *axis->factor;
     scope_.Refine(axis->atoms[0], factor > 0 ? Interval::AtLeast(-FloorDivide(*rest, factor))
                                              : Interval::AtMost(FloorDivide(*rest, -factor)));
     return true;
   }
 
-  // Whether the loop runs as often in all of the domain: up to the largest trip there is.
+  // Returns true when the loop runs equally often in all of the domain: up to the largest trip.
   bool IsCounted(uint32_t index) const {
     const BoundsLoop& loop = program_.loops[index];
     const Exact last = prover_.trips()[index].hi();
@@ -178,7 +187,7 @@ class Domain {
   Scope scope_;
 };
 
-// Joins those that have the same axes and leave no gap between them, until nothing changes.
+// Joins progressions that have the same axes and leave no gap between them, until nothing changes.
 void Join(std::vector<Progression>& all) {
   for (size_t before = all.size() + 1; all.size() < before;) {
     before = all.size();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proof that a box of instances stores to every byte of a range. The inside of access.cc.
+// Proves that a box of instances stores to every byte of a range. Internal to access.cc.
 //
-// A store that surely happens for every instance of a box of ids, and every iteration of loops whose counts are known,
-// at an offset linear in these, writes an arithmetic progression of several dimensions. Dimensions whose stride is not
-// larger than what is written so far fill it without gaps; what is left is joined with that of other stores.
+// A store that certainly happens for every instance of a box of ids and for every iteration of loops with known trip
+// counts, at an offset linear in these, writes an arithmetic progression of several dimensions. Dimensions whose
+// stride is at most the length written so far fill the range without gaps; the other dimensions remain, and the
+// progression is joined with those of other stores.
 #ifndef HPVMD_COMPILER_IR_OVERWRITE_H_
 #define HPVMD_COMPILER_IR_OVERWRITE_H_
 
@@ -14,8 +15,8 @@
 
 namespace hpvm::ir {
 
-// Whether `stores` (of one parameter) write to all of `range` whatever the data, unless the launch traps. False when
-// that does not show. The prover knows the trips of all loops.
+// Returns true when `stores` (of one parameter) write all of `range`, whatever the data, unless the launch traps;
+// false when the proof fails. The prover must know the trips of all loops.
 bool StoresCover(const BoundsProgram& program, const BoundsProver& prover,
                  const std::vector<const BoundsAccess*>& stores, const AccessRange& range);
 

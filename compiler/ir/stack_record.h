@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which bytes of an instance's shadow stack it has written since their frame was pushed; for the checker.
+// Records which bytes of its shadow stack an instance has written since their frame was pushed; for the checker.
 #ifndef HPVMD_COMPILER_IR_STACK_RECORD_H_
 #define HPVMD_COMPILER_IR_STACK_RECORD_H_
 
@@ -17,10 +17,10 @@ class StackRecord {
     written_.clear();
   }
 
-  // The stack pointer has a new value. Bytes that come onto the stack are unwritten, whatever stood there.
+  // Sets the stack pointer. Bytes that become part of the stack are unwritten, whatever their content.
   void SetPointer(uint64_t pointer) {
     pointer = std::min(pointer, top_);
-    // What lies deeper than a limit counts as written.
+    // Bytes deeper than a limit count as written.
     const uint64_t from = std::min(top_ - pointer_, kDepthMax), to = std::min(top_ - pointer, kDepthMax);
     if (to > from) {
       written_.resize(std::max<uint64_t>(written_.size(), to));
@@ -37,7 +37,7 @@ class StackRecord {
       written_[top_ - address - 1] = is_written;
     }
   }
-  // The part of [address, address + bytes) that is on the stack: [*begin, *end).
+  // Computes the part of [address, address + bytes) that is on the stack: [*begin, *end).
   void Cut(uint64_t address, uint64_t bytes, uint64_t* begin, uint64_t* end) const {
     *begin = std::clamp(address, pointer_, top_);
     *end = std::clamp(address + bytes, *begin, top_);
@@ -47,7 +47,7 @@ class StackRecord {
   static constexpr uint64_t kDepthMax = uint64_t{1} << 20;
 
   uint64_t top_ = 0, pointer_ = 0;
-  std::vector<bool> written_;  // By distance from the top.
+  std::vector<bool> written_;  // Indexed by distance from the top.
 };
 
 }  // namespace hpvm::ir

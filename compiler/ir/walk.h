@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Visits operations in the order of the text form, and the values that control brings to parameters and results.
+// Visits operations in the order of the text form, and the values that control flow passes to parameters and results.
 #ifndef HPVMD_COMPILER_IR_WALK_H_
 #define HPVMD_COMPILER_IR_WALK_H_
 
@@ -10,7 +10,7 @@
 
 namespace hpvm::ir {
 
-// Calls visit(OpId) for every operation of the region and of the regions in it; an operation comes before those in its
+// Calls visit(OpId) for every operation of the region and of nested regions; an operation precedes those in its
 // regions. Not recursive. The callback must not add or remove operations.
 template <typename Visit>
 void ForEachOpIn(const Function& function, RegionId root, Visit&& visit) {
@@ -37,13 +37,13 @@ void ForEachOpIn(const Function& function, RegionId root, Visit&& visit) {
   }
 }
 
-// The same for all that is reachable from the body.
+// Does the same for all operations reachable from the body.
 template <typename Visit>
 void ForEachOp(const Function& function, Visit&& visit) {
   ForEachOpIn(function, function.body, visit);
 }
 
-// The same for one operation and those in it.
+// Does the same for one operation and those nested in it.
 template <typename Visit>
 void ForEachOpOf(const Function& function, OpId id, Visit&& visit) {
   visit(id);
@@ -72,15 +72,15 @@ struct Slots {
 };
 inline Slots ParamsOf(const Region& region) { return {region.first_param, region.param_count}; }
 inline Slots ResultsOf(const Op& op) { return {op.first_result, op.result_count}; }
-// The values that a jump to the target gives values to.
+// Returns the values that a jump to the target assigns.
 inline Slots SlotsOf(const Function& function, const Target& target) {
   const Op& owner = function.op(target.op);
   return target.is_continue ? ParamsOf(function.region(owner.body)) : ResultsOf(owner);
 }
-// The first operand of a jump that it brings along.
-constexpr uint32_t FirstBrought(Opcode code) { return code == Opcode::kLeaveTable ? 1 : 0; }
+// Returns the index of the first operand of a jump that is passed to the target.
+constexpr uint32_t FirstBrought(Opcode code) { return code == Opcode::kBrTable ? 1 : 0; }
 
-// Calls bring(slot, value) for each value that the operation brings along: beginning a block or loop, or jumping.
+// Calls bring(slot, value) for each value that the operation passes: at the start of a block or loop, or by a jump.
 template <typename Bring>
 void ForEachBrought(const Function& function, const Op& op, Bring&& bring) {
   const auto bring_all = [&](const Slots& slots) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of the IR that nearly every line of a room that reads or writes it uses; such a room's own headers make
-// them its words, too (`using namespace ir::words`).
+// Names of the IR that folders use in nearly every line; the headers of such a folder import them (`using namespace
+// ir::words`).
 #ifndef HPVMD_COMPILER_IR_WORDS_H_
 #define HPVMD_COMPILER_IR_WORDS_H_
 

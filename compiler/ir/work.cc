@@ -8,12 +8,12 @@
 namespace hpvm::ir {
 namespace {
 
-constexpr double kCountMax = 1e100;  // Products of what is below stay finite.
+constexpr double kCountMax = 1e100;  // Limits counts, so that their products stay finite.
 constexpr size_t kStepsMax = 1'000'000;
 
 double Times(double a, double b) { return std::min(a * b, kCountMax); }
 
-// In the middle of the extent, and of its group where groups are smaller.
+// Returns the instance in the middle of the extent, and of its group when groups are smaller than the extent.
 InstanceBox MiddleOf(const BoundsFacts& facts) {
   InstanceBox box;
   for (int i = 0; i < 3; ++i) {
@@ -53,11 +53,11 @@ class Counter {
 
  private:
   struct Repeats {
-    double backs = 0;  // How often an iteration is followed by another.
+    double backs = 0;  // Number of times that an iteration is followed by another.
     bool is_guess = false;
   };
 
-  // Guesses where the end depends on what comes from memory; a bound that is far off says nothing.
+  // Guesses when the loop's end depends on memory; a bound that is far too large is useless.
   Repeats RepeatsOf(size_t index) {
     constexpr Wide kBoundMax = Wide{1} << 16;
     const BoundsLoop& loop = bounds_.loops[index];
@@ -82,12 +82,12 @@ class Counter {
            });
   }
 
-  // Of the instance in the middle, and of all.
+  // Scopes of the instance in the middle, and of all instances.
   struct Scopes {
     BoundsProver::Scope middle, all;
   };
 
-  // Of one instance.
+  // Returns how often one instance runs the block.
   double TimesOf(const WorkBlock& block, Scopes& scopes) {
     steps_ += (block.loops.size() + 1) * (block.conditions.size() + 1);
     if (steps_ > kStepsMax) {
@@ -101,7 +101,7 @@ class Counter {
     for (uint32_t condition : block.conditions) {
       const Constraint& constraint = bounds_.constraints[condition];
       const Truth truth = scopes.middle.Decide(constraint);
-      // What does not hold in the middle may for some instance.
+      // A condition that fails in the middle may hold for some instance.
       const bool is_never = truth == Truth::kNo && scopes.all.Decide(constraint) == Truth::kNo;
       times *= is_never ? 0 : truth == Truth::kYes ? 1 : truth == Truth::kNo ? 1 / instances_ : 0.5;
     }
@@ -115,7 +115,7 @@ class Counter {
     }
     const Repeats& repeats = repeats_[loop.bounds_loop];
     count_.is_guess |= repeats.is_guess;
-    // What is behind the condition on which the loop goes on is not in its last iteration.
+    // Code after the loop's continuation condition does not run in the last iteration.
     const std::vector<uint32_t>& goes_on = bounds_.loops[loop.bounds_loop].goes_on_when;
     const bool is_behind = std::ranges::any_of(
         block.conditions, [&](uint32_t condition) { return std::ranges::find(goes_on, condition) != goes_on.end(); });

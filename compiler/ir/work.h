@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much work a launch is: operations and bytes counted on the kernel IR, loops as often as a launch's facts say.
+// Estimates the work of a launch: operations and bytes, counted on the kernel IR and multiplied by the loops' trip
+// counts.
 //
-// The compiler writes for each stretch of code how many operations it holds, which loops it is in and on which
-// conditions it is reached; how often a loop runs and which conditions hold follows from the kernel's BoundsProgram
-// where that knows it, else it is a guess. It is looked at for the instance in the middle of the launch, and of outer
-// loops in the middle of their trips: that is the mean where a count is linear in them, and says that conditions at an
-// edge do not hold.
+// For each stretch of code the compiler records the number of its operations, the loops that contain it and the
+// conditions under which it is reached. The kernel's BoundsProgram gives trip counts and decides conditions where it
+// can; otherwise they are guessed. The estimate is for the instance in the middle of the launch, and for outer loops
+// in the middle of their trips: that is the mean where a count is linear in them, and conditions for edges do not
+// hold there.
 #ifndef HPVMD_COMPILER_IR_WORK_H_
 #define HPVMD_COMPILER_IR_WORK_H_
 
@@ -18,16 +19,18 @@ namespace hpvm::ir {
 
 // Code that runs as often as the loops around it.
 struct WorkBlock {
-  double operations = 0;  // Arithmetic and accesses to memory; a call counts as kCallOperations.
-  double bytes = 0;       // Loaded from and stored to buffers.
-  double share = 1;       // Of the iterations in which it is reached: 1/2 a branch of which nothing is known.
-  std::vector<uint32_t> conditions;  // In BoundsProgram::constraints; where one does not hold, the code is not reached.
-  std::vector<uint32_t> loops;       // In WorkProgram::loops, outermost first.
+  double operations = 0;  // Arithmetic operations and memory accesses; a call counts as kCallOperations.
+  double bytes = 0;       // Bytes loaded from and stored to buffers.
+  double share = 1;  // Fraction of the iterations in which the code is reached: 1/2 for a branch about which nothing
+                     // is known.
+  std::vector<uint32_t> conditions;  // Indices in BoundsProgram::constraints; the code is reached only when all of
+                                     // them hold.
+  std::vector<uint32_t> loops;       // Indices in WorkProgram::loops, outermost first.
 };
 
 struct WorkLoop {
   static constexpr uint32_t kUnknown = 0xffffffffu;
-  uint32_t bounds_loop = kUnknown;  // In BoundsProgram::loops; kUnknown: nothing is known of it.
+  uint32_t bounds_loop = kUnknown;  // Index in BoundsProgram::loops; kUnknown when nothing is known of the loop.
 };
 
 struct WorkProgram {
@@ -36,16 +39,16 @@ struct WorkProgram {
 };
 
 struct WorkCount {
-  double operations = 0, bytes = 0;  // Of the whole launch.
-  // Some loop's count is not known, and kGuessedTrips or half of a bound was taken; or the program is empty, as for
-  // modules that only a driver understands.
+  double operations = 0, bytes = 0;  // Totals for the whole launch.
+  // True when some loop's trip count is unknown, and kGuessedTrips or half of a bound was used, or when the program
+  // is empty, as for modules that only a driver understands.
   bool is_guess = false;
 };
 
 inline constexpr double kCallOperations = 20;
 inline constexpr double kGuessedTrips = 16;
 
-// Never negative, never infinite or NaN. Both programs are of one artifact. Takes a few passes over them.
+// Results are never negative, infinite or NaN. Both programs belong to one artifact. Takes a few passes over them.
 WorkCount CountWork(const WorkProgram& program, const BoundsProgram& bounds, const BoundsFacts& facts);
 
 }  // namespace hpvm::ir

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers and their bits. */
+/* Conversions between numbers and their bits. */
 #ifndef HPVMD_COMPILER_MATH_BITS_H_
 #define HPVMD_COMPILER_MATH_BITS_H_
 
 #include <stdint.h>
 
-/* The compiler would move what only one side of a branch needs behind the branch. */
+/* Computes the value here; the compiler would sink a computation that only one side of a branch needs. */
 #define COMPUTED_HERE(value) __asm__ volatile("" : "+r"(value))
 
 static inline uint64_t BitsOfWide(double x) {

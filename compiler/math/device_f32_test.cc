@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forms of device_f32.h hold the bounds that client/kernel/README.md states on any device whose functions hold
-// those that device_f32.h asks for: here these are as wrong as they may be.
+// The forms of device_f32.h hold the bounds that client/kernel/README.md states on any device whose functions hold the
+// bounds that device_f32.h requires: here their errors are as large as allowed.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -17,7 +17,7 @@
 namespace hpvm::math {
 namespace {
 
-// The part of their bounds by which the device's functions are off: -1, 1, or anything in between.
+// The fraction of their bounds by which the device's functions are off: -1, 1, or any value in between.
 struct Fault {
   double from = 0, to = 0;
 } fault;
@@ -26,7 +26,7 @@ std::mt19937_64 fault_random(7);
 double NextFault() { return std::uniform_real_distribution<double>(fault.from, fault.to)(fault_random); }
 
 float Flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
-// A device rounds within its bounds, and here comes half an ulp on top.
+// A device rounds within its bounds; rounding here adds half an ulp.
 float Sinusoid(double truth) {
   return static_cast<float>(std::clamp(truth + NextFault() * std::exp2(-20.5), -1.0, 1.0));
 }
@@ -79,7 +79,7 @@ class DeviceFormTest : public ::testing::TestWithParam<Form> {
   float worst_at_ = 0;
 };
 
-// Every 4,099th float, and as many of where the function does something, with each fault.
+// Tests every 4,099th float, and as many from the range where the function varies, with each fault.
 TEST_P(DeviceFormTest, HoldsItsBound) {
   std::mt19937_64 random(3);
   for (const Fault& one : {Fault{-1, -1}, Fault{1, 1}, Fault{-1, 1}}) {
@@ -88,7 +88,7 @@ TEST_P(DeviceFormTest, HoldsItsBound) {
       Measure(std::bit_cast<float>(static_cast<uint32_t>(bits)));
       Measure(static_cast<float>(Sample32(reference_, random)[0]));
     }
-    // The largest arguments for which sine and cosine hold theirs.
+    // The largest arguments for which the bounds of sine and cosine hold.
     for (uint32_t i = 0; i < 400'000; ++i) {
       Measure(std::bit_cast<float>(std::bit_cast<uint32_t>(0x1p20f) - 399'999 + i));
     }
@@ -98,7 +98,7 @@ TEST_P(DeviceFormTest, HoldsItsBound) {
   EXPECT_GT(worst_, reference_.device_f32 / 2) << "The bound says too little.";
 }
 
-// As C has them; the sign of a zero is fast math's own.
+// Special values are as in C, except for the sign of a zero.
 TEST_P(DeviceFormTest, KeepsSpecialValues) {
   const float infinity = std::numeric_limits<float>::infinity();
   fault = {};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of exp_log.c. */
+/* Functions of exp_log.c. */
 #ifndef HPVMD_COMPILER_MATH_EXP_LOG_H_
 #define HPVMD_COMPILER_MATH_EXP_LOG_H_
 

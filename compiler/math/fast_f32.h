@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fast forms of f32 functions: for code that runs many instances in lockstep, so that they have no tables (which
- * would be gathers), no memory, and no branches but the one for far arguments of sin, cos and tan. Special values are
- * chosen at the end, with selects. Where a product and a sum are contracted they become better, never wrong; they must
- * not be reassociated (ir::Function::fast_math says so).
+/* Fast forms of f32 functions, for code that runs many instances in lockstep: they have no tables (which would be
+ * gathers), no memory, and no branches except one for large arguments of sin, cos and tan. Special values are selected
+ * at the end. Contracting a product and a sum makes results more accurate, never wrong; they must not be reassociated
+ * (ir::Function::fast_math says so).
  *
  * fit.py finds the coefficients. */
 #ifndef HPVMD_COMPILER_MATH_FAST_F32_H_
@@ -15,7 +15,7 @@
 #define INF_F32 __builtin_inff()
 #define NAN_F32 __builtin_nanf("")
 
-/* A NaN stays one. */
+/* A NaN stays a NaN. */
 static inline float Clamp(float x, float low, float high) {
   x = x < low ? low : x;
   return x > high ? high : x;
@@ -78,11 +78,11 @@ static inline float Exp10(float x) {
   return Scale(ExpNear0(r * 0x1.26bb1cp+1f), (int32_t)k);
 }
 
-/* Of e^x: n, and e^r - 1; for -18 <= x. */
+/* Splits e^x: gives n, and returns e^r - 1; for -18 <= x. */
 static inline float Expm1Parts(float x, int32_t* n) { return Expm1Near0(ReduceExp(Clamp(x, -18, 90), n)); }
 
 static inline float Expm1Whole(float q, int32_t n) {
-  const float lost = PowerOf2(-(n > 60 ? 60 : n)); /* Far below half a unit of 1 from 60 on. */
+  const float lost = PowerOf2(-(n > 60 ? 60 : n)); /* From 60 on far below half an ulp of 1. */
   return Scale(q + (1 - lost), n);
 }
 
@@ -112,7 +112,7 @@ static inline float LogRest(float f) {
   return f * z * q - 0.5f * z;
 }
 
-/* What a logarithm is of 0, negative numbers, infinity and NaNs. */
+/* Selects the logarithm of 0, negative numbers, infinity and NaNs. */
 static inline float LogSpecial(float x, float log) {
   const float other = x == 0 ? -INF_F32 : NAN_F32;
   return x > 0 ? (x < INF_F32 ? log : x) : other;
@@ -179,7 +179,7 @@ static inline float Pow(float x, float y) {
       0x1.62e43p-1f +
       f * (0x1.ebfbep-3f + f * (0x1.c6afdcp-5f + f * (0x1.3b2938p-7f + f * (0x1.5ee602p-10f + f * 0x1.46815p-13f))));
   float power = Scale(1 + f * q, (int32_t)k);
-  /* Without && and ||, which are branches. */
+  /* Avoids && and ||, which are branches. */
   const int is_one = (y == 0) | (x == 1) | ((a == 1) & (__builtin_fabsf(y) == INF_F32));
   power = is_one ? 1 : power;
   const float half = y * 0.5f;
@@ -191,16 +191,16 @@ static inline float Pow(float x, float y) {
 
 /* ---- sin, cos, tan. */
 
-/* x modulo pi/2 for 2^13 < |x|, by integers: m * 2^e times a window of 2/pi, whose bits above it give multiples of 4 of
- * the quotient, and below it less than 2^-70. The window is picked by selects. The quadrant is the result's upper half,
- * the remainder's bits the lower one: through a pointer it would need memory. A function of its own, because few
- * instances come here. */
+/* Returns x modulo pi/2 for 2^13 < |x|, by integers: m * 2^e times a window of 2/pi. Bits above the window contribute
+ * multiples of 4 to the quotient, and bits below it less than 2^-70. Selects choose the window. The quadrant is the
+ * result's upper half, the remainder's bits the lower half, because a result through a pointer would need memory. Not
+ * inlined, because few instances call it. */
 __attribute__((noinline)) static uint64_t fast_reduce_far(float x) {
   const uint32_t bits = BitsOf(x) & 0x7fffffff;
   const uint64_t m = (bits & 0x7fffff) | 0x800000;
-  const uint32_t skipped = (bits >> 23) - 150 + 30; /* Of the words below: 32 zeros, then 2/pi. */
+  const uint32_t skipped = (bits >> 23) - 150 + 30; /* Bits skipped of the words below: 32 zeros, then 2/pi. */
   const int skips4 = (skipped & 128) != 0, skips2 = (skipped & 64) != 0, skips1 = (skipped & 32) != 0;
-  /* As 4 words are skipped at most, no more than the first four of the last ones are wanted. */
+  /* At most 4 words are skipped, so only the first four of the last words are needed. */
   const uint32_t a0 = skips4 ? 0xf534ddc0 : 0, a1 = skips4 ? 0xdb629599 : 0xa2f9836e;
   const uint32_t a2 = skips4 ? 0x3c439041 : 0x4e441529, a3 = skips4 ? 0xfe5163ab : 0xfc2757d1;
   const uint32_t a4 = 0xf534ddc0, a5 = 0xdb629599, a6 = 0x3c439041;
@@ -218,7 +218,7 @@ __attribute__((noinline)) static uint64_t fast_reduce_far(float x) {
   const uint32_t quadrant = (uint32_t)((high >> 62) + (fraction >> 63));
   const float r = (float)((double)(int64_t)fraction * 0x1.921fb54442d18p-64); /* pi/2 */
   const int is_negative = (BitsOf(x) >> 31) != 0;
-  /* The store keeps this from being put in the place of its calls (trig.c). */
+  /* The volatile store prevents inlining (trig.c). */
   volatile uint64_t result = (uint64_t)(is_negative ? -quadrant : quadrant) << 32 | BitsOf(is_negative ? -r : r);
   return result;
 }
@@ -232,7 +232,7 @@ __attribute__((always_inline)) static inline float ReduceTrig(float x, int32_t* 
   }
   const float n = __builtin_rintf(x * 0x1.45f306p-1f);
   *quadrant = (int32_t)n;
-  /* 11 bits each but the last: exact products. */
+  /* 11 bits each except the last, so that products are exact. */
   return ((x - n * 0x1.92p+0f) - n * 0x1.fb4p-12f) - n * 0x1.444p-24f - n * 0x1.68c234p-39f;
 }
 
@@ -247,7 +247,7 @@ static inline float CosNear0(float r) {
 }
 
 static inline float SinOrCos(float r, int32_t quadrant) {
-  const float cosine = CosNear0(r), sine = SinNear0(r); /* Both, so that it is a select. */
+  const float cosine = CosNear0(r), sine = SinNear0(r); /* Computes both, so that the choice is a select. */
   const float value = (quadrant & 1) != 0 ? cosine : sine;
   return FloatOf(BitsOf(value) ^ ((uint32_t)quadrant & 2) << 30);
 }
@@ -255,7 +255,7 @@ static inline float SinOrCos(float r, int32_t quadrant) {
 static inline float Sin(float x) {
   int32_t quadrant;
   const float sine = SinOrCos(ReduceTrig(x, &quadrant), quadrant);
-  return x == 0 ? x : sine; /* For its sign. */
+  return x == 0 ? x : sine; /* Keeps the sign of a zero. */
 }
 
 static inline float Cos(float x) {
@@ -275,7 +275,7 @@ static inline float Tan(float x) {
 
 /* ---- asin, acos, atan. */
 
-static const float kHalfPi = 0x1.921fb6p+0f, kHalfPiLow = -0x1.777a5cp-25f; /* Of pi/2 */
+static const float kHalfPi = 0x1.921fb6p+0f, kHalfPiLow = -0x1.777a5cp-25f; /* pi/2 = kHalfPi + kHalfPiLow. */
 
 /* asin(t) for 0 <= t <= 1/2, z = t^2. */
 static inline float AsinNear0(float t, float z) {
@@ -323,7 +323,7 @@ static inline float Atan2(float y, float x) {
   float a = __builtin_fabsf(y), b = __builtin_fabsf(x);
   const int is_steep = a > b;
   float large = is_steep ? a : b, small = is_steep ? b : a;
-  /* Their sum must not overflow, nor a product with the smaller one lose bits. */
+  /* Scales so that the sum does not overflow, and a product with the smaller operand loses no bits. */
   const float scale = large > 0x1p125f ? 0.25f : large < 0x1p-100f ? 0x1p60f : 1;
   large *= scale;
   small *= scale;
@@ -339,7 +339,7 @@ static inline float Atan2(float y, float x) {
 
 /* ---- Hyperbolic functions. */
 
-/* Of a >= 0: e^a - 1, and e^a / 2, which overflows later. */
+/* For a >= 0: gives e^a - 1, and returns e^a / 2, which overflows later. */
 static inline float HalfExp(float a, float* expm1) {
   int32_t n;
   const float q = Expm1Parts(a, &n);
@@ -420,7 +420,7 @@ static inline float Cbrt(float x) {
   const float a = __builtin_fabsf(x);
   const int is_small = a < 0x1p-100f, is_large = a > 0x1p100f;
   const float scaled = a * (is_small ? 0x1p48f : is_large ? 0x1p-48f : 1);
-  float y = FloatOf(BitsOf(scaled) / 3 + 709958654u); /* A third of the exponent: within 5 %. */
+  float y = FloatOf(BitsOf(scaled) / 3 + 709958654u); /* Divides the exponent by 3: accurate to 5 %. */
   const float cube = y * y * y;
   y = y * ((cube + 2 * scaled) / (2 * cube + scaled));
   y = y - (y - scaled / (y * y)) * 0x1.555556p-2f;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fast forms of f64 functions: as fast_f32.h. Far arguments of sin and cos go to musl's functions. */
+/* Fast forms of f64 functions, like fast_f32.h. Large arguments of sin and cos use musl's functions. */
 #ifndef HPVMD_COMPILER_MATH_FAST_F64_H_
 #define HPVMD_COMPILER_MATH_FAST_F64_H_
 
@@ -28,7 +28,7 @@ static inline double ExpWide(double x) {
   const double k = __builtin_rint(x * 0x1.71547652b82fep+0);
   const double r = (x - k * kLn2HighWide) - k * kLn2LowWide;
   const double z = r * r;
-  /* By Estrin's scheme: Horner's would wait for one product after the other. */
+  /* Estrin's scheme: in Horner's each product would wait for the previous one. */
   const double q0 = 0x1.000000000000ap-1 + r * 0x1.55555555554e2p-3;
   const double q1 = 0x1.5555555550558p-5 + r * 0x1.111111112ddddp-7;
   const double q2 = 0x1.6c16c184f19c5p-10 + r * 0x1.a01a0109a00fdp-13;
@@ -74,7 +74,7 @@ static inline double LogWide(double x) {
   return x > 0 ? positive : other;
 }
 
-/* x - n * pi/2 for |x| < 1.6e6: 33 bits in each product but the last. */
+/* x - n * pi/2 for |x| < 1.6e6: 33 bits in each product except the last. */
 static inline double ReduceTrigWide(double x, int32_t* quadrant) {
   const double n = __builtin_rint(x * 0x1.45f306dc9c883p-1);
   *quadrant = (int32_t)n;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The error bounds that client/kernel/README.md promises, measured against MPFR.
+// Measures the error bounds that client/kernel/README.md promises against MPFR.
 //
-// HPVMD_MATH_SAMPLES=n takes n random arguments a function instead of the few of a usual run. HPVMD_MATH_EXHAUSTIVE=1
-// runs the f32 functions of one argument over all 2^32 of them, each a test of its own that takes minutes; =n takes
-// every n-th.
+// HPVMD_MATH_SAMPLES=n takes n random arguments per function instead of the few of a usual run.
+// HPVMD_MATH_EXHAUSTIVE=1 runs the f32 functions of one argument over all 2^32 arguments, each a separate test that
+// takes minutes; =n takes every n-th.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -21,7 +21,7 @@
 namespace hpvm::math {
 namespace {
 
-// The f64 functions and those f32 ones that the host's double form cannot check ask MPFR every time.
+// The f64 functions, and f32 functions that the host's double form cannot check, use MPFR for every argument.
 constexpr uint64_t kSamples = 400'000;
 constexpr uint64_t kSlowSamples = 20'000;
 
@@ -55,7 +55,8 @@ std::string NameOf(const Case& item) {
   return std::string(item.function->name) + (item.is_f64 ? "_f64" : "_f32") + (item.is_fast ? "_fast" : "");
 }
 
-// Zeros, limits of the format and of its denormals, infinities, a NaN, and the neighbours of what functions turn at.
+// Returns zeros, limits of the format and of its denormals, infinities, a NaN, and the neighbours of critical points
+// of functions.
 std::vector<double> Edges(bool is_f64) {
   std::vector<double> edges = {0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()};
   const double tiny = is_f64 ? std::numeric_limits<double>::denorm_min() : std::numeric_limits<float>::denorm_min();
@@ -108,7 +109,7 @@ std::vector<double> Edges(bool is_f64) {
     }
   }
   if (is_f64) {
-    edges.push_back(0x1.6ac5b262ca1ffp+849);  // Of all doubles the nearest to a multiple of pi/2.
+    edges.push_back(0x1.6ac5b262ca1ffp+849);  // The double nearest to a multiple of pi/2.
     edges.push_back(1e22);
   } else {
     edges.push_back(0x1.f9cbe2p+7);
@@ -218,7 +219,7 @@ void ExpectSame(const Case& item, const std::vector<Arguments>& arguments, const
 }
 
 // Random arguments and the edges stay within the bound. Exact forms give the same bits by the interpreter and in
-// lockstep; fast ones stay within the bound there too, where products and sums are contracted differently.
+// lockstep; fast forms stay within the bound there too, where products and sums are contracted differently.
 TEST_P(MathBoundsTest, HoldsForSamples) {
   const Case item = GetParam();
   std::mt19937_64 random(20);
@@ -249,7 +250,7 @@ INSTANTIATE_TEST_SUITE_P(Functions, MathBoundsTest, ::testing::ValuesIn(Cases())
 
 class MathExhaustiveTest : public ::testing::TestWithParam<Case> {};
 
-// Every float. The host's double form finds the worst; MPFR says how far it is.
+// Tests every float. The host's double form finds the worst argument; MPFR gives its exact error.
 TEST_P(MathExhaustiveTest, HoldsForEveryFloat) {
   const char* text = std::getenv("HPVMD_MATH_EXHAUSTIVE");
   if (text == nullptr) {

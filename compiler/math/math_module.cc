@@ -22,7 +22,7 @@ constexpr std::string_view kDeviceNames[] = {
 #undef HPVM_DEVICE_F32
 };
 
-// The one of `forms` that is called `name`, but for what follows the point.
+// Returns the form in `forms` whose name up to the point is `name`.
 constexpr std::string_view FormOf(std::string_view name, std::span<const std::string_view> forms) {
   for (const std::string_view form : forms) {
     if (form.substr(0, form.find('.')) == name) {

@@ -23,14 +23,14 @@ std::vector<uint8_t> ReadBytes(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// What is embedded is what is committed.
+// The embedded bytes are the committed file.
 TEST(MathModuleTest, IsTheFile) {
   const std::span<const uint8_t> bytes = MathModule();
   ASSERT_FALSE(bytes.empty());
   EXPECT_EQ(std::vector<uint8_t>(bytes.begin(), bytes.end()), ReadBytes(kFolder + "math.wasm"));
 }
 
-// Building it again gives the same bytes. Where the tools are missing there is nothing to compare with.
+// Building the module again gives the same bytes. The test is skipped where the tools are missing.
 TEST(MathModuleTest, RebuildsToTheSameBytes) {
   const std::string output =
       std::filesystem::temp_directory_path() / ("hpvm_math_" + std::to_string(getpid()) + ".wasm");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Special values as C's Annex F has them, and the rounding of fma, for both types.
+// Tests special values as in C's Annex F, and the rounding of fma, for both types.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -218,8 +218,8 @@ double ValueOf(uint64_t bits, bool is_f64) {
   return is_f64 ? std::bit_cast<double>(bits) : std::bit_cast<float>(static_cast<uint32_t>(bits));
 }
 
-// Parts of pi may be the float beside the nearest; everything else here is exact. What `is_fast` may be off by what is
-// allowed of it, but zeros, infinities and their signs are exact there too.
+// Fractions of pi may be the float beside the nearest; all other results are exact. With `is_fast`, finite non-zero
+// results may be off by 3 ulp, but zeros, infinities and their signs are exact there too.
 bool IsWanted(uint64_t bits, double want, bool is_f64, bool is_fast = false) {
   const double got = ValueOf(bits, is_f64);
   if (std::isnan(want)) {
@@ -233,7 +233,7 @@ bool IsWanted(uint64_t bits, double want, bool is_f64, bool is_fast = false) {
   return bits == wanted || (is_rounded && (bits + 1 == wanted || bits - 1 == wanted));
 }
 
-// `is_fast`: the forms for fast math, of the functions that have one.
+// `is_fast`: tests the fast-math forms of the functions that have one.
 void ExpectAnnexF(bool is_fast) {
   for (const Reference& function : References()) {
     for (const bool is_f64 : {false, true}) {
@@ -257,7 +257,7 @@ void ExpectAnnexF(bool is_fast) {
         ++checked;
       }
       EXPECT_GE(checked, 3) << function.name;
-      // A NaN gives a NaN, but where C says otherwise above.
+      // A NaN gives a NaN, except where C says otherwise above.
       const std::vector<std::vector<uint64_t>> nans(function.arity, {BitsOf(kNan, is_f64)});
       EXPECT_TRUE(std::isnan(ValueOf(compiled.Run(nans)[0], is_f64))) << function.name;
     }
@@ -265,11 +265,11 @@ void ExpectAnnexF(bool is_fast) {
 }
 
 TEST(MathValuesTest, FollowsAnnexF) { ExpectAnnexF(/*is_fast=*/false); }
-// Without exact results, with exact special values.
+// Results are not exact, but special values are.
 TEST(MathValuesTest, FastFormsFollowAnnexFNearly) { ExpectAnnexF(/*is_fast=*/true); }
 
-// Sums that fall half way between two numbers, just beside it, cancel, or become denormal: rounded once, as the host's
-// fma does.
+// Covers sums that are half way between two numbers, just beside it, that cancel, or become denormal: rounded once, as
+// by the host's fma.
 TEST(MathValuesTest, FmaIsExact) {
   const Reference* fma = nullptr;
   for (const Reference& function : References()) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of trig.c. */
+/* Functions of trig.c. */
 #ifndef HPVMD_COMPILER_MATH_TRIG_H_
 #define HPVMD_COMPILER_MATH_TRIG_H_
 

@@ -12,7 +12,8 @@ namespace {
 
 bool IsBarrier(Opcode code) { return code == Opcode::kBarrier || code == Opcode::kLocalAlloc; }
 
-// Functions in which, or below which, there is a barrier; calls through references are not followed.
+// Returns, by FunctionId, true for functions that contain or call a barrier; calls through references are not
+// followed.
 std::vector<bool> FunctionsWithBarriers(const ir::Module& module) {
   std::vector<bool> has(module.functions.size());
   std::vector<std::vector<uint32_t>> callers(module.functions.size());

@@ -21,7 +21,7 @@ ir::Module Parse(const std::string& functions) {
   return *module;
 }
 
-// A kernel with buffer %b, scalar %n, the local id %l, zero %z and one %o.
+// Returns a kernel with buffer %b, scalar %n, the local id %l, zero %z and one %o.
 std::string Kernel(const std::string& body) {
   return "func f0 \"kernel\" (%b: i32, %n: i32) -> () {\n %z: i32 = const.i32 0\n %o: i32 = const.i32 1\n"
          " %l: i32 = local_id.i32 %z\n" +
@@ -31,71 +31,69 @@ std::string Kernel(const std::string& body) {
 struct Case {
   const char* name;
   const char* body;
-  const char* branch;  // The byte of the branch named in the message, or null when the kernel is accepted.
+  const char* branch;  // Byte of the branch in the message, or null when the kernel is accepted.
 };
 
-// What surely depends on the id is refused at its byte; what is the same for a group, or comes from memory, is not.
+// Control that certainly depends on the id is refused at its byte; control that is uniform in a group, or depends on
+// memory, is accepted.
 TEST(CheckBarriersTest, VaryingControl) {
   const Case kCases[] = {
       {"Plain", "barrier @9\n return ()", nullptr},
-      {"UniformBranch", "if b0 %n @5 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()", nullptr},
-      {"VaryingBranch", "if b0 %l @5 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()", "byte 5."},
-      {"OtherSide", "if b0 %l @5 {\n leave b0 ()\n} else {\n barrier @9\n leave b0 ()\n}\n return ()", "byte 5."},
+      {"UniformBranch", "if b0 %n @5 {\n barrier @9\n br b0 ()\n} else {\n br b0 ()\n}\n return ()", nullptr},
+      {"VaryingBranch", "if b0 %l @5 {\n barrier @9\n br b0 ()\n} else {\n br b0 ()\n}\n return ()", "byte 5."},
+      {"OtherSide", "if b0 %l @5 {\n br b0 ()\n} else {\n barrier @9\n br b0 ()\n}\n return ()", "byte 5."},
       {"AfterVaryingBranch",
-       "if b0 %l @5 {\n store.i32 flat %b, %l\n leave b0 ()\n} else {\n leave b0 ()\n}\n barrier @9\n return ()",
-       nullptr},
+       "if b0 %l @5 {\n store.i32 flat %b, %l\n br b0 ()\n} else {\n br b0 ()\n}\n barrier @9\n return ()", nullptr},
       {"FromMemory",
-       "%v: i32 = load.i32 flat %b\n if b0 %v @5 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()",
+       "%v: i32 = load.i32 flat %b\n if b0 %v @5 {\n barrier @9\n br b0 ()\n} else {\n br b0 ()\n}\n return ()",
        nullptr},
-      {"EarlyReturn", "if b0 %l @5 {\n return ()\n} else {\n leave b0 ()\n}\n barrier @9\n return ()", "byte 5."},
-      {"UniformEarlyReturn", "if b0 %n @5 {\n return ()\n} else {\n leave b0 ()\n}\n barrier @9\n return ()", nullptr},
-      {"EarlyReturnBehind", "barrier @9\n if b0 %l @5 {\n return ()\n} else {\n leave b0 ()\n}\n return ()", nullptr},
+      {"EarlyReturn", "if b0 %l @5 {\n return ()\n} else {\n br b0 ()\n}\n barrier @9\n return ()", "byte 5."},
+      {"UniformEarlyReturn", "if b0 %n @5 {\n return ()\n} else {\n br b0 ()\n}\n barrier @9\n return ()", nullptr},
+      {"EarlyReturnBehind", "barrier @9\n if b0 %l @5 {\n return ()\n} else {\n br b0 ()\n}\n return ()", nullptr},
       {"LeaveEndsAtItsBlock",
-       "block b1 () {\n if b0 %l @5 {\n leave b1 ()\n} else {\n leave b0 ()\n}\n leave b1 ()\n}\n barrier @9\n return "
+       "block b1 () {\n if b0 %l @5 {\n br b1 ()\n} else {\n br b0 ()\n}\n br b1 ()\n}\n barrier @9\n return "
        "()",
        nullptr},
       {"LeaveUpToItsBlock",
-       "block b1 () {\n if b0 %l @5 {\n leave b1 ()\n} else {\n leave b0 ()\n}\n barrier @9\n leave b1 ()\n}\n return "
+       "block b1 () {\n if b0 %l @5 {\n br b1 ()\n} else {\n br b0 ()\n}\n barrier @9\n br b1 ()\n}\n return "
        "()",
        "byte 5."},
       {"UniformLoop",
        "loop b1 (%i: i32 = %z) {\n barrier @9\n %j: i32 = add.i32 %i, %o\n %c: i32 = lt_u.i32 %j, %n\n"
-       " if b0 %c @5 {\n continue b1 (%j)\n} else {\n leave b0 ()\n}\n leave b1 ()\n}\n return ()",
+       " if b0 %c @5 {\n continue b1 (%j)\n} else {\n br b0 ()\n}\n br b1 ()\n}\n return ()",
        nullptr},
       {"LoopFromId",
        "loop b1 (%i: i32 = %l) {\n barrier @9\n %j: i32 = add.i32 %i, %o\n %c: i32 = lt_u.i32 %j, %n\n"
-       " if b0 %c @5 {\n continue b1 (%j)\n} else {\n leave b0 ()\n}\n leave b1 ()\n}\n return ()",
+       " if b0 %c @5 {\n continue b1 (%j)\n} else {\n br b0 ()\n}\n br b1 ()\n}\n return ()",
        "byte 5."},
       {"AfterLoopFromId",
        "loop b1 (%i: i32 = %l) {\n %j: i32 = add.i32 %i, %o\n %c: i32 = lt_u.i32 %j, %n\n"
-       " if b0 %c @5 {\n continue b1 (%j)\n} else {\n leave b0 ()\n}\n leave b1 ()\n}\n barrier @9\n return ()",
+       " if b0 %c @5 {\n continue b1 (%j)\n} else {\n br b0 ()\n}\n br b1 ()\n}\n barrier @9\n return ()",
        nullptr},
       {"CountOfVaryingLoop",
        "%k: i32 = loop b1 (%i: i32 = %z) {\n %j: i32 = add.i32 %i, %o\n %c: i32 = lt_u.i32 %j, %l\n"
-       " if b0 %c @5 {\n continue b1 (%j)\n} else {\n leave b0 ()\n}\n leave b1 (%j)\n}\n"
-       " if b2 %k @7 {\n barrier @9\n leave b2 ()\n} else {\n leave b2 ()\n}\n return ()",
+       " if b0 %c @5 {\n continue b1 (%j)\n} else {\n br b0 ()\n}\n br b1 (%j)\n}\n"
+       " if b2 %k @7 {\n barrier @9\n br b2 ()\n} else {\n br b2 ()\n}\n return ()",
        "byte 7."},
       {"SameFromBothSides",
-       "%k: i32 = if b1 %l @4 {\n leave b1 (%n)\n} else {\n leave b1 (%n)\n}\n"
-       " if b0 %k @5 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()",
+       "%k: i32 = if b1 %l @4 {\n br b1 (%n)\n} else {\n br b1 (%n)\n}\n"
+       " if b0 %k @5 {\n barrier @9\n br b0 ()\n} else {\n br b0 ()\n}\n return ()",
        nullptr},
       {"MergedByBranch",
-       "%k: i32 = if b1 %l @4 {\n leave b1 (%z)\n} else {\n leave b1 (%o)\n}\n"
-       " if b0 %k @5 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()",
+       "%k: i32 = if b1 %l @4 {\n br b1 (%z)\n} else {\n br b1 (%o)\n}\n"
+       " if b0 %k @5 {\n barrier @9\n br b0 ()\n} else {\n br b0 ()\n}\n return ()",
        "byte 5."},
       {"GroupsStart",
        "%g: i32 = instance_id.i32 %z\n %s: i32 = sub.i32 %g, %l\n %c: i32 = lt_u.i32 %s, %n\n"
-       " if b0 %c @5 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()",
+       " if b0 %c @5 {\n barrier @9\n br b0 ()\n} else {\n br b0 ()\n}\n return ()",
        nullptr},
       {"RoundedDown",
-       "%g: i32 = instance_id.i32 %z\n %s: i32 = shr_u.i32 %g, %o\n if b0 %s @5 {\n barrier @9\n leave b0 ()\n"
-       "} else {\n leave b0 ()\n}\n return ()",
+       "%g: i32 = instance_id.i32 %z\n %s: i32 = shr_u.i32 %g, %o\n if b0 %s @5 {\n barrier @9\n br b0 ()\n"
+       "} else {\n br b0 ()\n}\n return ()",
        nullptr},
-      {"Parity",
-       "%s: i32 = and.i32 %l, %o\n if b0 %s @5 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()",
+      {"Parity", "%s: i32 = and.i32 %l, %o\n if b0 %s @5 {\n barrier @9\n br b0 ()\n} else {\n br b0 ()\n}\n return ()",
        "byte 5."},
-      {"Table",
-       "block b1 () {\n block b0 () {\n leave_table %l [b0, b1] () @5\n}\n barrier @9\n leave b1 ()\n}\n return ()",
+      {"Table", "block b1 () {\n block b0 () {\n br_table %l [b0, b1] () @5\n}\n barrier @9\n br b1 ()\n}\n return ()",
        "byte 5."},
   };
   for (const Case& c : kCases) {
@@ -111,10 +109,9 @@ TEST(CheckBarriersTest, VaryingControl) {
   }
 }
 
-// Places are named as the caller names them.
+// Messages use the caller's names of places.
 TEST(CheckBarriersTest, NamesPlaces) {
-  const ir::Module module =
-      Parse(Kernel("if b0 %l @5 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()"));
+  const ir::Module module = Parse(Kernel("if b0 %l @5 {\n barrier @9\n br b0 ()\n} else {\n br b0 ()\n}\n return ()"));
   Diagnostics diagnostics;
   CheckBarriers(module, "m", diagnostics, [](uint32_t source) { return "k.c:" + std::to_string(source); });
   ASSERT_EQ(diagnostics.size(), 1u);
@@ -122,10 +119,10 @@ TEST(CheckBarriersTest, NamesPlaces) {
   EXPECT_THAT(diagnostics[0].message, HasSubstr("by the branch at k.c:5."));
 }
 
-// A call counts where it stands, and parameters carry what callers pass.
+// A call counts as a barrier at its place, and parameters have the shapes of the callers' arguments.
 TEST(CheckBarriersTest, Calls) {
   const std::string callee =
-      "func f1 \"sync\" (%p: i32) -> () {\n if b0 %p @7 {\n barrier @9\n leave b0 ()\n} else {\n leave b0 ()\n}\n"
+      "func f1 \"sync\" (%p: i32) -> () {\n if b0 %p @7 {\n barrier @9\n br b0 ()\n} else {\n br b0 ()\n}\n"
       " return ()\n}\n";
   struct Call {
     const char* body;
@@ -134,7 +131,7 @@ TEST(CheckBarriersTest, Calls) {
   const Call kCalls[] = {
       {"call f1 (%n) @3\n return ()", {}},
       {"call f1 (%l) @3\n return ()", {9}},
-      {"if b1 %l @2 {\n call f1 (%n) @3\n leave b1 ()\n} else {\n leave b1 ()\n}\n return ()", {3}},
+      {"if b1 %l @2 {\n call f1 (%n) @3\n br b1 ()\n} else {\n br b1 ()\n}\n return ()", {3}},
   };
   for (const Call& c : kCalls) {
     SCOPED_TRACE(c.body);

@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/pass/find_paths.h"
 
 namespace hpvm::pass {
 namespace {
 
-constexpr int kSharePowerMax = 60;  // Beyond it code counts as never reached, all the same.
+constexpr int kSharePowerMax = 60;  // Maximum number of unknown branches that reduce a block's share.
 
 class WorkFinder {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes down how much work a kernel is (compiler/ir/work.h).
+// FindWork describes how much work a kernel performs (compiler/ir/work.h).
 #ifndef HPVMD_COMPILER_PASS_COUNT_WORK_H_
 #define HPVMD_COMPILER_PASS_COUNT_WORK_H_
 
@@ -9,16 +9,16 @@
 
 namespace hpvm::pass {
 
-// What is beyond is counted with what is reached alike but for its conditions.
+// Maximum number of blocks; beyond it an operation is added to a block with the same loops but no conditions.
 inline constexpr size_t kWorkBlocksMax = 512;
 
-// What one operation counts for; constants, queries and control count nothing.
+// Returns the weight of one operation; constants, queries and control weigh nothing.
 double OperationsOf(const ir::Op& op);
-// Bytes of buffers that it loads and stores.
+// Returns the bytes of buffers that the operation loads and stores.
 double BufferBytesOf(const ir::Op& op);
 
-// Of the entry; `trace` is of FindBounds for the same module. A kernel that was too large for that has loops of which
-// nothing is known. Requires a verified module.
+// Returns the work of the entry; `trace` comes from FindBounds for the same module. In a kernel that exceeded the
+// limits of FindBounds, some loops are unknown. Requires a verified module.
 ir::WorkProgram FindWork(const ir::Module& module, const BoundsTrace& trace);
 
 }  // namespace hpvm::pass

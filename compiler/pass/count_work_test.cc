@@ -14,10 +14,10 @@ namespace {
 
 struct Work {
   ir::WorkCount counted;
-  double operations = 0, bytes = 0;  // As the interpreter ran them.
+  double operations = 0, bytes = 0;  // As counted by the interpreter.
 };
 
-// The buffers are zeros.
+// Runs the launch with zeroed buffers.
 Work WorkOf(const ir::Module& module, const ir::Launch& launch) {
   BoundsTrace trace;
   const ir::BoundsProgram bounds = FindBounds(module, &trace);
@@ -35,7 +35,7 @@ Work WorkOf(const ir::Module& module, const ir::Launch& launch) {
 
 bool IsNear(double counted, double real, double factor) { return counted <= real * factor && real <= counted * factor; }
 
-// Kernels of the benchmarks whose loops end by what the launch knows.
+// Kernels of the benchmarks whose loop ends follow from the launch.
 TEST(CountWorkTest, CompiledKernels) {
   int known = 0;
   for (const std::string& name : testing::GoldenKernelNames()) {
@@ -63,7 +63,7 @@ struct Case {
   bool is_guess = false;
 };
 
-// Loops and branches: how often they run and which way they go follows from the launch.
+// Loops and branches whose iterations and directions follow from the launch.
 TEST(CountWorkTest, KnownShapes) {
   const std::string at = " %o: i32 = shl.i32 %x, %c2\n";
   const std::string store = " store.i32 param(0) %o, %x\n";
@@ -71,15 +71,15 @@ TEST(CountWorkTest, KnownShapes) {
     const std::string i = label + "i", j = label + "j", g = label + "g";
     return " loop " + label + " (%" + i + ": i32 = %c0) {\n" + inside + " %" + j + ": i32 = add.i32 %" + i +
            ", %c1\n %" + g + ": i32 = lt_u.i32 %" + j + ", %" + bound + "\n if " + g + " %" + g + " {\n continue " +
-           label + " (%" + j + ")\n} else {\n leave " + g + " ()\n}\n leave " + label + " ()\n}\n";
+           label + " (%" + j + ")\n} else {\n br " + g + " ()\n}\n br " + label + " ()\n}\n";
   };
   const auto tested_first = [&](const std::string& inside) {
-    return " loop l (%i: i32 = %c0) {\n %g: i32 = lt_u.i32 %i, %n\n if t %g {\n leave t ()\n} else {\n leave l "
+    return " loop l (%i: i32 = %c0) {\n %g: i32 = lt_u.i32 %i, %n\n if t %g {\n br t ()\n} else {\n br l "
            "()\n}\n" +
            inside + " %j: i32 = add.i32 %i, %c1\n continue l (%j)\n}\n";
   };
   const auto branch = [&](const std::string& condition, const std::string& inside) {
-    return condition + " if b %q {\n" + inside + " leave b ()\n} else {\n leave b ()\n}\n";
+    return condition + " if b %q {\n" + inside + " br b ()\n} else {\n br b ()\n}\n";
   };
   const testing::KernelLaunch launch{{16, 4, 1}, 4000, 40, 0};
   const Case kCases[] = {
@@ -95,7 +95,7 @@ TEST(CountWorkTest, KnownShapes) {
       {"UpToMemory", at + " %e: i32 = load.i32 param(0) %o + 400\n" + loop("l", "e", store), launch, 1000, true},
       {"LeftByMemory",
        at + loop("l", "n",
-                 " %e: i32 = load.i32 param(0) %o + 400\n if z %e {\n leave l ()\n} else {\n leave z ()\n}\n" + store),
+                 " %e: i32 = load.i32 param(0) %o + 400\n if z %e {\n br l ()\n} else {\n br z ()\n}\n" + store),
        launch, 1000, true},
   };
   for (const Case& c : kCases) {
@@ -116,7 +116,7 @@ TEST(CountWorkTest, KnownShapes) {
   }
 }
 
-// Counts never overflow, whatever a launch says, and an empty program says that it knows nothing.
+// Counts never overflow, whatever the launch, and an empty program reports that it knows nothing.
 TEST(CountWorkTest, ExtremeLaunches) {
   for (uint32_t seed = 0; seed < 500; ++seed) {
     testing::KernelGenerator generator(seed);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/call_order.h"
 #include "compiler/pass/library_name.h"
@@ -17,8 +17,8 @@ namespace {
 
 using ir::Function;
 
-// Whether control can reach a return, and whether it can get into a loop that has no way out. In the order of the text,
-// as CutUnreachable.
+// PathWalk finds whether control can reach a return, and whether it can enter a loop without an exit. It walks in the
+// order of the text, as CutUnreachable does.
 class PathWalk {
  public:
   PathWalk(const Function& function, const std::vector<bool>& may_return)
@@ -32,7 +32,7 @@ class PathWalk {
  private:
   struct Open {
     OpId owner;
-    bool has_way_out = false;  // Of a loop, for what is inside.
+    bool has_way_out = false;  // True if an operation in the loop may leave it.
   };
 
   void Region(RegionId id) {
@@ -66,7 +66,7 @@ class PathWalk {
     }
   }
 
-  // Whether control comes out behind it.
+  // Returns true if control may continue after the construct.
   bool Nested(OpId at, const Op& op) {
     open_.push_back({at});
     Region(op.body);
@@ -80,17 +80,17 @@ class PathWalk {
 
   const Function& f_;
   const std::vector<bool>& may_return_;
-  std::vector<bool> is_left_;  // By OpId of a block, loop or if.
+  std::vector<bool> is_left_;  // Indexed by OpId of a block, loop or if.
   std::vector<Open> open_;
   bool returns_ = false, has_endless_loop_ = false;
 };
 
-// What a function does, and all that it calls.
+// The effects of a function and of all functions that it calls.
 struct Deeds {
   uint32_t ops = 0;
-  bool is_seen = false;   // By other instances, or by people.
-  bool may_hang = false;  // In a loop that has no way out.
-  bool traps = false;     // By `unreachable`.
+  bool is_seen = false;   // Observable by other instances, or by people.
+  bool may_hang = false;  // In a loop without an exit.
+  bool traps = false;     // It has a trap of `unreachable`.
 
   void Add(const Deeds& other) {
     ops = std::min(ops + other.ops, 1u << 30);
@@ -122,7 +122,8 @@ class Survey {
     FindDeeds();
   }
 
-  // A library that panics is not waited for, whatever loops it has; an author's function may mean its own.
+  // A library function that panics is cut regardless of its loops; an endless loop in an author's function may be
+  // intentional.
   bool IsCut(const Op& op) const {
     if (op.code != Opcode::kCall || may_return_[op.imm]) {
       return false;
@@ -133,7 +134,8 @@ class Survey {
   }
 
  private:
-  // The least set of functions that may return: a function on a cycle of calls does only by a path around the cycle.
+  // Computes the smallest set of functions that may return: a function on a cycle of calls is in the set only by a
+  // path that avoids the cycle.
   void FindReturns() {
     bool has_changed = true;
     for (uint32_t pass = 0; has_changed; ++pass) {
@@ -187,29 +189,30 @@ class Survey {
       deeds.traps |= op.code == Opcode::kTrap && op.imm == static_cast<uint64_t>(TrapCode::kUnreachable);
       if (op.code == Opcode::kCallRef) {
         called_types_[index].insert(static_cast<uint32_t>(op.imm));
-        deeds.is_seen |= m_.is_linked;  // Another module's functions may be among them.
+        deeds.is_seen |= m_.is_linked;  // A reference may name another module's functions.
       }
     });
     deeds.may_hang = PathWalk(function, may_return_).has_endless_loop();
     return deeds;
   }
 
-  // Passes over functions that call each other; what is not known by then is taken for the worst.
+  // Maximum number of passes over mutually recursive functions; results still unknown afterwards become the worst
+  // case.
   static constexpr uint32_t kPassesMax = 16;
 
   const ir::Module& m_;
   const CallOrder order_;
-  std::vector<bool> may_return_;                  // By FunctionId, as those below.
-  std::vector<std::set<uint32_t>> called_types_;  // Through references.
+  std::vector<bool> may_return_;                  // Indexed by FunctionId, as the following vectors.
+  std::vector<std::set<uint32_t>> called_types_;  // Types of calls through references.
   std::vector<Deeds> deeds_;
 };
 
-// Module memory as it is when an instance begins.
+// Module memory at the start of an instance.
 class InitialMemory {
  public:
   explicit InitialMemory(const ir::Module& module) : m_(module) {}
 
-  // Nothing where some byte is in no segment.
+  // Returns nothing if some byte is outside of all segments.
   std::optional<std::string> Read(uint64_t address, uint64_t bytes) const {
     auto next = std::ranges::upper_bound(m_.data, address, {}, &ir::DataSegment::address);
     if (next == m_.data.begin()) {
@@ -223,7 +226,7 @@ class InitialMemory {
     return std::string(segment.bytes.begin() + static_cast<ptrdiff_t>(offset),
                        segment.bytes.begin() + static_cast<ptrdiff_t>(offset + bytes));
   }
-  // Little-endian; 0 where there is none.
+  // Returns a little-endian number; 0 if the bytes are not initialised.
   uint64_t Number(uint64_t address, uint32_t bytes) const {
     uint64_t value = 0;
     const std::string text = Read(address, bytes).value_or("");
@@ -237,9 +240,9 @@ class InitialMemory {
   const ir::Module& m_;
 };
 
-// A core::panic::Location: the file's name (address, bytes), line, column. Of a file of the author's: the library's own
-// say where it noticed, not what was wrong.
-std::optional<ir::SourcePlace> LocationAt(const ir::Module& module, uint64_t address) {
+// Decodes a core::panic::Location: the file's name (address, bytes), line, column. Accepts an author's file only,
+// because a place in the library says where the library detected the error, not what was wrong.
+std::optional<ir::SourceLocation> LocationAt(const ir::Module& module, uint64_t address) {
   constexpr uint64_t kLineMax = 10'000'000, kColumnMax = 1'000'000;
   const InitialMemory memory(module);
   const uint32_t word = module.is_memory64 ? 8 : 4;
@@ -255,14 +258,14 @@ std::optional<ir::SourcePlace> LocationAt(const ir::Module& module, uint64_t add
       file->starts_with("library/alloc/") || file->find("/lib/rustlib/src/") != std::string::npos) {
     return std::nullopt;
   }
-  return ir::SourcePlace{
+  return ir::SourceLocation{
       .source = 0, .file = *file, .line = static_cast<uint32_t>(line), .column = static_cast<uint32_t>(column)};
 }
 
 class Cutter {
  public:
-  // Adds to `places`.
-  Cutter(ir::Module& module, const Survey& survey, Function& function, std::vector<ir::SourcePlace>& places)
+  // Appends to `places`.
+  Cutter(ir::Module& module, const Survey& survey, Function& function, std::vector<ir::SourceLocation>& places)
       : m_(module), survey_(survey), f_(function), places_(places), constants_(function.values.size()) {
     ir::ForEachOp(f_, [&](OpId id) {
       if (f_.op(id).code == Opcode::kConst) {
@@ -290,11 +293,11 @@ class Cutter {
     region.ops.push_back(OpId(static_cast<uint32_t>(f_.ops.size() - 1)));
   }
 
-  // It is the last parameter; the results of calls through memory come first.
+  // Rust passes the place as the last parameter; the result pointers of calls through memory come first.
   void NotePlace(const Op& call) {
     for (uint32_t i = call.operand_count; i-- > 0 && call.source != 0 && places_.size() < kPanicPlacesMax;) {
       const OpId constant = constants_[f_.operands_of(call)[i].index];
-      std::optional<ir::SourcePlace> place =
+      std::optional<ir::SourceLocation> place =
           constant.valid() ? LocationAt(m_, f_.op(constant).imm & AddressMask()) : std::nullopt;
       if (place.has_value()) {
         place->source = call.source;
@@ -309,19 +312,20 @@ class Cutter {
   ir::Module& m_;
   const Survey& survey_;
   Function& f_;
-  std::vector<ir::SourcePlace>& places_;
-  std::vector<OpId> constants_;  // By value; invalid: it is none.
+  std::vector<ir::SourceLocation>& places_;
+  std::vector<OpId> constants_;  // Indexed by value; invalid for values that are not constants.
 };
 
 }  // namespace
 
-std::vector<ir::SourcePlace> CutPanics(ir::Module& module) {
-  std::vector<ir::SourcePlace> places;
+std::vector<ir::SourceLocation> CutPanics(ir::Module& module) {
+  std::vector<ir::SourceLocation> places;
   const Survey survey(module);
   for (Function& function : module.functions) {
     Cutter(module, survey, function, places);
   }
-  std::ranges::sort(places, [](const ir::SourcePlace& a, const ir::SourcePlace& b) { return a.source < b.source; });
+  std::ranges::sort(places,
+                    [](const ir::SourceLocation& a, const ir::SourceLocation& b) { return a.source < b.source; });
   return places;
 }
 

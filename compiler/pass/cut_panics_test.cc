@@ -17,7 +17,7 @@ using ::testing::Not;
 
 struct Result {
   std::string entry;
-  std::vector<ir::SourcePlace> places;
+  std::vector<ir::SourceLocation> places;
 };
 
 // The entry calls f1 where its parameter is 9; its last argument is `constant`.
@@ -29,7 +29,7 @@ Result CutIn(const std::string& functions, const std::string& head = "", const s
       " if b0 %bad {\n %at: i32 = const.i32 " +
       constant +
       "\n %r: i32 = call f1 (%n, %at) @77\n"
-      " store.i32 flat %b, %r @80\n leave b0 ()\n } else {\n leave b0 ()\n }\n store.i32 flat %b, %n @90\n return "
+      " store.i32 flat %b, %r @80\n br b0 ()\n } else {\n br b0 ()\n }\n store.i32 flat %b, %n @90\n return "
       "()\n}\n" +
       functions);
   EXPECT_TRUE(parsed.ok()) << parsed.status();
@@ -54,7 +54,7 @@ std::string ManyOps() {
   return text;
 }
 
-// A library's panic becomes the trap that it ends in, at the call's place; what stands behind the call goes.
+// A library's panic becomes the trap that it ends in, at the call's place; the code after the call is removed.
 TEST(CutPanicsTest, LibraryPanicsBecomeTraps) {
   const Result result = CutIn(Func(1, "core::panicking::panic", " %z: i32 = call f2 (%x, %y) @5\n return (%z)\n") +
                               Func(2, "rust_panic", " store.i32 flat %x, %y\n trap 1 @9\n"));
@@ -65,7 +65,8 @@ TEST(CutPanicsTest, LibraryPanicsBecomeTraps) {
   EXPECT_THAT(result.places, IsEmpty());
 }
 
-// Whatever shows, or may return, stays; so does an author's function that is small, or that may loop for ever.
+// Calls that are observable, or may return, remain; so do calls of an author's function that is small, or may loop
+// forever.
 TEST(CutPanicsTest, WhatShowsStays) {
   struct Case {
     const char* what;
@@ -74,7 +75,7 @@ TEST(CutPanicsTest, WhatShowsStays) {
   };
   const std::string spin = " loop b0 () {\n continue b0 ()\n }\n";
   const std::string traps = " trap 1\n";
-  const std::string maybe = " if b0 %y {\n leave b0 ()\n } else {\n trap 1\n }\n return (%x)\n";
+  const std::string maybe = " if b0 %y {\n br b0 ()\n } else {\n trap 1\n }\n return (%x)\n";
   const Case cases[] = {
       {"small, the author's", Func(1, "give_up", traps), "", false},
       {"large, the author's", Func(1, "give_up", ManyOps() + traps), "", true},
@@ -88,11 +89,11 @@ TEST(CutPanicsTest, WhatShowsStays) {
       {"atomic", Func(1, "core::f", " %z: i32 = atomic_add.i32 flat %x, %y\n" + traps), "", false},
       {"calls itself for ever",
        Func(1, "core::f",
-            " if b0 %y {\n leave b0 ()\n } else {\n trap 1\n }\n"
+            " if b0 %y {\n br b0 ()\n } else {\n trap 1\n }\n"
             " %z: i32 = call f1 (%x, %y)\n return (%z)\n"),
        "", true},
       {"may loop for ever, the author's",
-       Func(1, "f", ManyOps() + " if b1 %y {\n" + spin + " leave b1 ()\n } else {\n trap 1\n }\n return (%x)\n"), "",
+       Func(1, "f", ManyOps() + " if b1 %y {\n" + spin + " br b1 ()\n } else {\n trap 1\n }\n return (%x)\n"), "",
        false},
       {"only loops", Func(1, "core::f", spin + " trap 1\n"), "", true},
   };
@@ -102,11 +103,11 @@ TEST(CutPanicsTest, WhatShowsStays) {
   }
 }
 
-// Rust hands its panics the place as a constant: the file's name and its length, line, column.
+// Rust passes the place to its panics as a constant: the file's name and its length, line, column.
 TEST(CutPanicsTest, FindsRustsPlaces) {
   const std::string panic = Func(1, "_ZN4core9panicking5panic17h0123456789abcdefE", " trap 1\n");
   const auto place_of = [&](const std::string& file, uint8_t line) {
-    // At 64 the record, at 80 the name.
+    // The record is at 64, the name at 80.
     std::string hex = "50000000";
     const char* digits = "0123456789abcdef";
     const auto byte = [&](uint8_t value) {
@@ -124,7 +125,7 @@ TEST(CutPanicsTest, FindsRustsPlaces) {
     }
     return CutIn(panic, "data 64 \"" + hex + "\"\n").places;
   };
-  const std::vector<ir::SourcePlace> found = place_of("src/k.rs", 17);
+  const std::vector<ir::SourceLocation> found = place_of("src/k.rs", 17);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].source, 77u);
   EXPECT_EQ(found[0].file, "src/k.rs");

@@ -3,12 +3,12 @@
 
 #include <vector>
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 
 namespace hpvm::pass {
 namespace {
 
-// In the order of the text, so that leaves which were cut off themselves do not count.
+// Walks in the order of the text, so that leaves in code that has been cut off do not count.
 class Cut {
  public:
   explicit Cut(ir::Function& function) : f_(function), is_left_(function.ops.size()) {}
@@ -35,10 +35,10 @@ class Cut {
   }
 
  private:
-  // The region ends after so many operations, the last of which is `op`.
+  // Ends the region after `count` operations, the last of which is `op`.
   void End(RegionId id, size_t count, const Op& op) {
     if (f_.op(f_.region(id).ops[count]).code == ir::Opcode::kTrap) {
-      return;  // As front ends end such regions themselves.
+      return;  // Front ends end such regions in the same way.
     }
     Op trap{.code = ir::Opcode::kTrap,
             .imm = static_cast<uint64_t>(ir::TrapCode::kUnreachable),
@@ -51,7 +51,7 @@ class Cut {
   }
 
   ir::Function& f_;
-  std::vector<bool> is_left_;  // By OpId of a block, loop or if.
+  std::vector<bool> is_left_;  // Indexed by OpId of a block, loop or if.
 };
 
 }  // namespace

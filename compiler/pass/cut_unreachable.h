@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts off what control never reaches: in a region, all behind a block, loop or if that nothing leaves.
+// CutUnreachable removes unreachable code: all operations of a region that follow a block, loop or if that no jump
+// leaves.
 //
-// A trap stands where it was, which nothing executes. Analyses need not ask then what values without any source are.
-// Part of RemoveDead (remove_dead.h), which drops what was cut; requires a verified function.
+// A trap, which is never executed, takes its place. Analyses then need not handle values without sources. Part of
+// RemoveDead (remove_dead.h), which drops the removed operations; requires a verified function.
 #ifndef HPVMD_COMPILER_PASS_CUT_UNREACHABLE_H_
 #define HPVMD_COMPILER_PASS_CUT_UNREACHABLE_H_
 

@@ -41,10 +41,10 @@ bool IsIn(const InstanceBox& box, const std::array<uint64_t, 3>& instance) {
   return true;
 }
 
-// What the instances of a box really did to a parameter.
+// The actual accesses of a box's instances to a parameter.
 struct Truth {
   AccessRange read, written;
-  std::set<uint64_t> stored;        // Bytes.
+  std::set<uint64_t> stored;        // In bytes.
   std::set<uint64_t> read_unowned;  // Bytes that an instance read before it had stored to them.
 };
 Truth TruthOf(const testing::AccessTrace& trace, const InstanceBox& box, uint32_t param) {
@@ -82,7 +82,7 @@ bool Holds(const AccessRange& hull, const AccessRange& inner) {
   return inner.is_empty() || (hull.begin <= inner.begin && inner.end <= hull.end);
 }
 
-// Why what is claimed of a box is wrong; empty when it is not.
+// Returns why a claim about a box is wrong; empty when it is right.
 std::string FaultOf(const ParamAccess& claimed, const Truth& truth, bool has_ended) {
   if (!Holds(claimed.read, truth.read) || !Holds(claimed.written, truth.written)) {
     return "read " + ToString(truth.read) + " written " + ToString(truth.written);
@@ -122,8 +122,8 @@ struct Tally {
   int boxes = 0, known = 0, overwritten = 0, with_loops = 0, tight = 0;
 };
 
-// Compares what FindAccesses says of random boxes of a launch with what the interpreter does. Of accesses that leave
-// their buffer in a kernel that keeps buffers apart nothing is claimed, so they are not looked at.
+// Compares the result of FindAccesses for random boxes of a launch with the interpreter's accesses. Skips accesses
+// that leave their buffer in a kernel with separate buffers, because FindAccesses claims nothing about them.
 void CompareBoxes(const ir::Module& module, const ir::BoundsProgram& program, const ir::Launch& launch, uint32_t seed,
                   int box_count, Tally* tally, uint64_t steps_max = kStepsMax) {
   StatusOr<testing::AccessTrace> trace = testing::TraceAccesses(module, launch, steps_max);
@@ -178,7 +178,7 @@ uint32_t Seeds(uint32_t usual) {
   return seeds != nullptr ? static_cast<uint32_t>(std::atoi(seeds)) : usual;
 }
 
-// Whatever kernels do, they do it inside the hulls.
+// Random kernels access only bytes inside the hulls.
 TEST(FindAccessTest, HullsHoldRandomKernels) {
   Tally tally;
   for (uint32_t seed = 0; seed < Seeds(500) && !::testing::Test::HasFailure(); ++seed) {
@@ -191,10 +191,11 @@ TEST(FindAccessTest, HullsHoldRandomKernels) {
   }
   std::printf("%d boxes, %d known, %d overwritten, %d tight\n", tally.boxes, tally.known, tally.overwritten,
               tally.tight);
-  EXPECT_GT(tally.known, tally.boxes / 4);  // Else nothing is tested.
+  EXPECT_GT(tally.known, tally.boxes / 4);  // Otherwise nothing is tested.
 }
 
-// Kernels that store, mostly, at offsets linear in ids and loop counters, under conditions and in loops of all forms.
+// StoreGenerator generates kernels that mostly store, at offsets linear in ids and loop counters, under conditions and
+// in loops of all forms.
 class StoreGenerator {
  public:
   explicit StoreGenerator(uint32_t seed) : random_(seed) {}
@@ -223,7 +224,7 @@ class StoreGenerator {
   std::string Bound() { return Chance(2) ? "n" : Chance(2) ? "m" : Constant(); }
   std::string Variable() { return linear_[Below(static_cast<uint32_t>(linear_.size()))]; }
 
-  // A sum of few variables, with the strides that make rows.
+  // Returns a sum of few variables, with the strides that make rows.
   std::string Index() {
     std::string sum = Variable();
     for (uint32_t i = Below(3); i > 0; --i) {
@@ -283,16 +284,16 @@ class StoreGenerator {
     const std::string label = Name(), condition = Condition();
     text_ += " if " + label + " %" + condition + " {\n";
     Nested(depth - 1);
-    text_ += " leave " + label + " ()\n} else {\n";
+    text_ += " br " + label + " ()\n} else {\n";
     if (Chance(3)) {
       Nested(depth - 1);
     }
-    text_ += Chance(6) ? " return ()\n}\n" : " leave " + label + " ()\n}\n";
+    text_ += Chance(6) ? " return ()\n}\n" : " br " + label + " ()\n}\n";
   }
 
   void Guard() {
     const std::string label = Name(), condition = Condition();
-    text_ += " if " + label + " %" + condition + " {\n return ()\n} else {\n leave " + label + " ()\n}\n";
+    text_ += " if " + label + " %" + condition + " {\n return ()\n} else {\n br " + label + " ()\n}\n";
   }
 
   // Skips the rest of a block.
@@ -300,16 +301,16 @@ class StoreGenerator {
     const std::string block = Name(), label = Name();
     text_ += " block " + block + " () {\n";
     const std::string condition = Condition();
-    text_ += " if " + label + " %" + condition + " {\n leave " + block + " ()\n} else {\n leave " + label + " ()\n}\n";
+    text_ += " if " + label + " %" + condition + " {\n br " + block + " ()\n} else {\n br " + label + " ()\n}\n";
     Nested(depth - 1);
-    text_ += " leave " + block + " ()\n}\n";
+    text_ += " br " + block + " ()\n}\n";
   }
 
-  // The form that compilers write: the counter is tested at the end, or at the beginning.
+  // Writes a loop in the form that compilers emit: the counter is tested at the end, or at the beginning.
   void Loop(int depth) {
     const std::string loop = Name(), i = Name(), exit = Name(), bound = Bound();
     const bool is_tested_first = Chance(2), counts_down = !is_tested_first && Chance(4);
-    // It may end by a jump out of a block around it.
+    // The loop may end by a jump out of a block around it.
     const bool has_block = Chance(3);
     const std::string end = has_block ? Name() : loop;
     if (has_block) {
@@ -317,7 +318,7 @@ class StoreGenerator {
     }
     const std::string step = Chance(5) ? "c2" : "c1";
     const auto leave_unless = [&](const std::string& condition) {
-      text_ += " if " + exit + " %" + condition + " {\n leave " + exit + " ()\n} else {\n leave " + end + " ()\n}\n";
+      text_ += " if " + exit + " %" + condition + " {\n br " + exit + " ()\n} else {\n br " + end + " ()\n}\n";
     };
     text_ += " loop " + loop + " (%" + i + ": i32 = %" + (counts_down ? bound : Chance(4) ? "c1" : "c0") + ") {\n";
     linear_.push_back(i);
@@ -335,7 +336,7 @@ class StoreGenerator {
     }
     text_ += " continue " + loop + " (%" + next + ")\n}\n";
     if (has_block) {
-      text_ += " leave " + end + " ()\n}\n";
+      text_ += " br " + end + " ()\n}\n";
     }
   }
 
@@ -357,7 +358,7 @@ class StoreGenerator {
   int names_ = 0;
 };
 
-// What is said to be overwritten is, and is not read before.
+// Bytes that are claimed to be overwritten are overwritten, and are not read before.
 TEST(FindAccessTest, OverwritesHoldRandomStores) {
   Tally tally;
   for (uint32_t seed = 0; seed < Seeds(1500) && !::testing::Test::HasFailure(); ++seed) {
@@ -370,16 +371,16 @@ TEST(FindAccessTest, OverwritesHoldRandomStores) {
   }
   std::printf("%d boxes, %d known, %d overwritten (%d in kernels with loops), %d tight\n", tally.boxes, tally.known,
               tally.overwritten, tally.with_loops, tally.tight);
-  EXPECT_GT(tally.overwritten, tally.boxes / 20);  // Else nothing is tested.
+  EXPECT_GT(tally.overwritten, tally.boxes / 20);  // Otherwise nothing is tested.
   EXPECT_GT(tally.with_loops, tally.overwritten / 10);
 }
 
-// Kernels of the benchmarks, cut along their slowest dimension or whole: the hulls are what is touched, to the byte.
+// Kernels of the benchmarks, cut along their slowest dimension or whole: the hulls are exact to the byte.
 TEST(FindAccessTest, CompiledKernelsAreTight) {
   struct Part {
     const char* kernel;
     InstanceBox box;
-    std::vector<ParamAccess> want;  // Of the parameters from the first on.
+    std::vector<ParamAccess> want;  // The expected accesses of the first parameters, in order.
   };
   constexpr AccessRange kNone;
   const Part kParts[] = {
@@ -389,7 +390,7 @@ TEST(FindAccessTest, CompiledKernelsAreTight) {
       {"sgemm",
        {{0, 11, 0}, {47, 8, 1}},
        {{{880, 1520}, kNone, false}, {{0, 3760}, kNone, false}, {kNone, {2068, 3572}, true}}},
-      {"sgemm",  // Columns: what is written has gaps.
+      {"sgemm",  // Columns: the written bytes have gaps.
        {{15, 0, 0}, {11, 33, 1}},
        {{{0, 2640}, kNone, false}, {{60, 3676}, kNone, false}, {kNone, {60, 6120}, false}}},
       {"dgemm",
@@ -409,7 +410,7 @@ TEST(FindAccessTest, CompiledKernelsAreTight) {
       {"tree_sum", {{768, 0, 0}, {512, 1, 1}}, {{{6144, 10240}, kNone, false}, {kNone, {12, 20}, false}}},
       {"n_body", {{33, 0, 0}, {25, 1, 1}}, {{{0, 1600}, kNone, false}, {kNone, {396, 696}, true}}},
       {"mandelbrot", {{0, 16, 0}, {64, 12, 1}}, {{kNone, {4096, 7168}, true}}},
-      {"cutcp",  // Its lists are indexed from memory.
+      {"cutcp",  // Its lists are indexed by values from memory.
        {{0, 0, 6}, {20, 20, 5}},
        {{{0, 16000}, kNone, false}, {{0, 4000}, kNone, false}, {kNone, {9600, 17600}, true}}},
       {"spmv",
@@ -434,7 +435,7 @@ TEST(FindAccessTest, CompiledKernelsAreTight) {
   }
 }
 
-// Their random boxes, too, with buffers of zeros.
+// Random boxes of the same kernels, with zeroed buffers.
 TEST(FindAccessTest, HullsHoldCompiledKernels) {
   Tally tally;
   for (const std::string& name : testing::GoldenKernelNames()) {
@@ -465,10 +466,10 @@ ParamAccess Found(const std::string& body, const testing::KernelLaunch& launch, 
 constexpr char kStore[] = " store.i32 param(0) %o, %x\n";
 std::string At(const std::string& i) { return " %o: i32 = shl.i32 %" + i + ", %c2\n" + kStore; }
 std::string If(const std::string& condition, const std::string& inside) {
-  return " if g0 %" + condition + " {\n" + inside + " leave g0 ()\n} else {\n leave g0 ()\n}\n";
+  return " if g0 %" + condition + " {\n" + inside + " br g0 ()\n} else {\n br g0 ()\n}\n";
 }
 
-// Shapes in which kernels store, and what of it counts as overwriting.
+// Shapes of stores in kernels, and the bytes that count as overwritten.
 TEST(FindAccessTest, KnownStores) {
   struct Case {
     const char* name;
@@ -482,7 +483,7 @@ TEST(FindAccessTest, KnownStores) {
   const auto loop = [](const std::string& inside, const std::string& from = "c0") {
     return " loop l (%i: i32 = %" + from + ") {\n" + inside +
            " %j: i32 = add.i32 %i, %c1\n %h: i32 = lt_u.i32 %j, %n\n if h0 %h {\n continue l (%j)\n} else {\n"
-           " leave h0 ()\n}\n leave l ()\n}\n";
+           " br h0 ()\n}\n br l ()\n}\n";
   };
   const std::string own_row = " %q: i32 = mul.i32 %x, %n\n %k: i32 = add.i32 %q, %i\n" + At("k");
   // Every `step`th element from `begin` on, `count` times.
@@ -490,7 +491,7 @@ TEST(FindAccessTest, KnownStores) {
     std::string text = " loop l# (%i#: i32 = %c0) {\n %m#: i32 = mul.i32 %i#, %" + step +
                        "\n %o#: i32 = shl.i32 %m#, %c2\n store.i32 param(0) %o# + #, %x\n"
                        " %j#: i32 = add.i32 %i#, %c1\n %h#: i32 = lt_u.i32 %j#, %" +
-                       count + "\n if h# %h# {\n continue l# (%j#)\n} else {\n leave h# ()\n}\n leave l# ()\n}\n";
+                       count + "\n if h# %h# {\n continue l# (%j#)\n} else {\n br h# ()\n}\n br l# ()\n}\n";
     for (size_t at = text.find('#'); at != std::string::npos; at = text.find('#')) {
       text.replace(at, 1, std::to_string(begin));
     }
@@ -526,7 +527,7 @@ TEST(FindAccessTest, KnownStores) {
        {{12, 0, 0}, {4, 1, 1}},
        "read [) written [)"},
       {"EarlyReturn",
-       " %g: i32 = ge_u.i32 %x, %n\n if g0 %g {\n return ()\n} else {\n leave g0 ()\n}\n" + At("x"),
+       " %g: i32 = ge_u.i32 %x, %n\n if g0 %g {\n return ()\n} else {\n br g0 ()\n}\n" + At("x"),
        {{16, 1, 1}, 40, 10, 0},
        {{0, 0, 0}, {16, 1, 1}},
        "read [) written [0, 40) overwrites"},
@@ -535,7 +536,7 @@ TEST(FindAccessTest, KnownStores) {
        {{16, 1, 1}, 64, 10, 0},
        {{0, 0, 0}, {16, 1, 1}},
        "read [) written [4, 36) overwrites"},
-      {"FromMemory",  // Not every instance stores.
+      {"FromMemory",  // Only some instances store.
        " %g: i32 = load.i32 param(0) %c0\n" + If("g", At("x")),
        {{10, 1, 1}, 40, 0, 0},
        {{4, 0, 0}, {2, 1, 1}},
@@ -595,18 +596,18 @@ TEST(FindAccessTest, KnownStores) {
        "read [) written [40, 120) overwrites"},
       {"LoopOfIds", loop(own_row, "x"), {{4, 1, 1}, 160, 10, 0}, {{1, 0, 0}, {2, 1, 1}}, "read [) written [44, 124)"},
       {"LoopLeftEarly",
-       loop(" %v: i32 = load.i32 param(0) %c0 + 200\n if e %v {\n leave l ()\n} else {\n leave e ()\n}\n" + own_row),
+       loop(" %v: i32 = load.i32 param(0) %c0 + 200\n if e %v {\n br l ()\n} else {\n br e ()\n}\n" + own_row),
        {{4, 1, 1}, 204, 10, 0},
        {{1, 0, 0}, {2, 1, 1}},
        "read [200, 204) written [40, 120)"},
-      {"LoopUpToAnId",  // Rows that touch each other, of 9 and 8.
+      {"LoopUpToAnId",  // Adjacent rows, of 9 and 8 elements.
        loop(" %q: i32 = mul.i32 %x, %c9\n %d: i32 = sub.i32 %i, %x\n %k: i32 = add.i32 %q, %d\n" + At("k"), "x"),
        {{4, 1, 1}, 160, 10, 0},
        {{1, 0, 0}, {2, 1, 1}},
        "read [) written [36, 108)"},
       {"LoopThatMayReturn",
        loop(own_row + " %v: i32 = load.i32 param(0) %c0 + 200\n if e %v {\n %w: i32 = load.i32 param(0) %c0 + 204\n" +
-            " if f %w {\n return ()\n} else {\n leave f ()\n}\n leave e ()\n} else {\n leave e ()\n}\n"),
+            " if f %w {\n return ()\n} else {\n br f ()\n}\n br e ()\n} else {\n br e ()\n}\n"),
        {{4, 1, 1}, 208, 10, 0},
        {{1, 0, 0}, {2, 1, 1}},
        "read [200, 208) written [40, 120)"},
@@ -632,8 +633,8 @@ TEST(FindAccessTest, KnownStores) {
        "read [) written [0, 7)"},
       {"TwoGuards",  // 3 <= x < 7, and 0.
        " %d: i32 = sub.i32 %x, %c3\n %g: i32 = lt_u.i32 %d, %c4\n" + If("g", At("x")) +
-           " %h: i32 = eq.i32 %x, %c0\n if h0 %h {\n store.i32 param(0) %c0, %x\n leave h0 ()\n} else {\n"
-           " leave h0 ()\n}\n",
+           " %h: i32 = eq.i32 %x, %c0\n if h0 %h {\n store.i32 param(0) %c0, %x\n br h0 ()\n} else {\n"
+           " br h0 ()\n}\n",
        {{10, 1, 1}, 40, 0, 0},
        {{0, 0, 0}, {10, 1, 1}},
        "read [) written [0, 28)"},
@@ -653,7 +654,7 @@ TEST(FindAccessTest, KnownStores) {
        {{10, 1, 1}, 44, 10, 0},
        {{0, 0, 0}, {10, 1, 1}},
        "read [40, 44) written [0, 40)"},
-      {"ClampedStencil",  // What is written, and what is read at x - 1, but not before 0.
+      {"ClampedStencil",  // The written bytes, and those read at x - 1, but not before 0.
        " %p: i32 = gt_s.i32 %x, %c0\n %d: i32 = sub.i32 %x, %c1\n %i: i32 = select.i32 %p, %d, %c0\n"
        " %s: i32 = shl.i32 %i, %c2\n %v: i32 = load.i32 param(0) %s + 400\n" +
            At("x"),
@@ -679,7 +680,7 @@ TEST(FindAccessTest, KnownStores) {
   }
 }
 
-// Where some access may be anywhere, nothing is said.
+// If some access may be anywhere, FindAccesses claims nothing.
 TEST(FindAccessTest, WhatIsNotKnown) {
   struct Case {
     const char* name;
@@ -690,7 +691,7 @@ TEST(FindAccessTest, WhatIsNotKnown) {
   const Case kCases[] = {
       {"Inside", At("x"), false, true},
       {"PastTheEnd", " %i: i32 = add.i32 %x, %c1\n" + At("i"), true, true},
-      // It may land in another buffer.
+      // The access may land in another buffer.
       {"PastTheEndOfShared", " %i: i32 = add.i32 %x, %c1\n" + At("i"), false, false},
       {"Flat", " %o: i32 = shl.i32 %x, %c2\n store.i32 flat %o, %x\n", true, false},
       {"ModuleMemory", At("x") + " store.i32 module %o, %x\n", true, true},

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finder walks the entry once, in the order of the text. It maps values to polynomials, and keeps a stack of facts:
+// the constraints that hold at the current operation. Each region removes its facts when it ends. Invariants: an atom
+// refers to earlier atoms only, except through a loop's end; a constraint or value that is dropped at a limit makes
+// the program less precise, never unsound. Finally SetHopelessApart classifies the accesses.
 #include "compiler/pass/find_bounds.h"
 
 #include <algorithm>
@@ -12,7 +16,7 @@
 #include "compiler/analysis/definitions.h"
 #include "compiler/analysis/relevant_values.h"
 #include "compiler/ir/launch.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/find_paths.h"
 
@@ -26,70 +30,73 @@ using ir::Polynomial;
 
 constexpr auto kGroupBytesMax = static_cast<int64_t>(ir::kGroupMemoryBytesMax);
 constexpr uint32_t kNoLoop = 0xffffffffu;
-constexpr size_t kEdgesMax = 8;  // Of a merge that is followed.
-constexpr int kScalesMax = 4;    // Operations between two values of a loop's parameter.
+constexpr size_t kEdgesMax = 8;  // Maximum number of edges of a merge that is followed.
+constexpr int kScalesMax = 4;    // Maximum number of operations between two values of a loop's parameter.
 
 uint8_t Bits(ir::Type type) { return static_cast<uint8_t>(8 * ir::Bytes(type)); }
 ir::Interval UnsignedRange(int bits) { return {0, (ir::Wide{1} << bits) - 1}; }
 
-// What is known where it holds: a constraint, or a polynomial that is not 0 modulo 2^bits.
+// A fact that holds at the current operation: a constraint, or a polynomial that is not 0 modulo 2^bits.
 struct Fact {
   std::optional<uint32_t> constraint;
   Polynomial nonzero;
   uint8_t bits = 32;
 };
 
-// What an edge to a merge brings, and what holds on it beyond what holds where the merge's owner begins.
+// The values that an edge brings to a merge, and the facts that hold on it beyond those that hold where the merge's
+// owner begins.
 struct Edge {
-  std::vector<Polynomial> values;  // Those of floats mean nothing.
+  std::vector<Polynomial> values;  // Values of floats are meaningless.
   std::vector<Fact> facts;
 };
 
-// Tells which offsets no launch can bound, because they rest on what comes from memory or is not understood. One such
-// access in the program would cost all others their proof. A wrong answer costs time only.
-class Hope {
+// BoundabilityCheck identifies the offsets that no launch can bound, because they depend on memory or on operations
+// that are not modelled. One such access in the program would prevent the proofs of all others. A wrong answer costs
+// only time.
+class BoundabilityCheck {
  public:
-  // `knows_words`: of a launch that knows the words of buffers.
-  explicit Hope(const ir::BoundsProgram& program, bool knows_words)
-      : program_(program), knows_words_(knows_words), wild_(program.atoms.size()) {}
+  // `knows_words`: assumes a launch that knows the words of buffers.
+  explicit BoundabilityCheck(const ir::BoundsProgram& program, bool knows_words)
+      : program_(program), knows_words_(knows_words), is_unbounded_(program.atoms.size()) {}
 
-  bool IsLost(const Polynomial& polynomial, const std::vector<uint32_t>& context) {
+  bool IsUnboundable(const Polynomial& polynomial, const std::vector<uint32_t>& context) {
     return std::ranges::any_of(polynomial, [&](const ir::Term& term) {
-      return std::ranges::any_of(term.atoms, [&](AtomId atom) { return IsWild(atom) && !IsTamed(atom, context); });
+      return std::ranges::any_of(
+          term.atoms, [&](AtomId atom) { return IsUnbounded(atom) && !IsBoundedByConditions(atom, context); });
     });
   }
 
  private:
-  // With a factor of that sign; 0: of any.
+  // Returns true if a term with a factor of this sign mentions the atom; 0: of any sign.
   static bool Mentions(const Polynomial& polynomial, AtomId atom, int sign) {
     return std::ranges::any_of(polynomial, [&](const ir::Term& term) {
       return (sign == 0 || (term.factor > 0) == (sign > 0)) && std::ranges::find(term.atoms, atom) != term.atoms.end();
     });
   }
-  bool AnyWild(const Polynomial& polynomial, AtomId except = AtomId()) {
+  bool AnyUnbounded(const Polynomial& polynomial, AtomId except = AtomId()) {
     return std::ranges::any_of(polynomial, [&](const ir::Term& term) {
-      return std::ranges::any_of(term.atoms, [&](AtomId atom) { return !(atom == except) && IsWild(atom); });
+      return std::ranges::any_of(term.atoms, [&](AtomId atom) { return !(atom == except) && IsUnbounded(atom); });
     });
   }
-  // True if conditions bound it, above and below, by what a launch knows.
-  bool IsTamed(AtomId atom, const std::vector<uint32_t>& context, bool has_least = false) {
+  // Returns true if conditions bound the atom, above and below, by values that a launch knows.
+  bool IsBoundedByConditions(AtomId atom, const std::vector<uint32_t>& context, bool has_least = false) {
     bool has_most = false;
     for (const uint32_t index : context) {
       const Constraint& c = program_.constraints[index];
-      if (AnyWild(c.less, atom) || AnyWild(c.more, atom)) {
+      if (AnyUnbounded(c.less, atom) || AnyUnbounded(c.more, atom)) {
         continue;
       }
-      // A value below something without a sign is not below zero, either.
+      // An unsigned comparison with an upper bound also implies that the value is not negative.
       const bool is_between = !c.is_signed && Mentions(c.less, atom, 0);
       has_least |= is_between || Mentions(c.more, atom, 1) || Mentions(c.less, atom, -1);
       has_most |= is_between || Mentions(c.less, atom, 1) || Mentions(c.more, atom, -1);
     }
     return has_least && has_most;
   }
-  bool IsWild(AtomId atom) {
-    std::optional<bool>& known = wild_[atom.index];
+  bool IsUnbounded(AtomId atom) {
+    std::optional<bool>& known = is_unbounded_[atom.index];
     if (!known) {
-      known = false;  // Of a loop's trip that its own end mentions.
+      known = false;  // Ends the recursion for a loop's trip that its own end mentions.
       const bool wild = Compute(program_.atoms[atom.index]);
       known = wild;
     }
@@ -110,7 +117,7 @@ class Hope {
         return IsWildOperation(atom);
       case Atom::Kind::kEither:
         for (size_t i = 0; i < atom.operands.size(); ++i) {
-          if (IsLost(atom.operands[i], atom.contexts[i])) {
+          if (IsUnboundable(atom.operands[i], atom.contexts[i])) {
             return true;
           }
         }
@@ -122,18 +129,18 @@ class Hope {
   bool IsWildOperation(const Atom& atom) {
     switch (atom.code) {
       case Opcode::kAnd:
-        return AnyWild(atom.operands[0]) && AnyWild(atom.operands[1]);
+        return AnyUnbounded(atom.operands[0]) && AnyUnbounded(atom.operands[1]);
       case Opcode::kRemU:
       case Opcode::kRemS:
-        return AnyWild(atom.operands[1]);
+        return AnyUnbounded(atom.operands[1]);
       case Opcode::kExtend8:
       case Opcode::kExtend16:
         return false;
       default:
-        return std::ranges::any_of(atom.operands, [&](const Polynomial& p) { return AnyWild(p); });
+        return std::ranges::any_of(atom.operands, [&](const Polynomial& p) { return AnyUnbounded(p); });
     }
   }
-  // True unless what is carried begins as something that a launch knows, and then falls or is compared.
+  // Returns true unless the carried value starts from a value that a launch knows, and then falls or is compared.
   bool IsEscaping(const ir::BoundsLoop& loop, AtomId atom) {
     const auto place = std::ranges::find(loop.carried, atom, &ir::Carried::atom) - loop.carried.begin();
     const auto falls = [&](const Polynomial& next) {
@@ -141,9 +148,9 @@ class Hope {
                return program_.atoms[a.index].kind == Atom::Kind::kOperation;
              });
     };
-    return IsLost(loop.carried[place].first, loop.context) ||
+    return IsUnboundable(loop.carried[place].first, loop.context) ||
            !std::ranges::all_of(loop.ends, [&](const ir::LoopEnd& end) {
-             return falls(end.next[place]) || IsTamed(atom, end.goes_on, /*has_least=*/true);
+             return falls(end.next[place]) || IsBoundedByConditions(atom, end.goes_on, /*has_least=*/true);
            });
   }
   bool IsEndless(const ir::BoundsLoop& loop) {
@@ -153,22 +160,23 @@ class Hope {
     const ir::LoopEnd& end = loop.ends[0];
     const auto ends_by = [&](uint32_t index) {
       const Constraint& c = program_.constraints[index];
-      return !IsLost(c.less, loop.context) && !IsLost(c.more, loop.context);
+      return !IsUnboundable(c.less, loop.context) && !IsUnboundable(c.more, loop.context);
     };
     return std::ranges::none_of(end.goes_on, ends_by) &&
            std::ranges::none_of(end.distances,
-                                [&](const ir::Distance& d) { return !IsLost(d.polynomial, loop.context); });
+                                [&](const ir::Distance& d) { return !IsUnboundable(d.polynomial, loop.context); });
   }
 
   const ir::BoundsProgram& program_;
   const bool knows_words_;
-  std::vector<std::optional<bool>> wild_;  // By AtomId.
+  std::vector<std::optional<bool>> is_unbounded_;  // Indexed by AtomId.
 };
 
-// Moves to the second list what is lost.
-void SetHopelessApart(Hope hope, std::vector<ir::BoundsAccess>* accesses, std::vector<ir::BoundsAccess>* hopeless) {
+// Moves the accesses that no launch can bound to the second list.
+void SetHopelessApart(BoundabilityCheck hope, std::vector<ir::BoundsAccess>* accesses,
+                      std::vector<ir::BoundsAccess>* hopeless) {
   const auto lost = std::stable_partition(accesses->begin(), accesses->end(), [&](const ir::BoundsAccess& access) {
-    return !hope.IsLost(access.offset, access.context);
+    return !hope.IsUnboundable(access.offset, access.context);
   });
   hopeless->assign(std::make_move_iterator(lost), std::make_move_iterator(accesses->end()));
   accesses->erase(lost, accesses->end());
@@ -184,7 +192,8 @@ bool SameAtom(const Atom& a, const Atom& b) {
          std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(), SameTerms);
 }
 
-// How many low bits of the value are surely 0: those of every term's factor, also modulo 2^bits.
+// Returns the number of low bits of the value that are certainly 0: the minimum over the factors of all terms. The
+// result also holds modulo 2^bits.
 int ZerosBelow(const Polynomial& polynomial) {
   int zeros = 62;
   for (const ir::Term& term : polynomial) {
@@ -195,8 +204,8 @@ int ZerosBelow(const Polynomial& polynomial) {
 
 class Finder {
  public:
-  // `relevant`: what matters to accesses, of a kernel that is too large to look at as a whole; null: everything does.
-  // Borrowed.
+  // `relevant` (borrowed): the values that matter to accesses, for a kernel that is too large to be analysed whole;
+  // null: all values matter.
   explicit Finder(const ir::Module& module, const analysis::RelevantValues* relevant = nullptr)
       : module_(module),
         f_(module.function(module.entry)),
@@ -218,7 +227,7 @@ class Finder {
     }
   }
 
-  // Nothing when the kernel is too large and everything is looked at.
+  // Returns nothing when the kernel is too large and `relevant` is null.
   std::optional<ir::BoundsProgram> Run(BoundsTrace* trace) {
     const ir::Region& body = f_.region(f_.body);
     for (uint32_t k = 0; k < body.param_count; ++k) {
@@ -240,8 +249,8 @@ class Finder {
       return std::nullopt;
     }
     AddPaths(f_, trace_, &program_);
-    SetHopelessApart(Hope(program_, /*knows_words=*/false), &program_.accesses, &program_.by_words);
-    SetHopelessApart(Hope(program_, /*knows_words=*/true), &program_.by_words, &program_.others);
+    SetHopelessApart(BoundabilityCheck(program_, /*knows_words=*/false), &program_.accesses, &program_.by_words);
+    SetHopelessApart(BoundabilityCheck(program_, /*knows_words=*/true), &program_.by_words, &program_.others);
     if (trace != nullptr) {
       *trace = std::move(trace_);
     }
@@ -251,19 +260,19 @@ class Finder {
  private:
   struct Open {
     OpId owner;
-    size_t first_fact = 0;  // Of those that were added inside.
+    size_t first_fact = 0;  // Index of the first fact that was added inside.
     uint32_t loop = kNoLoop;
-    std::vector<uint32_t> carried{};  // By BoundsLoop::carried: which parameter it is.
-    std::vector<Edge> edges;          // Those that leave; one too many when there are more than kEdgesMax.
+    std::vector<uint32_t> carried{};  // Indexed by BoundsLoop::carried: the index of the parameter.
+    std::vector<Edge> edges;          // The edges that leave; at most kEdgesMax + 1, which means too many.
   };
 
-  // An integer that something of importance rests on.
+  // Returns true for an integer that matters to accesses.
   bool IsRelevant(ValueId value) const {
     return ir::IsInt(f_.type_of(value)) && (relevant_ == nullptr || relevant_->IsRelevant(value));
   }
-  // Whether it rests on a value for which there was no atom left. Two such values are nothing to each other though they
-  // have one atom, so nothing is computed with them.
-  bool IsLost(const Polynomial& polynomial) const {
+  // Returns true if the value depends on a value that exceeded the limit of atoms. All such values share one atom but
+  // are unrelated, so the analysis does not compute with them.
+  bool IsUnboundable(const Polynomial& polynomial) const {
     return lost_.valid() && std::ranges::any_of(polynomial, [&](const ir::Term& term) {
              return std::ranges::find(term.atoms, lost_) != term.atoms.end();
            });
@@ -325,8 +334,8 @@ class Finder {
     atom.contexts = std::move(contexts);
     return ir::AtomPolynomial(NewAtom(std::move(atom), CurrentLoop()));
   }
-  // Loops are numbered as they begin and nest properly, so of two that are open or ended here the later one changes
-  // more often.
+  // Loops are numbered in order of their start and nest properly, so of two loops that are open or have ended here the
+  // later one changes more often.
   uint32_t LoopOf(const Polynomial& polynomial) const {
     uint32_t inner = kNoLoop;
     for (const ir::Term& term : polynomial) {
@@ -337,7 +346,7 @@ class Finder {
     }
     return inner;
   }
-  // Whether no value in it changes while the loop runs.
+  // Returns true if no value in the polynomial changes while the loop runs.
   bool IsInvariant(const Polynomial& polynomial, uint32_t loop) const {
     const uint32_t inner = LoopOf(polynomial);
     return inner == kNoLoop || inner < loop;
@@ -354,7 +363,7 @@ class Finder {
   const Polynomial& Of(ValueId value) {
     std::optional<Polynomial>& known = known_[value.index];
     if (!known) {
-      known = Fresh(UnsignedRange(Bits(f_.type_of(value))));  // Not an integer, or not understood.
+      known = Fresh(UnsignedRange(Bits(f_.type_of(value))));  // Not an integer, or not modelled.
     }
     return *known;
   }
@@ -392,13 +401,15 @@ class Finder {
         return IsWord(op) ? Word(op) : Fresh(RangeOf(op));
     }
   }
-  // A load of a word that nothing writes while the kernel runs, at a place that is surely a multiple of 4.
+  // Returns true for a load of a word that is constant while the kernel runs, at an offset that is certainly a
+  // multiple of 4.
   bool IsWord(const Op& op) {
     const bool is_whole = op.width == 4 && (op.type == ir::Type::kI32 || (op.type == ir::Type::kI64 && op.sign));
     return op.code == Opcode::kLoad && is_whole && op.space == ir::Space::kParam && op.imm % 4 == 0 &&
-           !module_.params[op.space_index].is_writable && !IsLost(Operand(op, 0)) && ZerosBelow(Operand(op, 0)) >= 2;
+           !module_.params[op.space_index].is_writable && !IsUnboundable(Operand(op, 0)) &&
+           ZerosBelow(Operand(op, 0)) >= 2;
   }
-  // Each load may find another one.
+  // Makes a new atom for each load, because loads may find different words.
   Polynomial Word(const Op& op) {
     Atom atom;
     atom.kind = Atom::Kind::kWord;
@@ -410,7 +421,7 @@ class Finder {
     const uint8_t bits = Bits(op.type);
     const Polynomial a = Operand(op, 0);
     const Polynomial b = op.operand_count > 1 ? Operand(op, 1) : Polynomial();
-    if (IsLost(a) || IsLost(b)) {
+    if (IsUnboundable(a) || IsUnboundable(b)) {
       return Lost();
     }
     Polynomial result;
@@ -454,7 +465,7 @@ class Finder {
         return Fresh(RangeOf(op));
     }
   }
-  // Where a group begins plus the place in it is the instance's id, in any ring.
+  // Replaces the group's first id plus the local id by the instance's id; this holds in any ring.
   Polynomial FoldIds(Polynomial sum) {
     for (uint32_t d = 0; d < 3; ++d) {
       const auto local = leaves_.find({Atom::Kind::kLocalId, d}), group = leaves_.find({Atom::Kind::kGroupId, d});
@@ -481,8 +492,8 @@ class Finder {
     }
     return sum;
   }
-  // What is a sum or a multiple in other clothes: LLVM writes -1 - x as an exclusive or, and adds to what is aligned by
-  // an or.
+  // Recognises sums and multiples in disguise: LLVM writes -1 - x as an exclusive or, and additions to aligned values
+  // as `or`.
   Polynomial Bitwise(const Op& op, const Polynomial& a, const Polynomial& b) {
     const uint8_t bits = Bits(op.type);
     for (uint32_t side = 0; side < 2; ++side) {
@@ -495,7 +506,7 @@ class Finder {
       if (bits == 32) {
         constant = static_cast<int32_t>(constant);
       }
-      const int64_t aligned = int64_t{1} << ZerosBelow(value);  // The value is a multiple of it.
+      const int64_t aligned = int64_t{1} << ZerosBelow(value);  // The value is a multiple of this.
       if (op.code == Opcode::kXor && constant == -1) {
         return ir::Add(ir::ConstantPolynomial(-1), value, -1, &result) ? result : Fresh(RangeOf(op));
       }
@@ -512,7 +523,7 @@ class Finder {
     }
     Polynomial result;
     for (const auto& [value, mask] : {std::pair(a, b), std::pair(b, a)}) {
-      // x & ~m = x - (x & m); without a carry, so that it holds of any two.
+      // x & ~m = x - (x & m); the subtraction never borrows, so the identity holds for all x and m.
       if (op.code == Opcode::kAnd && IsComplement(mask) && ir::Add(ir::ConstantPolynomial(-1), mask, -1, &result) &&
           ir::Add(value, OperationAtom(op.code, bits, {value, result}), -1, &result)) {
         return result;
@@ -520,7 +531,7 @@ class Finder {
     }
     return OperationAtom(op.code, bits, {a, b});
   }
-  // -1 - m, where m has atoms that are all added.
+  // Returns true for -1 - m, where all atoms of m have positive factors.
   static bool IsComplement(const Polynomial& mask) {
     bool has_atoms = false;
     for (const ir::Term& term : mask) {
@@ -567,12 +578,12 @@ class Finder {
       facts_.resize(first);
     }
     const Polynomial a = Operand(op, 1), b = Operand(op, 2);
-    if (IsLost(a) || IsLost(b)) {
+    if (IsUnboundable(a) || IsUnboundable(b)) {
       return Lost();
     }
     return SameTerms(a, b) ? a : EitherAtom({a, b}, std::move(contexts));
   }
-  // The values a result can have at all.
+  // Returns the range of all values that the result can have.
   ir::Interval RangeOf(const Op& op) const {
     const int bits = Bits(f_.type_of(op.first_result));
     switch (op.code) {
@@ -608,7 +619,7 @@ class Finder {
   }
   void Visit(OpId id, const Op& op) {
     if (relevant_ != nullptr && relevant_->IsQuiet(id)) {
-      return;  // Its results are whatever they are: Of makes them up where something asks.
+      return;  // `Of` creates fresh atoms for its results on demand.
     }
     switch (op.code) {
       case Opcode::kBlock:
@@ -616,9 +627,9 @@ class Finder {
         return EnterBlock(id, op);
       case Opcode::kIf:
         return If(id, op);
-      case Opcode::kLeave:
+      case Opcode::kBr:
       case Opcode::kContinue:
-      case Opcode::kLeaveTable:
+      case Opcode::kBrTable:
         for (const ir::Target& target : f_.targets_of(op)) {
           Jump(op, target);
         }
@@ -638,7 +649,7 @@ class Finder {
       known_[op.first_result.index] = Compute(op);
     }
   }
-  // kNoLoop when there is no atom left for its trip: then nothing is known of what changes in it.
+  // Returns kNoLoop when no atom is left for the loop's trip: then all values that change in the loop are unknown.
   uint32_t AddLoop(OpId id) {
     const auto index = static_cast<uint32_t>(program_.loops.size());
     Atom trip;
@@ -709,7 +720,7 @@ class Finder {
       }
       Polynomial grown, value;
       const std::optional<Polynomial> step = CommonStep(id, i, loop);
-      const bool is_linear = step && !IsLost(Operand(op, i)) &&
+      const bool is_linear = step && !IsUnboundable(Operand(op, i)) &&
                              ir::Multiply(*step, ir::AtomPolynomial(program_.loops[loop].trip), &grown) &&
                              ir::Add(Operand(op, i), grown, 1, &value);
       known_[param.index] = is_linear         ? value
@@ -731,7 +742,7 @@ class Finder {
     program_.loops[open.loop].carried.push_back({id, first});
     return ir::AtomPolynomial(id);
   }
-  // True if each edge back brings the loop's parameter number `index`, multiplied or divided by constants.
+  // Returns true if each back edge brings the loop's parameter number `index`, multiplied or divided by constants.
   bool IsScaled(OpId id, uint32_t index) {
     const ValueId param(f_.region(f_.op(id).body).first_param.index + index);
     return std::ranges::all_of(edges_back_[id.index], [&](OpId back) {
@@ -762,7 +773,7 @@ class Finder {
         return false;
     }
   }
-  // The step by which `value` differs from the loop's parameter, if it is the parameter plus something that stays.
+  // Returns the step by which `value` differs from the loop's parameter, if it is the parameter plus a loop invariant.
   std::optional<Polynomial> StepOf(ValueId value, ValueId param, uint32_t loop, int depth = 0) {
     constexpr int kDepthMax = 8;
     if (value == param) {
@@ -780,21 +791,21 @@ class Finder {
       if (!step) {
         continue;
       }
-      // What the body computes is not known yet, but for constants.
+      // Values computed in the body are not known yet, except constants.
       const ValueId other = operands[1 - side];
       const Op* constant = definitions_.OpOf(other, Opcode::kConst);
       if (!known_[other.index] && constant != nullptr) {
         known_[other.index] = Compute(*constant);
       }
       Polynomial sum;
-      if (known_[other.index] && !IsLost(*known_[other.index]) && IsInvariant(*known_[other.index], loop) &&
+      if (known_[other.index] && !IsUnboundable(*known_[other.index]) && IsInvariant(*known_[other.index], loop) &&
           ir::Add(*step, *known_[other.index], op.code == Opcode::kAdd ? 1 : -1, &sum)) {
         return sum;
       }
     }
     return std::nullopt;
   }
-  // The step of the loop's parameter number `index`, if it is the same on every edge back.
+  // Returns the step of the loop's parameter number `index`, if it is the same on every back edge.
   std::optional<Polynomial> CommonStep(OpId id, uint32_t index, uint32_t loop) {
     const ValueId param(f_.region(f_.op(id).body).first_param.index + index);
     std::optional<Polynomial> common;
@@ -834,7 +845,7 @@ class Finder {
     const auto is_steady = [&](const ir::Term& term) { return std::ranges::all_of(term.atoms, stays); };
     return std::ranges::all_of(constraint.less, is_steady) && std::ranges::all_of(constraint.more, is_steady);
   }
-  // Here the loop goes on: what holds since it began tells when it ends.
+  // Records a back edge: the facts since the start of the iteration determine when the loop ends.
   void EndLoopEdge(const Open& open, const Op& edge) {
     if (open.loop == kNoLoop) {
       return;
@@ -865,7 +876,7 @@ class Finder {
     }
     program_.loops[open.loop].ends.push_back(std::move(end));
   }
-  // Ends the innermost block, loop or if: its results are what its edges bring.
+  // Ends the innermost block, loop or if: its results merge the values of its edges.
   void Merge(const Op& op) {
     const Open open = std::move(open_.back());
     open_.pop_back();
@@ -890,19 +901,21 @@ class Finder {
           }
         }
         is_same &= SameTerms(values[0], edge.values[i]);
-        is_lost |= IsLost(edge.values[i]);
+        is_lost |= IsUnboundable(edge.values[i]);
       }
       known_[result.index] = is_lost   ? Lost()
                              : is_same ? values[0]
                                        : EitherAtom(std::move(values), std::move(contexts));
     }
-    if (open.edges.size() == 1) {  // There is one way here, so what held on it still holds.
+    if (open.edges.size() == 1) {  // Only one edge leads here, so its facts still hold.
       facts_.insert(facts_.end(), open.edges[0].facts.begin(), open.edges[0].facts.end());
     }
   }
 
   // Conditions.
-  // Adds what follows from the condition being nonzero, or zero. Whether the constraints among it hold exactly then.
+  //
+  // Adds the facts that follow from the condition being nonzero (or zero, if not `holds`). Returns true if the added
+  // constraints are equivalent to that.
   bool Assume(ValueId condition, bool holds, int depth = 0) {
     constexpr int kDepthMax = 16;
     if (!ir::IsInt(f_.type_of(condition)) || depth > kDepthMax) {
@@ -957,13 +970,13 @@ class Finder {
     return holds ? AssumeNonzero(Of(condition), bits)
                  : AddConstraint({false, true, bits, Of(condition), ir::ConstantPolynomial(0)});
   }
-  // False when it is left out: constraints only sharpen what is known, but none is exact that is not there.
+  // Returns false when the constraint is dropped: constraints only add precision, but a dropped one cannot be exact.
   bool AddConstraint(Constraint constraint) {
     if (program_.constraints.size() >= kBoundsConstraintsMax) {
       is_too_large_ = relevant_ == nullptr;
       return false;
     }
-    if (IsLost(constraint.less) || IsLost(constraint.more)) {
+    if (IsUnboundable(constraint.less) || IsUnboundable(constraint.more)) {
       return false;
     }
     Fact fact;
@@ -976,10 +989,10 @@ class Finder {
     return AddConstraint({is_signed, or_equal, Bits(type), Of(less), Of(more)});
   }
   bool AssumeNonzero(Polynomial polynomial, uint8_t bits) {
-    if (IsLost(polynomial)) {
+    if (IsUnboundable(polynomial)) {
       return false;
     }
-    // As a constraint it tells of code that a launch never reaches, like what is left over of a loop that was unrolled.
+    // As a constraint the fact identifies code that a launch never reaches, such as the remainder of an unrolled loop.
     const bool is_kept = AddConstraint({false, true, bits, ir::ConstantPolynomial(1), polynomial});
     Fact fact;
     fact.nonzero = std::move(polynomial);
@@ -995,10 +1008,10 @@ class Finder {
     }
     const Polynomial a = Of(operands[0]), b = Of(operands[1]);
     Polynomial difference, negated;
-    if (IsLost(a) || IsLost(b) || !ir::Add(b, a, -1, &difference) || !ir::Add(a, b, -1, &negated)) {
+    if (IsUnboundable(a) || IsUnboundable(b) || !ir::Add(b, a, -1, &difference) || !ir::Add(a, b, -1, &negated)) {
       return false;
     }
-    // Only the one that is no negative number at a launch tells where an end of a range is not.
+    // Only the difference that is nonnegative at a launch excludes an end of a range.
     const bool is_kept = AddConstraint({false, true, Bits(op.type), ir::ConstantPolynomial(1), std::move(negated)});
     return AssumeNonzero(std::move(difference), Bits(op.type)) && is_kept;
   }
@@ -1012,7 +1025,7 @@ class Finder {
     return context;
   }
 
-  // Whether a call may take group memory between two operations of the entry.
+  // Returns true if a call may allocate group memory between two operations of the entry.
   bool OthersTakeGroupMemory() const {
     bool found = false;
     for (const ir::Function& function : module_.functions) {
@@ -1022,7 +1035,7 @@ class Finder {
     }
     return found;
   }
-  // What the entry calls, or could call by a reference.
+  // Returns true if functions that the entry calls, or could call through a reference, access buffers.
   bool CalleesReachBuffers() const {
     std::vector<bool> is_seen(module_.functions.size());
     std::vector<uint32_t> open;
@@ -1055,8 +1068,8 @@ class Finder {
     }
     return found;
   }
-  // The address is group memory's beginning and what was given out before, which is known as long as every instance
-  // that gets here has asked for the same: straight through the body.
+  // Returns the address: the start of group memory plus the bytes allocated before, which are known as long as every
+  // instance has made the same requests: in straight-line code of the body.
   Polynomial LocalAlloc(const Op& op) {
     constexpr int64_t kAlign = 16;
     int64_t bytes = 0;
@@ -1068,7 +1081,7 @@ class Finder {
     if (!group_base_) {
       group_base_ = Fresh(UnsignedRange(Bits(f_.type_of(op.first_result))));
     }
-    if (IsLost(*group_base_)) {
+    if (IsUnboundable(*group_base_)) {
       group_given_ = std::nullopt;
       return Lost();
     }
@@ -1077,7 +1090,7 @@ class Finder {
     *group_given_ += (bytes + kAlign - 1) / kAlign * kAlign;
     return address;
   }
-  // Where an access lies from the beginning of its buffer or of group memory on; false when that is not known.
+  // Finds the access's offset from the start of its buffer or of group memory; returns false when it is unknown.
   bool FindOffset(const Op& op, ir::BoundsAccess* access) {
     if (op.space == ir::Space::kParam) {
       access->param = op.space_index;
@@ -1089,7 +1102,7 @@ class Finder {
     }
     access->param = ir::BoundsAccess::kGroupMemory;
     access->group_bytes = static_cast<uint64_t>(*group_given_);
-    if (IsLost(Operand(op, 0))) {
+    if (IsUnboundable(Operand(op, 0))) {
       access->offset = Lost();
       return true;
     }
@@ -1099,7 +1112,7 @@ class Finder {
     ir::BoundsAccess access;
     if (!ir::HasSpace(op.code) || program_.accesses.size() >= kBoundsAccessesMax || op.imm > (uint64_t{1} << 62) ||
         !FindOffset(op, &access)) {
-      // Where each buffer stands alone, group memory is apart from them.
+      // If buffers are separate, accesses to group memory cannot reach them.
       program_.is_complete &= !analysis::MayReachBuffers(op) || (op.space == ir::Space::kGroup && program_.is_separate);
       return;
     }
@@ -1116,18 +1129,18 @@ class Finder {
   const ir::Function& f_;
   const analysis::RelevantValues* const relevant_;
   ir::BoundsProgram program_;
-  AtomId lost_;  // Invalid where everything is looked at.
+  AtomId lost_;  // Invalid if all values are analysed.
   BoundsTrace trace_;
-  std::vector<std::optional<Polynomial>> known_;  // By ValueId.
+  std::vector<std::optional<Polynomial>> known_;  // Indexed by ValueId.
   const analysis::Definitions definitions_;
-  std::vector<uint32_t> atom_loop_;  // By AtomId: the innermost loop in which it changes.
+  std::vector<uint32_t> atom_loop_;  // Indexed by AtomId: the innermost loop in which it changes.
   std::map<std::pair<Atom::Kind, uint32_t>, AtomId> leaves_;
   std::vector<std::pair<Atom, AtomId>> operations_;
   std::vector<Fact> facts_;
   std::vector<Open> open_;
-  std::unordered_map<uint32_t, std::vector<OpId>> edges_back_;  // By loop's OpId: what continues it.
+  std::unordered_map<uint32_t, std::vector<OpId>> edges_back_;  // Keyed by loop's OpId: the jumps that continue it.
   std::optional<Polynomial> group_base_;                        // The address of group memory.
-  std::optional<int64_t> group_given_ = 0;  // Its bytes that are given out here; nothing when that is not known.
+  std::optional<int64_t> group_given_ = 0;  // Bytes of group memory allocated so far; nothing when unknown.
   bool is_too_large_ = false;
 };
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes down what a launch has to show so that accesses to parameters need no checks (compiler/ir/bounds.h).
+// FindBounds states the conditions that a launch has to prove so that accesses to parameters need no checks
+// (compiler/ir/bounds.h).
 //
-// Looks at the entry, after inlining and provenance. Values become polynomials over atoms; conditions of branches
-// become constraints where they hold; a loop's parameter that grows by a loop-invariant step on every edge back is
-// its initial value plus the step times the loop's trip. The induction variables are those of Wolfe, "Beyond Induction
+// It analyses the entry, after inlining and provenance. Values become polynomials over atoms; conditions of branches
+// become constraints where they hold; a loop's parameter that grows by a loop-invariant step on every back edge is its
+// initial value plus the step times the loop's trip. The induction variables are those of Wolfe, "Beyond Induction
 // Variables" (PLDI 1992), restricted to polynomials of degree 1 in the trip.
 #ifndef HPVMD_COMPILER_PASS_FIND_BOUNDS_H_
 #define HPVMD_COMPILER_PASS_FIND_BOUNDS_H_
@@ -17,31 +18,31 @@
 
 namespace hpvm::pass {
 
-// What one launch can afford to look at.
+// Limits that keep the proof affordable at each launch.
 inline constexpr size_t kBoundsAtomsMax = 256;
 inline constexpr size_t kBoundsConstraintsMax = 512;
 inline constexpr size_t kBoundsAccessesMax = 256;
 
-// By operations of the entry.
+// BoundsTrace maps operations of the entry to parts of the bounds program.
 struct BoundsTrace {
-  // What a way out of a branch says.
+  // The conditions of one direction of a branch.
   struct Way {
-    std::vector<uint32_t> when;  // Constraints that hold on it.
-    bool is_exact = false;       // It is taken exactly when they do.
+    std::vector<uint32_t> when;  // Constraints that hold in this direction.
+    bool is_exact = false;       // True if the direction is taken exactly when all of them hold.
   };
   struct Branch {
     Way taken, otherwise;
   };
-  std::unordered_map<uint32_t, Branch> branches;  // By an if's OpId.
-  std::unordered_map<uint32_t, uint32_t> loops;   // By a loop's OpId: in BoundsProgram::loops.
+  std::unordered_map<uint32_t, Branch> branches;  // Keyed by an if's OpId.
+  std::unordered_map<uint32_t, uint32_t> loops;   // Keyed by a loop's OpId: its index in BoundsProgram::loops.
 };
 
-// Accesses that a launch bounds only where it knows the words of the buffers that their offsets come from are the
-// program's `by_words`; those that no launch could bound are its `others`, and keep their checks. When some access is
-// not understood at all, the program is not complete. Requires a verified module. Of a kernel that is too large only
-// what accesses rest on is looked at (compiler/analysis/relevant_values.h); what is beyond the limits even so is left
-// out: constraints, which only sharpen what is known, and values, which makes the accesses that rest on them `others`.
-// `trace`, if not null, receives which parts of the entry the program's parts are.
+// The program's `by_words` are the accesses that a launch can bound only if it knows the words of the buffers from
+// which their offsets come; its `others` are accesses that no launch can bound, which keep their checks. The program
+// is not complete when some access could not be modelled at all. Requires a verified module. In a kernel that is too
+// large FindBounds considers only the values that accesses depend on (compiler/analysis/relevant_values.h), and drops
+// the parts that still exceed the limits: constraints, which only add precision, and values, whose dependent accesses
+// become `others`. `trace`, if not null, receives the correspondence between the entry and the program.
 ir::BoundsProgram FindBounds(const ir::Module& module, BoundsTrace* trace = nullptr);
 
 }  // namespace hpvm::pass

@@ -22,13 +22,13 @@ bool Proven(const ir::BoundsProgram& program, const testing::KernelLaunch& launc
   return ir::ProveBounds(program, facts);
 }
 
-// More values than a launch can look at, on which nothing rests.
+// More values than a launch can analyse, none of which matters to an access.
 const std::string kNoise = testing::NoisyValues(2 * kBoundsAtomsMax, "noise");
 
 constexpr char kStore[] = " store.i32 param(0) %o, %x\n";
-// The end of a loop l that goes on with %t where %g holds.
-constexpr char kLoopEnd[] = " if ge %g {\n continue l (%t)\n} else {\n leave ge ()\n}\n leave l ()\n}\n";
-// The offset of element %i.
+// The end of a loop l that continues with %t if %g holds.
+constexpr char kLoopEnd[] = " if ge %g {\n continue l (%t)\n} else {\n br ge ()\n}\n br l ()\n}\n";
+// Returns the offset of element %i.
 std::string At(const std::string& i) { return " %o: i32 = shl.i32 %" + i + ", %c2\n" + kStore; }
 
 // Common shapes of kernels are proven exactly from the size at which they fit.
@@ -40,17 +40,17 @@ TEST(FindBoundsTest, KnownKernels) {
     size_t accesses = 1;
   };
   const std::string guard = " %g: i32 = lt_u.i32 %x, %n\n if g0 %g {\n";
-  const std::string else_end = " leave g0 ()\n} else {\n leave g0 ()\n}\n";
+  const std::string else_end = " br g0 ()\n} else {\n br g0 ()\n}\n";
   const Case kCases[] = {
       {"Direct", At("x"), {{10, 1, 1}, 40, 0, 0}},
       {"TwoDimensions", " %r: i32 = mul.i32 %y, %n\n %i: i32 = add.i32 %r, %x\n" + At("i"), {{7, 5, 1}, 4 * 35, 7, 0}},
       {"Guarded", guard + At("x") + else_end, {{64, 1, 1}, 40, 10, 0}},
       {"GuardBeforeReturn",
-       " %g: i32 = ge_u.i32 %x, %n\n if g0 %g {\n return ()\n} else {\n leave g0 ()\n}\n" + At("x"),
+       " %g: i32 = ge_u.i32 %x, %n\n if g0 %g {\n return ()\n} else {\n br g0 ()\n}\n" + At("x"),
        {{64, 1, 1}, 40, 10, 0}},
       {"GuardOutOfBlock",
-       "block e () {\n %g: i32 = ge_s.i32 %x, %n\n if g0 %g {\n leave e ()\n} else {\n leave g0 ()\n}\n" + At("x") +
-           " leave e ()\n}\n",
+       "block e () {\n %g: i32 = ge_s.i32 %x, %n\n if g0 %g {\n br e ()\n} else {\n br g0 ()\n}\n" + At("x") +
+           " br e ()\n}\n",
        {{64, 1, 1}, 40, 10, 0}},
       {"InnerStencil",  // 1 <= x < n - 1 as one comparison, then element x - 1.
        " %d: i32 = sub.i32 %x, %c1\n %w: i32 = sub.i32 %n, %c2\n %g: i32 = lt_u.i32 %d, %w\n if g0 %g {\n" + At("d") +
@@ -59,31 +59,31 @@ TEST(FindBoundsTest, KnownKernels) {
       {"CountedLoop",
        " loop l (%i: i32 = %c0) {\n" + At("i") +
            " %j: i32 = add.i32 %i, %c1\n %g: i32 = lt_u.i32 %j, %n\n if g0 %g {\n continue l (%j)\n} else {\n"
-           " leave g0 ()\n}\n leave l ()\n}\n",
+           " br g0 ()\n}\n br l ()\n}\n",
        {{1, 1, 1}, 40, 10, 0}},
       {"LoopUntilEqual",
        " loop l (%i: i32 = %c0) {\n" + At("i") +
            " %j: i32 = add.i32 %i, %c1\n %g: i32 = ne.i32 %j, %n\n if g0 %g {\n continue l (%j)\n} else {\n"
-           " leave g0 ()\n}\n leave l ()\n}\n",
+           " br g0 ()\n}\n br l ()\n}\n",
        {{1, 1, 1}, 40, 10, 0}},
-      {"CountdownAndPointer",  // A row of n elements a instance, as LLVM's strength reduction writes it.
+      {"CountdownAndPointer",  // A row of n elements per instance, as LLVM's strength reduction writes it.
        " %q: i32 = mul.i32 %x, %n\n %p: i32 = shl.i32 %q, %c2\n loop l (%a: i32 = %p, %k: i32 = %n) {\n"
        " store.i32 param(0) %a, %x\n %e: i32 = add.i32 %a, %c4\n %j: i32 = sub.i32 %k, %c1\n if g0 %j {\n"
-       " continue l (%e, %j)\n} else {\n leave g0 ()\n}\n leave l ()\n}\n",
+       " continue l (%e, %j)\n} else {\n br g0 ()\n}\n br l ()\n}\n",
        {{6, 1, 1}, 4 * 60, 10, 0}},
       {"PointerToEnd",
        " %q: i32 = mul.i32 %x, %n\n %p: i32 = shl.i32 %q, %c2\n %s: i32 = shl.i32 %n, %c2\n %z: i32 = add.i32 %p, %s\n"
        " loop l (%a: i32 = %p) {\n store.i32 param(0) %a, %x\n %e: i32 = add.i32 %a, %c4\n %g: i32 = ne.i32 %e, %z\n"
-       " if g0 %g {\n continue l (%e)\n} else {\n leave g0 ()\n}\n leave l ()\n}\n",
+       " if g0 %g {\n continue l (%e)\n} else {\n br g0 ()\n}\n br l ()\n}\n",
        {{6, 1, 1}, 4 * 60, 10, 0}},
       {"NestedLoops",
        " loop l (%i: i32 = %c0) {\n loop k (%j: i32 = %c0) {\n %r: i32 = mul.i32 %i, %m\n %t: i32 = add.i32 %r, %j\n" +
            At("t") +
            " %j2: i32 = add.i32 %j, %c1\n %g: i32 = lt_s.i32 %j2, %m\n if g0 %g {\n continue k (%j2)\n} else {\n"
-           " leave g0 ()\n}\n leave k ()\n}\n %i2: i32 = add.i32 %i, %c1\n %h: i32 = lt_s.i32 %i2, %n\n if h0 %h {\n"
-           " continue l (%i2)\n} else {\n leave h0 ()\n}\n leave l ()\n}\n",
+           " br g0 ()\n}\n br k ()\n}\n %i2: i32 = add.i32 %i, %c1\n %h: i32 = lt_s.i32 %i2, %n\n if h0 %h {\n"
+           " continue l (%i2)\n} else {\n br h0 ()\n}\n br l ()\n}\n",
        {{1, 1, 1}, 4 * 12, 3, 4}},
-      {"LeftOver",  // What stays of a loop that was unrolled by 2: nothing, for an even n.
+      {"LeftOver",  // The remainder of a loop that was unrolled by 2: empty, for an even n.
        " %r: i32 = and.i32 %n, %c1\n if g0 %r {\n" + At("n") + else_end +
            " %l: i32 = sub.i32 %n, %c1\n %q: i32 = shl.i32 %l, %c2\n store.i32 param(0) %q, %x\n",
        {{1, 1, 1}, 40, 10, 0},
@@ -128,7 +128,7 @@ TEST(FindBoundsTest, KnownKernels) {
   }
 }
 
-// Loops that double or halve, exactly from the size at which they fit.
+// Loops that double or halve are proven exactly from the size at which they fit.
 TEST(FindBoundsTest, DoublingAndHalving) {
   const std::string halves = " %t: i32 = shr_u.i32 %s, %c1\n %g: i32 = ne.i32 %t, %c0\n" + std::string(kLoopEnd);
   const auto doubles = [](const std::string& compare) {
@@ -137,7 +137,7 @@ TEST(FindBoundsTest, DoublingAndHalving) {
   const std::string twice = " %d: i32 = shl.i32 %x, %c1\n", mask = " %k: i32 = sub.i32 %s, %c1\n";
   // Element 2 x - (x & (s - 1)) + s.
   const std::string upper = mask + " %w: i32 = and.i32 %x, %k\n %p: i32 = sub.i32 %d, %w\n %i: i32 = add.i32 %p, %s\n";
-  const std::string guard_end = " leave g0 ()\n} else {\n leave g0 ()\n}\n";
+  const std::string guard_end = " br g0 ()\n} else {\n br g0 ()\n}\n";
   struct Case {
     const char* name;
     std::string body;
@@ -190,7 +190,7 @@ TEST(FindBoundsTest, DoublingAndHalving) {
        twice + " loop q (%z: i32 = %c2) {\n %s0: i32 = shr_u.i32 %z, %c1\n loop l (%s: i32 = %s0) {\n" + upper +
            At("i") + halves +
            " %z2: i32 = shl.i32 %z, %c1\n %h: i32 = lt_u.i32 %z, %n\n if h0 %h {\n continue q (%z2)\n} else {\n"
-           " leave h0 ()\n}\n leave q ()\n}\n",
+           " br h0 ()\n}\n br q ()\n}\n",
        {{16, 1, 1}, 4 * 32, 17, 0}},
   };
   for (const Case& c : kCases) {
@@ -206,7 +206,7 @@ TEST(FindBoundsTest, DoublingAndHalving) {
   }
 }
 
-// Doubling without a test wraps around; a number that is no power of two leaves no multiple of it.
+// Doubling without a test wraps around; masking with a number that is no power of two does not leave a multiple.
 TEST(FindBoundsTest, DoublingTraps) {
   const std::string upper =
       " %d: i32 = shl.i32 %x, %c1\n %k: i32 = sub.i32 %n, %c1\n %w: i32 = and.i32 %x, %k\n %p: i32 = sub.i32 %d, %w\n"
@@ -231,10 +231,10 @@ TEST(FindBoundsTest, DoublingTraps) {
       {"NegativeHalves",
        " loop l (%s: i32 = %n) {\n" + At("s") + " %t: i32 = shr_s.i32 %s, %c1\n %g: i32 = ne.i32 %t, %c0\n" + kLoopEnd,
        {{1, 1, 1}, 4000, 0xfffffff6u, 0}},
-      {"AddedTo",  // One of two ways back adds.
+      {"AddedTo",  // One of two back edges adds.
        " loop l (%s: i32 = %c1) {\n" + At("s") + twice +
            " %u: i32 = add.i32 %s, %c1\n %g: i32 = lt_u.i32 %t, %n\n"
-           " if g2 %m {\n continue l (%u)\n} else {\n leave g2 ()\n}\n" +
+           " if g2 %m {\n continue l (%u)\n} else {\n br g2 ()\n}\n" +
            kLoopEnd,
        {{1, 1, 1}, 4000, 9, 3}},
       {"NoPowerOfTwo", upper, {{12, 1, 1}, 4 * 24, 6, 0}},        // x = 11: 27
@@ -248,41 +248,40 @@ TEST(FindBoundsTest, DoublingTraps) {
   }
 }
 
-// A loop that is gone on with in two ways, of which one moves on: how far is not known.
+// A loop with two back edges, one of which advances: the distance is unknown.
 TEST(FindBoundsTest, StepsOfTwoWays) {
   for (const bool is_first : {true, false}) {
     const std::string first = is_first ? "j" : "i", second = is_first ? "i" : "j";
-    const std::string body = " loop l (%i: i32 = %c0) {\n" + At("i") +
-                             " %j: i32 = add.i32 %i, %c1\n if g0 %n {\n continue l (%" + first +
-                             ")\n} else {\n leave g0 ()\n}\n if g1 %m {\n continue l (%" + second +
-                             ")\n} else {\n leave g1 ()\n}\n leave l ()\n}\n";
+    const std::string body =
+        " loop l (%i: i32 = %c0) {\n" + At("i") + " %j: i32 = add.i32 %i, %c1\n if g0 %n {\n continue l (%" + first +
+        ")\n} else {\n br g0 ()\n}\n if g1 %m {\n continue l (%" + second + ")\n} else {\n br g1 ()\n}\n br l ()\n}\n";
     EXPECT_FALSE(Proven(FindBounds(testing::BoundsKernel(body, true)), {{1, 1, 1}, 40, 1, 1})) << is_first;
   }
 }
 
-// Facts of a loop's iterations say nothing of instances that do not run the loop.
+// Facts about a loop's iterations do not apply to instances that skip the loop.
 TEST(FindBoundsTest, LoopsTellOfTheirIterationsOnly) {
   const std::string loop =
       " %a: i32 = ge_u.i32 %x, %c2\n if g0 %a {\n loop l (%j: i32 = %c2) {\n %t: i32 = add.i32 %j, %c1\n"
       " %g: i32 = lt_u.i32 %j, %x\n" +
-      std::string(kLoopEnd) + " leave g0 ()\n} else {\n leave g0 ()\n}\n";
+      std::string(kLoopEnd) + " br g0 ()\n} else {\n br g0 ()\n}\n";
   const std::string store = " %i: i32 = sub.i32 %x, %c2\n" + At("i");
   for (const std::string& body : {loop + store, store + loop}) {
     EXPECT_FALSE(Proven(FindBounds(testing::BoundsKernel(body)), {{10, 1, 1}, 400, 0, 0}));
   }
 }
 
-// What looks bounded but wraps, never ends or comes from memory is not proven.
+// Accesses that seem bounded, but wrap around, never end or depend on memory, are not proven.
 TEST(FindBoundsTest, Traps) {
   struct Case {
     const char* name;
     std::string body;
     testing::KernelLaunch launch;
   };
-  const std::string loop_end = " if g0 %g {\n continue l (%j)\n} else {\n leave g0 ()\n}\n leave l ()\n}\n";
+  const std::string loop_end = " if g0 %g {\n continue l (%j)\n} else {\n br g0 ()\n}\n br l ()\n}\n";
   const Case kCases[] = {
       {"NegativeScalarIsHuge",
-       " %g: i32 = lt_u.i32 %x, %n\n if g0 %g {\n" + At("x") + " leave g0 ()\n} else {\n leave g0 ()\n}\n",
+       " %g: i32 = lt_u.i32 %x, %n\n if g0 %g {\n" + At("x") + " br g0 ()\n} else {\n br g0 ()\n}\n",
        {{64, 1, 1}, 40, 0xffffffffu, 0}},
       {"SteppedOver",  // 0, 2, 4 ... is never 9.
        " loop l (%i: i32 = %c0) {\n" + At("i") + " %j: i32 = add.i32 %i, %c2\n %g: i32 = ne.i32 %j, %n\n" + loop_end,
@@ -299,7 +298,7 @@ TEST(FindBoundsTest, Traps) {
       {"BeyondAllNumbers",  // x^4 + y^4 of 16-bit numbers above n, times 2^39, shifted down: any multiple of 32.
        " %u: i64 = load.i64 w2 param(0) %c0\n %v: i64 = load.i64 w2 param(0) %c2\n %l: i64 = extend_u.i32 %n\n"
        " %gu: i32 = lt_u.i64 %u, %l\n %gv: i32 = lt_u.i64 %v, %l\n %g: i32 = or.i32 %gu, %gv\n if g0 %g {\n"
-       " return ()\n} else {\n leave g0 ()\n}\n %u2: i64 = mul.i64 %u, %u\n %u4: i64 = mul.i64 %u2, %u2\n"
+       " return ()\n} else {\n br g0 ()\n}\n %u2: i64 = mul.i64 %u, %u\n %u4: i64 = mul.i64 %u2, %u2\n"
        " %v2: i64 = mul.i64 %v, %v\n %v4: i64 = mul.i64 %v2, %v2\n %s: i64 = add.i64 %u4, %v4\n"
        " %left: i64 = const.i64 39\n %right: i64 = const.i64 34\n %t: i64 = shl.i64 %s, %left\n"
        " %w: i64 = shr_u.i64 %t, %right\n %i: i32 = wrap.i64 %w\n" +
@@ -314,7 +313,7 @@ TEST(FindBoundsTest, Traps) {
   }
 }
 
-// Of a large kernel accesses beyond the limit are left out, which says so.
+// Accesses of a large kernel beyond the limit are dropped, and the program says that it is not complete.
 TEST(FindBoundsTest, TooManyAccesses) {
   std::string body;
   for (size_t i = 0; i <= kBoundsAccessesMax; ++i) {
@@ -325,7 +324,7 @@ TEST(FindBoundsTest, TooManyAccesses) {
   EXPECT_FALSE(program.is_complete);
 }
 
-// A kernel that only reads its buffer, and a launch that knows the words there.
+// A kernel that only reads its buffer, and a launch that knows its words.
 struct Reading {
   explicit Reading(const std::string& body, uint64_t bytes) : module(testing::BoundsKernel(body)) {
     module.params[0].is_writable = false;
@@ -343,7 +342,7 @@ struct Reading {
   ir::BoundsFacts facts;
 };
 
-// b[b[x]] is proven exactly where the greatest word is an element, and the least is none before the first.
+// b[b[x]] is proven exactly if the greatest word is a valid element, and the smallest word is not negative.
 TEST(FindBoundsTest, IndicesFromMemory) {
   Reading gather(
       " %o: i32 = shl.i32 %x, %c2\n %k: i32 = load.i32 param(0) %o\n %p: i32 = shl.i32 %k, %c2\n"
@@ -364,12 +363,12 @@ TEST(FindBoundsTest, IndicesFromMemory) {
   EXPECT_FALSE(gather.Proves({0, 9}));
 }
 
-// A negative index that a branch takes out, and one that it does not.
+// A negative index that a branch excludes, and one that no branch excludes.
 TEST(FindBoundsTest, IndicesBehindABranch) {
   const std::string load = " %o: i32 = shl.i32 %x, %c2\n %k: i32 = load.i32 param(0) %o\n";
   const std::string used =
-      " if g0 %g {\n %p: i32 = shl.i32 %k, %c2\n %v: i32 = load.i32 param(0) %p\n leave g0 ()\n} else {\n"
-      " leave g0 ()\n}\n";
+      " if g0 %g {\n %p: i32 = shl.i32 %k, %c2\n %v: i32 = load.i32 param(0) %p\n br g0 ()\n} else {\n"
+      " br g0 ()\n}\n";
   Reading guarded(load + " %g: i32 = ge_s.i32 %k, %c0\n" + used, 40);
   EXPECT_TRUE(guarded.Proves({-1, 9}));
   EXPECT_FALSE(guarded.Proves({-1, 10}));
@@ -377,7 +376,7 @@ TEST(FindBoundsTest, IndicesBehindABranch) {
   EXPECT_FALSE(other.Proves({-1, 9}));
 }
 
-// Rows as sparse matrices have them: for k from b[x] to b[x + 1], b[b[k]].
+// Rows of sparse matrices: for k from b[x] to b[x + 1], b[b[k]].
 TEST(FindBoundsTest, RowsFromMemory) {
   Reading rows(
       " %o: i32 = shl.i32 %x, %c2\n %first: i32 = load.i32 param(0) %o\n %last: i32 = load.i32 param(0) %o + 4\n"
@@ -385,7 +384,7 @@ TEST(FindBoundsTest, RowsFromMemory) {
       " %p: i32 = shl.i32 %k, %c2\n %c: i32 = load.i32 param(0) %p\n"
       " %q: i32 = shl.i32 %c, %c2\n %v: i32 = load.i32 param(0) %q\n"
       " %j: i32 = add.i32 %k, %c1\n %h: i32 = lt_s.i32 %j, %last\n if g1 %h {\n continue l (%j)\n} else {\n"
-      " leave g1 ()\n}\n leave l ()\n}\n leave g0 ()\n} else {\n leave g0 ()\n}\n",
+      " br g1 ()\n}\n br l ()\n}\n br g0 ()\n} else {\n br g0 ()\n}\n",
       44);
   EXPECT_EQ(rows.program.accesses.size(), 2u);
   EXPECT_EQ(rows.program.by_words.size(), 2u);
@@ -397,24 +396,24 @@ TEST(FindBoundsTest, RowsFromMemory) {
 std::string RowsInPairs(const std::string& behind_odd) {
   return " block b0 () {\n"
          " %o: i32 = shl.i32 %x, %c2\n %last: i32 = load.i32 param(0) %o + 4\n %first: i32 = load.i32 param(0) %o\n"
-         " %none: i32 = le_s.i32 %last, %first\n if b1 %none {\n leave b0 ()\n} else {\n leave b1 ()\n}\n"
+         " %none: i32 = le_s.i32 %last, %first\n if b1 %none {\n br b0 ()\n} else {\n br b1 ()\n}\n"
          " %second: i32 = add.i32 %first, %c1\n %third: i32 = add.i32 %first, %c2\n"
          " %k0: i32 = block b2 () {\n block b3 () {\n"
          " %count: i32 = sub.i32 %last, %first\n %odd: i32 = and.i32 %count, %c1\n"
-         " if b4 %odd {\n leave b3 ()\n} else {\n leave b4 ()\n}\n leave b2 (%first)\n}\n"
-         " %p0: i32 = shl.i32 %first, %c2\n %v0: i32 = load.i32 param(0) %p0\n leave b2 (" +
+         " if b4 %odd {\n br b3 ()\n} else {\n br b4 ()\n}\n br b2 (%first)\n}\n"
+         " %p0: i32 = shl.i32 %first, %c2\n %v0: i32 = load.i32 param(0) %p0\n br b2 (" +
          behind_odd +
          ")\n}\n"
-         " %one: i32 = eq.i32 %last, %second\n if b5 %one {\n leave b0 ()\n} else {\n leave b5 ()\n}\n"
+         " %one: i32 = eq.i32 %last, %second\n if b5 %one {\n br b0 ()\n} else {\n br b5 ()\n}\n"
          " %left: i32 = sub.i32 %last, %k0\n %begin: i32 = shl.i32 %k0, %c2\n"
          " loop l (%p: i32 = %begin, %d: i32 = %left) {\n"
          " %v1: i32 = load.i32 param(0) %p\n %v2: i32 = load.i32 param(0) %p + 4\n"
          " %q: i32 = add.i32 %p, %c8\n %e: i32 = sub.i32 %d, %c2\n"
-         " if g %e {\n continue l (%q, %e)\n} else {\n leave g ()\n}\n leave l ()\n}\n"
-         " leave b0 ()\n}\n";
+         " if g %e {\n continue l (%q, %e)\n} else {\n br g ()\n}\n br l ()\n}\n"
+         " br b0 ()\n}\n";
 }
 
-// The same as LLVM writes it: two iterations at a time, and one before them where their number is odd.
+// The same rows as LLVM writes them: two iterations at a time, and one before them if their number is odd.
 TEST(FindBoundsTest, RowsInPairs) {
   Reading rows(RowsInPairs("%second"), 44);
   EXPECT_EQ(rows.program.by_words.size(), 3u);
@@ -423,26 +422,26 @@ TEST(FindBoundsTest, RowsInPairs) {
   EXPECT_FALSE(rows.Proves({-1, 11}));
 }
 
-// Behind an odd number another one is left, so that the counter misses its end.
+// After an odd number of iterations the counter misses its end.
 TEST(FindBoundsTest, PairsThatMissTheEnd) {
   Reading rows(RowsInPairs("%third"), 44);
   EXPECT_EQ(rows.program.by_words.size(), 3u);
   EXPECT_FALSE(rows.Proves({0, 9}));
 }
 
-// The iteration before went on by another word: this one's may be less than the counter.
+// The previous iteration continued because of another word: this iteration's word may be less than the counter.
 TEST(FindBoundsTest, WordsThatChangeInTheLoop) {
   Reading changing(
       " loop l (%k: i32 = %c0) {\n %o: i32 = shl.i32 %k, %c2\n %w: i32 = load.i32 param(0) %o\n"
       " %d: i32 = sub.i32 %w, %k\n %p: i32 = shl.i32 %d, %c2\n %v: i32 = load.i32 param(0) %p\n"
       " %j: i32 = add.i32 %k, %c1\n %h: i32 = lt_s.i32 %j, %w\n if g %h {\n continue l (%j)\n} else {\n"
-      " leave g ()\n}\n leave l ()\n}\n",
+      " br g ()\n}\n br l ()\n}\n",
       40);
   EXPECT_EQ(changing.program.by_words.size(), 2u);
   EXPECT_FALSE(changing.Proves({1, 9}));
 }
 
-// A load that is not surely one of the words at multiples of 4, or not a whole one, is not known by their range.
+// A load that may be at an unaligned offset, or is not a whole word, is not bounded by the range of the words.
 TEST(FindBoundsTest, OtherLoadsAreNoWords) {
   const std::string use = " %p: i32 = shl.i32 %k, %c2\n %v: i32 = load.i32 param(0) %p\n";
   const char* const kLoads[] = {
@@ -458,13 +457,13 @@ TEST(FindBoundsTest, OtherLoadsAreNoWords) {
     EXPECT_EQ(reading.program.others.size(), 1u) << load;
     EXPECT_FALSE(reading.Proves({0, 9})) << load;
   }
-  // Nor is a buffer that the kernel writes.
+  // Neither is a load from a buffer that the kernel writes.
   ir::Module writing = testing::BoundsKernel(" %o: i32 = shl.i32 %x, %c2\n %k: i32 = load.i32 param(0) %o\n" + use);
   EXPECT_TRUE(FindBounds(writing).by_words.empty());
 }
 
-// An access that rests on more values than a launch can look at keeps its check, and the others their proof. Two values
-// that were left out are nothing to each other: their difference is not 0.
+// An access that depends on more values than a launch can analyse keeps its check, and the others their proof. Two
+// dropped values are unrelated: their difference is not 0.
 TEST(FindBoundsTest, TooManyValues) {
   const std::string last = "%noise" + std::to_string(2 * kBoundsAtomsMax - 1);
   const std::string one = " %p: i32 = xor.i32 " + last + ", %n\n", two = " %q: i32 = xor.i32 " + last + ", %m\n";
@@ -477,43 +476,42 @@ TEST(FindBoundsTest, TooManyValues) {
   EXPECT_FALSE(Proven(program, {{10, 1, 1}, 36, 0, 0}));
 }
 
-// A loop for whose trips there is no atom left bounds nothing, and a branch on a value that was left out holds on no
-// condition.
+// A loop for whose trip no atom is left bounds nothing, and a branch on a dropped value adds no condition.
 TEST(FindBoundsTest, LoopsAndBranchesOnTooManyValues) {
   const std::string last = "%noise" + std::to_string(2 * kBoundsAtomsMax - 1);
   const std::string used = " %o0: i32 = and.i32 " + last + ", %c4\n store.i32 param(0) %o0, %x\n";
   const std::string loop = " loop l (%i: i32 = %c0) {\n" + At("i") +
                            " %j: i32 = add.i32 %i, %c1\n %g: i32 = lt_u.i32 %j, %n\n if g0 %g {\n continue l (%j)\n} "
-                           "else {\n leave g0 ()\n}\n leave l ()\n}\n";
+                           "else {\n br g0 ()\n}\n br l ()\n}\n";
   const ir::BoundsProgram in_loop = FindBounds(testing::BoundsKernel(kNoise + used + loop));
   EXPECT_TRUE(in_loop.loops.empty());
   EXPECT_TRUE(in_loop.accesses.empty());
   EXPECT_EQ(in_loop.others.size(), 2u);
   const std::string branch =
-      " %g: i32 = ge_u.i32 %x, " + last + "\n if g0 %g {\n return ()\n} else {\n leave g0 ()\n}\n" + At("x");
+      " %g: i32 = ge_u.i32 %x, " + last + "\n if g0 %g {\n return ()\n} else {\n br g0 ()\n}\n" + At("x");
   const ir::BoundsProgram behind =
       FindBounds(testing::BoundsKernel(" %sum: i32 = add.i32 %x, %n\n" + kNoise + used + branch));
   EXPECT_FALSE(Proven(behind, {{10, 1, 1}, 36, 4, 4}));
 }
 
-// Of a large kernel what is in a region without accesses is not looked at: the region ends, and that is all.
+// In a large kernel regions without accesses are skipped.
 TEST(FindBoundsTest, QuietRegions) {
   const std::string loop =
       " loop l (%i: i32 = %c0) {\n" + testing::NoisyValues(2 * kBoundsAtomsMax, "inner") +
       " %j: i32 = add.i32 %i, %c1\n %g: i32 = lt_u.i32 %j, %n\n if g0 %g {\n continue l (%j)\n} else {\n"
-      " leave g0 ()\n}\n leave l ()\n}\n";
+      " br g0 ()\n}\n br l ()\n}\n";
   const ir::BoundsProgram program = FindBounds(testing::BoundsKernel(loop + At("x")));
   EXPECT_TRUE(program.is_complete);
   EXPECT_TRUE(program.loops.empty());
   EXPECT_TRUE(Proven(program, {{10, 1, 1}, 40, 3, 0}));
   EXPECT_FALSE(Proven(program, {{10, 1, 1}, 36, 3, 0}));
-  // A way out of it that goes further is none of its own.
+  // A jump that leaves an enclosing construct makes the region relevant.
   const std::string early =
-      " if g0 %m {\n if h0 %n {\n return ()\n} else {\n leave h0 ()\n}\n leave g0 ()\n} else {\n leave g0 ()\n}\n";
+      " if g0 %m {\n if h0 %n {\n return ()\n} else {\n br h0 ()\n}\n br g0 ()\n} else {\n br g0 ()\n}\n";
   EXPECT_TRUE(Proven(FindBounds(testing::BoundsKernel(kNoise + early + At("x"))), {{10, 1, 1}, 40, 3, 1}));
 }
 
-// What rests on memory keeps its check and costs the other accesses nothing; behind a condition it is proven.
+// An access that depends on memory keeps its check without affecting other accesses; under a condition it is proven.
 TEST(FindBoundsTest, HopelessAccessesAreLeftOut) {
   const std::string from_memory = " %k: i32 = load.i32 param(0) %c0\n";
   struct Case {
@@ -525,17 +523,15 @@ TEST(FindBoundsTest, HopelessAccessesAreLeftOut) {
       {"Index", from_memory + At("k"), 1},
       {"Masked", from_memory + " %i: i32 = and.i32 %k, %n\n" + At("i"), 2},
       {"Guarded",
-       from_memory + " %g: i32 = lt_u.i32 %k, %n\n if g0 %g {\n" + At("k") +
-           " leave g0 ()\n} else {\n leave g0 ()\n}\n",
-       2},
+       from_memory + " %g: i32 = lt_u.i32 %k, %n\n if g0 %g {\n" + At("k") + " br g0 ()\n} else {\n br g0 ()\n}\n", 2},
       {"GuardedByMemory",
        from_memory + " %q: i32 = load.i32 param(0) %c4\n %g: i32 = lt_u.i32 %k, %q\n if g0 %g {\n" + At("k") +
-           " leave g0 ()\n} else {\n leave g0 ()\n}\n",
+           " br g0 ()\n} else {\n br g0 ()\n}\n",
        2},
       {"LoopUpToMemory",
        from_memory + " loop l (%i: i32 = %c0) {\n" + At("i") +
            " %j: i32 = add.i32 %i, %c1\n %g: i32 = lt_u.i32 %j, %k\n if g0 %g {\n continue l (%j)\n} else {\n"
-           " leave g0 ()\n}\n leave l ()\n}\n",
+           " br g0 ()\n}\n br l ()\n}\n",
        1},
   };
   for (const Case& c : kCases) {
@@ -546,14 +542,15 @@ TEST(FindBoundsTest, HopelessAccessesAreLeftOut) {
   }
 }
 
-// Accesses to group memory are proven within what was given out, as far as every instance has asked for the same.
+// Accesses to group memory are proven within the allocated bytes, as long as every instance has made the same
+// requests.
 TEST(FindBoundsTest, GroupMemory) {
   const std::string start =
       " %s: i32 = const.i32 40\n %g: i32 = local_alloc %s\n %h: i32 = local_alloc %s\n %o: i32 = shl.i32 %x, %c2\n";
   struct Case {
     const char* name;
     std::string body;
-    uint64_t fits;  // The largest extent that is proven; 0: it is not looked at.
+    uint64_t fits;  // The largest extent that is proven; 0: not tested.
   };
   const Case kCases[] = {
       {"First", start + " %p: i32 = add.i32 %g, %o\n store.i32 group %p, %x\n", 24},
@@ -564,7 +561,7 @@ TEST(FindBoundsTest, GroupMemory) {
        " %g: i32 = local_alloc %n\n %o: i32 = shl.i32 %x, %c2\n %p: i32 = add.i32 %g, %o\n store.i32 group %p, %x\n",
        0},
       {"UnderCondition",
-       " if i0 %n {\n %e: i32 = local_alloc %c8\n leave i0 ()\n} else {\n leave i0 ()\n}\n" + start +
+       " if i0 %n {\n %e: i32 = local_alloc %c8\n br i0 ()\n} else {\n br i0 ()\n}\n" + start +
            " %p: i32 = add.i32 %g, %o\n store.i32 group %p, %x\n",
        0},
   };
@@ -579,7 +576,7 @@ TEST(FindBoundsTest, GroupMemory) {
   }
 }
 
-// Merges nested in merges end a proof after a fixed time, instead of one that doubles with each.
+// Proofs over nested merges end after a fixed time, instead of doubling with each merge.
 TEST(FindBoundsTest, NestedMergesGiveUp) {
   std::string body = " %v0: i32 = add.i32 %x, %y\n";
   for (int i = 1; i <= 60; ++i) {
@@ -592,11 +589,11 @@ TEST(FindBoundsTest, NestedMergesGiveUp) {
   EXPECT_FALSE(Proven(program, {{4, 4, 1}, 4000, 3, 2}));
 }
 
-// A kernel as a compiler made it, and what its comments say of it.
+// A kernel as a compiler emitted it, and the facts from its comments.
 struct Golden {
   ir::Module module;
   ir::BoundsFacts facts;
-  std::vector<uint32_t> exact;  // Parameters whose buffers have no byte too many.
+  std::vector<uint32_t> exact;  // Parameters whose buffers have no spare byte.
   size_t accesses = 0;
 };
 
@@ -632,8 +629,8 @@ Golden ReadGolden(const std::filesystem::path& path) {
   return golden;
 }
 
-// Kernels of the benchmarks: all accesses but those indexed from memory are proven, and with 4 bytes less none of those
-// to that buffer.
+// Kernels of the benchmarks: all accesses except those indexed from memory are proven, and with 4 bytes less none of
+// those to that buffer.
 TEST(FindBoundsTest, CompiledKernels) {
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(HPVMD_SOURCE_DIR "/tests/golden/bounds")) {
@@ -654,7 +651,7 @@ TEST(FindBoundsTest, CompiledKernels) {
   EXPECT_GE(count, 10u);
 }
 
-// Whatever is proven does not leave its buffer: the interpreter runs the whole launch.
+// Proven accesses do not leave their buffers: the interpreter runs the whole launch.
 TEST(FindBoundsTest, BruteForce) {
   int proven = 0, with_loops = 0, runs = 0;
   const char* seeds = std::getenv("HPVMD_BOUNDS_SEEDS");
@@ -665,7 +662,7 @@ TEST(FindBoundsTest, BruteForce) {
     ir::Module module = testing::BoundsKernel(body);
     ir::Function& function = module.function(module.entry);
     for (size_t i = 0; i < function.ops.size(); ++i) {
-      function.ops[i].source = static_cast<uint32_t>(i + 1);  // So that a trap tells its operation.
+      function.ops[i].source = static_cast<uint32_t>(i + 1);  // So that a trap names its operation.
     }
     const ir::BoundsProgram program = FindBounds(module);
     const auto is_checked = [&](uint32_t source) {
@@ -702,7 +699,7 @@ TEST(FindBoundsTest, BruteForce) {
     }
   }
   std::printf("%d of %d launches proven, %d of them of kernels with loops\n", proven, runs, with_loops);
-  EXPECT_GT(proven, runs / 20);  // Else nothing is tested.
+  EXPECT_GT(proven, runs / 20);  // Otherwise nothing is tested.
   EXPECT_GT(with_loops, proven / 10);
 }
 

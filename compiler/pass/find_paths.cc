@@ -28,7 +28,7 @@ class PathFinder {
   struct Open {
     OpId owner;
     std::vector<Path> leaves, backs;
-    bool escapes = false;  // Something inside goes past its end.
+    bool escapes = false;  // True if a jump inside leaves an enclosing construct.
   };
 
   void Walk(RegionId region, Path path) {
@@ -42,7 +42,7 @@ class PathFinder {
     }
   }
 
-  // The path of what comes behind the operation, if it has regions.
+  // Returns the path of the operations after this one, if it has regions.
   std::optional<Path> Visit(OpId id, const Path& path) {
     const Op& op = f_.op(id);
     switch (op.code) {
@@ -54,9 +54,9 @@ class PathFinder {
         return Loop(id, path);
       case Opcode::kIf:
         return If(id, path);
-      case Opcode::kLeave:
+      case Opcode::kBr:
       case Opcode::kContinue:
-      case Opcode::kLeaveTable:
+      case Opcode::kBrTable:
         Jump(op, path);
         return std::nullopt;
       case Opcode::kReturn:
@@ -125,7 +125,7 @@ class PathFinder {
     const Open open = std::move(open_.back());
     open_.pop_back();
     if (!open.escapes) {
-      return before;  // Whatever went in comes out, or traps.
+      return before;  // Every instance that enters leaves at the end, or traps.
     }
     if (open.leaves.size() == 1 && open.leaves[0].loops == before.loops) {
       return open.leaves[0];
@@ -142,8 +142,8 @@ class PathFinder {
   std::vector<Open> open_;
 };
 
-// Finds loads of what the same instance has stored: a store in the same region or one around it, earlier, at the same
-// offset. The values that an offset is made of are those of one iteration, for both.
+// OwnReads finds loads of bytes that the same instance has stored: an earlier store in the same or an enclosing
+// region, at the same offset. Both offsets use the values of one iteration.
 class OwnReads {
  public:
   OwnReads(const ir::Function& f, ir::BoundsProgram* program) : f_(f) {
@@ -186,7 +186,7 @@ class OwnReads {
 
   const ir::Function& f_;
   std::unordered_map<uint32_t, ir::BoundsAccess*> accesses_;
-  std::vector<const ir::BoundsAccess*> stores_;  // That have happened here.
+  std::vector<const ir::BoundsAccess*> stores_;  // Stores that have happened at the current operation.
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each pass makes of small kernels: tests/golden/pass/PASS/FEATURE.ir holds a module, a line ";; ==== after", and
-// the text that comes out. With HPVMD_BLESS=1 that text is rewritten.
+// Compares each pass's output for small kernels: tests/golden/pass/PASS/FEATURE.ir holds a module, a line ";; ====
+// after", and the expected text. HPVMD_BLESS=1 rewrites the expected text.
 #include "compiler/ir/testing/golden.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ namespace {
 const char kFolder[] = HPVMD_SOURCE_DIR "/tests/golden/pass";
 constexpr char kSeparator[] = ";; ==== after\n";
 
-// The plan of a tile with rows, as comments behind the module: numbers of values and blocks are those of the text.
+// Returns the plan of a tile with rows, as comments after the module; the text's numbers identify values and blocks.
 std::string TextOfPlan(const ir::Module& module) {
   std::ostringstream text;
   if (const std::optional<GangRefusal> refusal = RefuseGang(module)) {
@@ -67,7 +67,8 @@ std::string TextOfPlan(const ir::Module& module) {
   return text.str();
 }
 
-// "FEATURE-4x2" or "FEATURE-4x4-staged" names the tile; what the module rests on stands behind it as a comment.
+// "FEATURE-4x2" or "FEATURE-4x4-staged" names the tile; a comment after the module states the conditions of the
+// module.
 StatusOr<std::string> TextOfCoarse(const std::string& name, const ir::Module& module) {
   GpuTile tile;
   const size_t at = name.find('-');
@@ -84,13 +85,13 @@ StatusOr<std::string> TextOfCoarse(const std::string& name, const ir::Module& mo
   return text.str();
 }
 
-// What `pass` makes of the module of the file `name`.
+// Returns the output of `pass` for the module of the file `name`.
 StatusOr<std::string> Apply(const std::string& pass, const std::string& name, ir::Module module) {
   if (pass == "coarsen") {
     return TextOfCoarse(name, module);
   }
   if (pass == "gang_plan") {
-    // Through the text once, so that values are numbered as they appear.
+    // Prints and parses the module once, so that values are numbered as they appear.
     HPVMD_ASSIGN_OR_RETURN(ir::Module numbered, ir::ParseModule(ir::Print(module)));
     return ir::Print(numbered) + TextOfPlan(numbered);
   }
@@ -115,7 +116,7 @@ std::string Read(const std::filesystem::path& path) {
   return text.str();
 }
 
-// Every file, by its folder's pass.
+// Tests every file with the pass that its folder names.
 TEST(PassGoldenTest, Agrees) {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(kFolder)) {

@@ -31,7 +31,7 @@ class Hoister final : public FunctionCopier {
   }
 
  private:
-  // Finds quotients in loops by what is known outside.
+  // Finds quotients in loops whose divisors are defined outside.
   void Find() {
     const analysis::Definitions definitions(f_);
     const analysis::Nesting nesting(f_);
@@ -45,7 +45,7 @@ class Hoister final : public FunctionCopier {
         loop = nesting.OwnerOf(loop);
       }
       const ValueId divisor = f_.operands_of(f_.op(id))[1];
-      // Parameters of regions are not fixed where they are known: a loop's change.
+      // Parameters of regions are excluded, because those of a loop change.
       const bool is_fixed = definitions.Of(divisor).valid() || divisor.index - params.first.index < params.count;
       if (is_fixed && loop.valid() && !nesting.IsMadeIn(divisor, loop)) {
         is_wanted_[divisor.index] = is_product_[id.index] = finds_any_ = true;
@@ -80,7 +80,7 @@ class Hoister final : public FunctionCopier {
       MakeReciprocal(ValueId(op.first_result.index + i), op);
     }
   }
-  // At the current place, behind `op`, if it is wanted.
+  // Makes the reciprocal, if wanted, at the current place after `op`.
   void MakeReciprocal(ValueId divisor, const Op& op) {
     if (!is_wanted_[divisor.index]) {
       return;
@@ -93,9 +93,9 @@ class Hoister final : public FunctionCopier {
 
   const ir::Module& module_;
   bool finds_any_ = false;
-  std::vector<bool> is_wanted_;       // By ValueId: its reciprocal.
-  std::vector<bool> is_product_;      // By OpId.
-  std::vector<ValueId> reciprocals_;  // By old ValueId.
+  std::vector<bool> is_wanted_;       // Indexed by ValueId: true if its reciprocal is wanted.
+  std::vector<bool> is_product_;      // Indexed by OpId.
+  std::vector<ValueId> reciprocals_;  // Indexed by old ValueId.
 };
 
 }  // namespace

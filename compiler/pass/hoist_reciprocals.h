@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fast math: in a loop that does not change the divisor, quotients of f32 become products with its reciprocal, which is
-// taken once, where the divisor is known. Drivers do not: what divides in our code is opaque to OpenCL's, and Vulkan's
-// may not.
+// Fast math: HoistReciprocals turns f32 quotients in a loop with an invariant divisor into products with the divisor's
+// reciprocal, which is computed once, where the divisor is defined. Drivers do not do so: divisions in our code are
+// opaque to OpenCL's, and Vulkan's are not allowed to.
 //
-// Only what an author wrote (ir::FastMath::kAll); the math library's quotients stay what they are.
+// The pass changes the author's code only (ir::FastMath::kAll); the math library's quotients remain unchanged.
 #ifndef HPVMD_COMPILER_PASS_HOIST_RECIPROCALS_H_
 #define HPVMD_COMPILER_PASS_HOIST_RECIPROCALS_H_
 
@@ -12,7 +12,7 @@
 
 namespace hpvm::pass {
 
-// Of the entry, behind InlineAllCalls. For nodes with "math": "fast".
+// Changes the entry; runs after InlineAllCalls. For nodes with "math": "fast".
 Status HoistReciprocals(ir::Module& module);
 
 }  // namespace hpvm::pass

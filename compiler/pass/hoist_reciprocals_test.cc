@@ -9,7 +9,7 @@
 namespace hpvm::pass {
 namespace {
 
-// The loop turns %x into %y, which `body` computes of %x, of the parameter %s, and of %t in front of the loop.
+// The loop computes %y from %x by `body`, which may use the parameter %s, and %t from before the loop.
 std::string Hoisted(const std::string& body, const std::string& reach = "") {
   StatusOr<ir::Module> module = ir::ParseModule(R"(module "m"
 param buffer inout "b"
@@ -25,7 +25,7 @@ func f0 "f" )" + reach + R"((%b: i32, %s: f32, %n: i32) -> () {
     if last %j {
       continue again (%y, %j)
     } else {
-      leave again (%y)
+      br again (%y)
     }
     trap 1
   }
@@ -42,7 +42,7 @@ func f0 "f" )" + reach + R"((%b: i32, %s: f32, %n: i32) -> () {
   return ir::Print(*module);
 }
 
-// Where the text has `what`, and whether that is before the loop.
+// Returns true if the text contains `what` before the loop.
 bool IsBeforeLoop(const std::string& text, const std::string& what) {
   const size_t at = text.find(what);
   EXPECT_NE(at, std::string::npos) << what << " is missing in\n" << text;
@@ -58,14 +58,14 @@ TEST(HoistReciprocalsTest, DivisorsOfParametersAndOfWhatIsInFront) {
   }
 }
 
-// One reciprocal serves all, also in a branch of the loop.
+// One reciprocal serves all quotients, also in a branch of the loop.
 TEST(HoistReciprocalsTest, SharesOneReciprocal) {
   const std::string text = Hoisted(R"(    %q: f32 = fdiv.f32 %x, %t
     %y: f32 = if inner %i {
       %r: f32 = fdiv.f32 %q, %t
-      leave inner (%r)
+      br inner (%r)
     } else {
-      leave inner (%q)
+      br inner (%q)
     }
 )");
   EXPECT_TRUE(IsBeforeLoop(text, "= fdiv.f32")) << text;
@@ -73,7 +73,7 @@ TEST(HoistReciprocalsTest, SharesOneReciprocal) {
   EXPECT_NE(text.find("fmul"), text.rfind("fmul")) << text;
 }
 
-// What the loop changes is divided by where it stands, as is what the math library rests on.
+// Quotients with a divisor that changes in the loop, and those of the math library, remain.
 TEST(HoistReciprocalsTest, LeavesOthers) {
   EXPECT_EQ(Hoisted("    %y: f32 = fdiv.f32 %s, %x").find("fmul"), std::string::npos);
   EXPECT_EQ(Hoisted("    %z: f32 = fadd.f32 %x, %s\n    %y: f32 = fdiv.f32 %x, %z").find("fmul"), std::string::npos);

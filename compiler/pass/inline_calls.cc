@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: functions are processed callees first. A caller is copied, and a call that fits becomes a block with the
+// callee's body, which the callee's returns leave.
+// Invariants: a callee's body is final when it is copied, so nothing in it is inlined again. Recursive functions
+// stay calls, so copying ends. With keeps_scratch_apart, a function that stores to scratch memory, or loads state
+// and calls one that stores, stays a call.
+// A call is inlined only while the caller's operations, its depth and the module's budget allow it; the budget
+// never grows.
+// Source: call_order.h (Tarjan) for the order.
 #include "compiler/pass/inline_calls.h"
 
 #include <algorithm>
@@ -18,7 +26,7 @@ namespace {
 using ir::FunctionId;
 
 struct Size {
-  uint32_t ops = 0, depth = 0;  // Operations, and regions that one of them stands in.
+  uint32_t ops = 0, depth = 0;  // Number of operations, and maximum depth of nested regions.
 };
 
 Size SizeOf(const ir::Function& function) {
@@ -30,7 +38,8 @@ Size SizeOf(const ir::Function& function) {
   return size;
 }
 
-// Copies a callee's body into its caller, where the call stands: into a block that its returns leave.
+// CalleeCopier copies a callee's body into its caller at the call's place, into a block that the callee's returns
+// leave.
 class CalleeCopier final : public FunctionCopier {
  public:
   CalleeCopier(const ir::Module& module, const Op& call, FunctionCopier& caller, OpId block)
@@ -41,7 +50,7 @@ class CalleeCopier final : public FunctionCopier {
   }
 
  private:
-  // Operations that were written here stand in the caller now.
+  // Operations written in the callee now belong to the caller.
   uint32_t OriginOf(const Op& op) const override {
     return op.origin != 0 ? op.origin : static_cast<uint32_t>(call_.imm) + 1;
   }
@@ -51,7 +60,7 @@ class CalleeCopier final : public FunctionCopier {
     if (op.code != Opcode::kTrap || !IsLibraryName(f_.name)) {
       return FunctionCopier::CopyOp(id);
     }
-    // The author knows the call, not where the library noticed.
+    // The author knows the call, not the place in the library that noticed the fault.
     b_.Trap(static_cast<ir::TrapCode>(op.imm), call_.source);
     to_.ops.back().origin = call_.origin;
   }
@@ -60,11 +69,11 @@ class CalleeCopier final : public FunctionCopier {
   const OpId block_;
 };
 
-// Copies a caller with the bodies of some of its callees. A callee's holds no further inlining, since it has been
-// through that itself.
+// Inliner copies a caller with the bodies of some of its callees. A callee's body needs no further inlining, because
+// the callee has been processed before.
 class Inliner final : public FunctionCopier {
  public:
-  // `budget`: operations that may still be added; falls. `ops_max`: of the caller.
+  // `budget`: number of operations that may still be added to the module; decreases. `ops_max`: limit of the caller.
   Inliner(const ir::Module& module, FunctionId caller, const std::vector<bool>& may_inline,
           const std::vector<Size>& sizes, uint32_t ops_max, uint32_t& budget)
       : FunctionCopier(module.function(caller)),
@@ -113,17 +122,17 @@ class Inliner final : public FunctionCopier {
   const std::vector<bool>& may_inline_;
   const std::vector<Size>& sizes_;
   uint32_t& budget_;
-  uint32_t size_;       // In operations, as the caller grows.
-  uint32_t depth_ = 0;  // Regions that are open.
+  uint32_t size_;       // In operations; grows with the caller.
+  uint32_t depth_ = 0;  // Number of open regions.
 };
 
-// Scratch state is one for all instances that run in lockstep. A caller that stored to it could not do so, and one that
-// loads what its callee has left there would find what the last instance left.
+// Scratch state is shared by all instances that run in lockstep. A caller that stores to it could not run in lockstep,
+// and a caller that loads what its callee has stored would find the last instance's value.
 class ScratchUse {
  public:
   explicit ScratchUse(const ir::Module& module) : reaches_store_(module.functions.size(), false) {}
 
-  // Whether the function, whose callees have been looked at before, must not stand in its callers' place.
+  // Returns true if the function, whose callees have been examined before, must not be inlined.
   bool KeepsApart(const ir::Function& function, uint32_t index, bool is_recursive) {
     bool stores = false, loads = false, calls = is_recursive;
     ir::ForEachOp(function, [&](OpId id) {
@@ -138,7 +147,7 @@ class ScratchUse {
   }
 
  private:
-  std::vector<bool> reaches_store_;  // By FunctionId; true also where it is not known.
+  std::vector<bool> reaches_store_;  // Indexed by FunctionId; true also if unknown.
 };
 
 bool CallsAny(const ir::Function& function, const std::vector<bool>& may_inline) {

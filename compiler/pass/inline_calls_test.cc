@@ -26,29 +26,29 @@ std::string Entry(const std::string& functions) {
   return ir::Print(module, module.entry);
 }
 
-// A call becomes a block whose results are what the callee returns, from wherever it returns.
+// A call becomes a block whose results are the callee's results, from any of its returns.
 TEST(InlineCallsTest, BodyTakesTheCallsPlace) {
   EXPECT_EQ(Entry("func f0 \"k\" (%b: i32, %n: i32) -> () {\n %v: i32 = call f1 (%n) @7\n store.i32 flat %b, %v @8\n"
                   " return ()\n}\n"
                   "func f1 \"clamp\" (%x: i32) -> (i32) {\n %c: i32 = const.i32 9\n %d: i32 = gt_s.i32 %x, %c\n"
-                  " if b0 %d @11 {\n return (%c)\n} else {\n leave b0 ()\n}\n return (%x)\n}\n"),
+                  " if b0 %d @11 {\n return (%c)\n} else {\n br b0 ()\n}\n return (%x)\n}\n"),
             "func f0 \"k\" (%0: i32, %1: i32) -> () {\n"
             "  %2: i32 = block b0 () @7 {\n"
             "    %3: i32 = const.i32 9 @0 in f1\n"
             "    %4: i32 = gt_s.i32 %1, %3 @0 in f1\n"
             "    if b1 %4 @11 in f1 {\n"
-            "      leave b0 (%3) @0 in f1\n"
+            "      br b0 (%3) @0 in f1\n"
             "    } else {\n"
-            "      leave b1 () @0 in f1\n"
+            "      br b1 () @0 in f1\n"
             "    }\n"
-            "    leave b0 (%1) @0 in f1\n"
+            "    br b0 (%1) @0 in f1\n"
             "  }\n"
             "  store.i32 flat %0, %2 @8\n"
             "  return ()\n"
             "}\n");
 }
 
-// A function that stores to scratch state stays a call, in a caller that is inlined too: the entry never stores there.
+// A function that stores to scratch state is not inlined, but its caller is: the entry never stores to scratch state.
 TEST(InlineCallsTest, StoresToScratchStayOut) {
   const std::string functions =
       "func f0 \"k\" (%b: i32, %n: i32) -> () {\n call f1 (%n)\n return ()\n}\n"
@@ -64,7 +64,7 @@ TEST(InlineCallsTest, StoresToScratchStayOut) {
   EXPECT_EQ(text.find("call f1"), std::string::npos) << text;
 }
 
-// So does one that loads what a function that it calls has stored there; tables are loaded in the entry.
+// A function that loads what its callee has stored there is not inlined either; tables are loaded in the entry.
 TEST(InlineCallsTest, LoadsOfWhatCalleesLeaveStayOut) {
   const std::string functions =
       "func f0 \"k\" (%b: i32, %n: i32) -> () {\n call f1 (%n)\n call f3 (%n)\n return ()\n}\n"
@@ -82,7 +82,7 @@ TEST(InlineCallsTest, LoadsOfWhatCalleesLeaveStayOut) {
   EXPECT_EQ(text.find("call f3"), std::string::npos) << text;
 }
 
-// Chains disappear; cycles of calls stay, however long.
+// Chains of calls disappear; cycles of calls remain, however long.
 TEST(InlineCallsTest, RecursionStays) {
   struct Case {
     const char* name;
@@ -109,7 +109,7 @@ TEST(InlineCallsTest, RecursionStays) {
   }
 }
 
-// A chain in which each function calls the next twice would double at every step; it stops at the limit.
+// A chain in which each function calls the next twice would double at every step; inlining stops at the limit.
 TEST(InlineCallsTest, SizeIsBounded) {
   std::string functions = "func f0 \"k\" (%b: i32, %n: i32) -> () {\n call f1 (%n)\n return ()\n}\n";
   constexpr int kDepth = 40;
@@ -125,7 +125,7 @@ TEST(InlineCallsTest, SizeIsBounded) {
   }
 }
 
-// The golden kernels do the same afterwards, and their traps name the same functions.
+// The golden kernels behave the same afterwards, and their traps name the same functions.
 TEST(InlineCallsTest, KeepsTheMeaning) {
   for (const std::string& path : ir::testing::GoldenFiles(HPVMD_SOURCE_DIR "/tests/golden/ir")) {
     ir::testing::CheckGoldenFile(path,

@@ -20,7 +20,8 @@ bool IsOldLibraryName(std::string_view name) {
   return BeginsWithAny(name, {"_$LT$core..", "_$LT$alloc..", "_$LT$std.."});
 }
 
-// Its newer one: the first crate of the path is "Cs", a number in base 62, "_", and its name with the length before.
+// Rust's newer scheme: the first crate of the path is "Cs", a number in base 62, "_", and its name preceded by the
+// length.
 bool IsNewLibraryName(std::string_view name) {
   const size_t crate = name.find("Cs");
   const size_t end = crate == std::string_view::npos ? crate : name.find('_', crate);

@@ -6,8 +6,8 @@
 
 namespace hpvm::pass {
 
-// Whether a function's name, mangled or readable, is of Rust's own library or of C++'s. An author may choose such a
-// name: nothing rests on the answer but which of two places a trap is reported at, and whether a panic is cut short.
+// Returns true if a function's name, mangled or readable, belongs to Rust's or C++'s library. An author may choose
+// such a name: the answer affects only which of two places a trap is reported at, and whether a panic is cut short.
 bool IsLibraryName(std::string_view name);
 
 }  // namespace hpvm::pass

@@ -27,7 +27,7 @@ class Rewriter {
 
  private:
   ValueId Operand(const Op& op, uint32_t i) const { return f_.operands_of(op)[i]; }
-  // Whether the bits of one operand all lie below the lowest that may be set in the other.
+  // Returns true if all bits of operand `low` lie below the lowest bit that may be set in operand `high`.
   bool IsBelow(const Op& op, uint32_t low, uint32_t high) const {
     const auto definition_of = [this](ValueId value) { return definitions_.OpOf(value); };
     return std::bit_width(ir::PossibleBits(f_, definition_of, Operand(op, low))) <= zeros_[Operand(op, high).index];

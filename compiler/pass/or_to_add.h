@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns `or` into `add` where no bit is set on both sides.
+// OrToAdd turns `or` into `add` if no bit can be set in both operands.
 //
-// Compilers write 2 * i + 1 as `or`, since it never carries. As a sum it is what analyses of addresses look for: one
-// that grows by a constant from instance to instance, and whose bounds are a polynomial.
+// Compilers write 2 * i + 1 as `or`, because the addition never carries. Analyses of addresses look for sums: values
+// that grow by a constant from instance to instance, and whose bounds are polynomials.
 #ifndef HPVMD_COMPILER_PASS_OR_TO_ADD_H_
 #define HPVMD_COMPILER_PASS_OR_TO_ADD_H_
 
@@ -11,7 +11,7 @@
 
 namespace hpvm::pass {
 
-// Requires a verified module, which still verifies. All functions; the results are the same to the bit.
+// Changes all functions; the results are bitwise the same. Requires a verified module, which still verifies.
 Status OrToAdd(ir::Module& module);
 
 }  // namespace hpvm::pass

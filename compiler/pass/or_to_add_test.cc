@@ -11,7 +11,7 @@
 namespace hpvm::pass {
 namespace {
 
-// The opcode that the value `%result` is computed with afterwards.
+// Returns the opcode that computes the value `%result` after the pass.
 std::string CodeOf(const std::string& result, const std::string& body) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam buffer inout \"b\"\nparam i32 \"n\"\nentry f0\n"
@@ -72,13 +72,13 @@ TEST(OrToAddTest, Counters) {
     return "%2: i32 = const.i32 0\n %3: i32 = const.i32 " + step +
            "\n %4: i32 = const.i32 3\n %5: i32 = loop b0 (%6: i32 = %2) {\n %7: i32 = or.i32 %6, %4\n"
            " store.i32 flat %0, %7\n %8: i32 = add.i32 %6, %3\n %9: i32 = lt_u.i32 %8, %1\n if b1 %9 {\n"
-           " continue b0 (%8)\n} else {\n leave b1 ()\n}\n leave b0 (%8)\n}\n";
+           " continue b0 (%8)\n} else {\n br b1 ()\n}\n br b0 (%8)\n}\n";
   };
   EXPECT_EQ(CodeOf("%7", body("4")), "add");
   EXPECT_EQ(CodeOf("%7", body("2")), "or");
 }
 
-// The golden kernels do the same afterwards.
+// The golden kernels behave the same afterwards.
 TEST(OrToAddTest, KeepsTheMeaning) {
   for (const std::string& path : ir::testing::GoldenFiles(HPVMD_SOURCE_DIR "/tests/golden/ir")) {
     ir::testing::CheckGoldenFile(path,

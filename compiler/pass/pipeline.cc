@@ -17,7 +17,7 @@
 namespace hpvm::pass {
 namespace {
 
-// A pass that breaks the IR is our bug; the printed module is what whoever mends it needs.
+// Reports a pass that breaks the IR as an internal error, with the verifier's diagnostics.
 Status CheckAfter(const ir::Module& module, const char* pass) {
   Diagnostics faults = ir::Verify(module);
   if (!HasErrors(faults)) {
@@ -38,7 +38,7 @@ Status RunPasses(ir::Module& module, const std::vector<Pass>& passes, const Pipe
       HPVMD_RETURN_IF_ERROR(CheckAfter(module, pass.name));
     }
   }
-  // Behind ResolveProvenance, which tells accesses to buffers from those to group memory.
+  // Runs after ResolveProvenance, which distinguishes accesses to buffers from those to group memory.
   HPVMD_RETURN_IF_ERROR(RemoveBarriers(module, options.report));
   if (options.verify_each) {
     HPVMD_RETURN_IF_ERROR(CheckAfter(module, "RemoveBarriers"));
@@ -46,7 +46,7 @@ Status RunPasses(ir::Module& module, const std::vector<Pass>& passes, const Pipe
   return options.verify_each ? absl::OkStatus() : CheckAfter(module, "pipeline");
 }
 
-// What stands at places that are known, of a frame that is known.
+// Turns stack words at constant places into values, if the frame is known.
 Status MakeStackValues(ir::Module& module, bool expands) {
   if (expands && ExpandPlaces(module)) {
     HPVMD_RETURN_IF_ERROR(RemoveDead(module));
@@ -54,14 +54,14 @@ Status MakeStackValues(ir::Module& module, bool expands) {
   return StackValues(module) ? RemoveDead(module) : absl::OkStatus();
 }
 
-// Loops over the stack, and values of it.
+// Limits of unrolling loops over the stack, and of turning the stack into values.
 struct StackLimits {
   UnrollLimits unrolled{};
-  UnrollLimits unrolled_plain = kUnrollPlain;  // Of kernels that nobody optimised.
+  UnrollLimits unrolled_plain = kUnrollPlain;  // For kernels compiled without optimisation.
   bool expands = false;                        // Small arrays that are indexed at run time become values, too.
 };
 
-// Words of the stack become values, its arrays memory of a space of its own.
+// Turns words of the stack into values, and its arrays into memory of a separate space.
 Status FindStack(ir::Module& module, const StackLimits& limits) {
   if (PromoteStack(module)) {
     if (!module.stack_frame.has_value()) {
@@ -71,8 +71,8 @@ Status FindStack(ir::Module& module, const StackLimits& limits) {
     HPVMD_RETURN_IF_ERROR(RemoveDead(module));
     return MakeStackValues(module, limits.expands);
   }
-  // Compilers that do not optimise keep pointers and counters on the stack, too. Only when those are values is it known
-  // what the accesses through them reach.
+  // Unoptimised code keeps pointers and counters on the stack, too. The targets of accesses through them are known
+  // only after these have become values.
   ir::Module values = module;
   if (!module.stack_pointer.has_value()) {
     return absl::OkStatus();
@@ -99,7 +99,7 @@ Status FindStack(ir::Module& module, const StackLimits& limits) {
 
 Status KnowStack(ir::Module& module) { return FindStack(module, {}); }
 
-// For back ends that have no space for a stack: a stack that does not dissolve as a whole stays in module memory
+// For back ends without a stack space: a stack that does not dissolve completely stays in module memory
 // (compiler/back/gpu/own_memory.h).
 Status DissolveStackWithin(ir::Module& module, const UnrollLimits& limits) {
   ir::Module values = module;
@@ -110,12 +110,12 @@ Status DissolveStackWithin(ir::Module& module, const UnrollLimits& limits) {
   return absl::OkStatus();
 }
 Status DissolveStack(ir::Module& module) { return DissolveStackWithin(module, kUnrollWhole); }
-// No stack is left to look for where the one before has found it.
+// Finds no stack left if DissolveStack has succeeded.
 Status DissolveNests(ir::Module& module) { return DissolveStackWithin(module, kUnrollNests); }
 
 }  // namespace
 
-// Each pass leaves less to look through for those behind it: functions first, then merges, then sums, then addresses.
+// Each pass leaves less code for the following ones: functions first, then merges, then sums, then addresses.
 Status RunCpuPipeline(ir::Module& module, const PipelineOptions& options) {
   return RunPasses(module,
                    {{"InlineCalls", InlineCalls},

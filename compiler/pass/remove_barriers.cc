@@ -6,16 +6,16 @@
 
 #include "compiler/analysis/op_flow.h"
 #include "compiler/analysis/uniformity.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::pass {
 namespace {
 
-// Each barrier is looked at in time linear in the function; more of them are left as they are.
+// Each barrier takes time linear in the function; a function with more barriers remains unchanged.
 constexpr size_t kBarriersMax = 256;
 
-// What instances share: sets of these. Records that they print are ordered like memory.
+// Sets of the resources that instances share. Printed records are ordered like memory.
 enum Shared : uint8_t { kBuffers = 1, kGroupMemory = 2, kPrints = 4, kAllShared = 7 };
 
 struct Effects {
@@ -42,7 +42,7 @@ uint8_t SharedBy(Space space) {
   }
 }
 
-// Calls count as everything: what is still called after inlining is large or recursive.
+// Calls count as accesses to everything: functions still called after inlining are large or recursive.
 Effects EffectsOf(const Op& op) {
   switch (op.code) {
     case Opcode::kCall:
@@ -72,7 +72,7 @@ class BarrierSearch {
  public:
   explicit BarrierSearch(const ir::Function& function) : f_(function), flow_(analysis::FindOpFlow(function)) {}
 
-  // What may happen between `barrier` and the next ones in the direction of `edges`.
+  // Returns the effects that may happen between `barrier` and the next barriers in the direction of `edges`.
   Effects Around(OpId barrier, const std::vector<std::vector<OpId>>& edges) const {
     Effects effects;
     analysis::FollowFlow(edges, edges[barrier.index], [&](OpId id) {
@@ -134,7 +134,7 @@ Status RemoveBarriers(ir::Module& module, KernelReport* report) {
       removed = true;
       if (report != nullptr) {
         report->Add(KernelRemark::Kind::kBarrier, entry.op(barrier).source,
-                    "The barrier is removed: no access before it conflicts with one behind it, up to the next "
+                    "The barrier is removed: no access before it conflicts with an access after it, up to the next "
                     "barriers on either side.");
       }
     }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes barriers that order nothing.
+// RemoveBarriers removes barriers that order nothing.
 //
-// A barrier orders what instances of a group do before it and after it. It goes if nothing that may happen since the
-// barriers before it conflicts with what may happen up to those behind it: two accesses conflict if they may touch the
-// same bytes and one of them writes. Whatever conflicts then still has another barrier between, on every path, since
-// barriers go one at a time. The rule is that of Moses et al., "High-Performance GPU-to-CPU Transpilation and
-// Optimization via High-Level Parallel Constructs" (PPoPP 2023), with loops and branches followed as paths.
+// A barrier orders the accesses of a group's instances before and after it. It is removed if no access since the
+// preceding barriers conflicts with an access up to the following barriers: two accesses conflict if they may touch
+// the same bytes and one of them writes. Conflicting accesses are then still separated by another barrier, on every
+// path, because barriers are removed one at a time. The rule is that of Moses et al., "High-Performance GPU-to-CPU
+// Transpilation and Optimization via High-Level Parallel Constructs" (PPoPP 2023), with loops and branches followed as
+// paths.
 //
-// Buffers may share bytes (docs/KERNELS.md, S72), so that all parameters are one memory; group memory is another, and
-// flat addresses reach both; an address that has left the buffer or the group memory it was made for reaches, as seen
-// here, only what it was made for. Atomics read and write. What an instance has of its own orders nothing. A barrier
-// also traps when instances part (S41, S42): only one that all of a group surely reach goes.
+// Buffers may share bytes (docs/KERNELS.md, S72), so all parameters are one memory. Group memory is another, and flat
+// addresses reach both. An address that has left its buffer or group memory counts as an access to that memory only.
+// Atomics read and write. An instance's private memory orders nothing. A barrier also traps when instances diverge
+// (S41, S42): only a barrier that all instances of a group certainly reach is removed.
 #ifndef HPVMD_COMPILER_PASS_REMOVE_BARRIERS_H_
 #define HPVMD_COMPILER_PASS_REMOVE_BARRIERS_H_
 
@@ -20,11 +21,11 @@
 
 namespace hpvm::pass {
 
-// Looks at the entry; best after inlining, since the barriers of functions that are called stay. Requires a verified
-// module, which still verifies. uses_barrier falls when no barrier is left. `report` may be null.
+// Changes the entry; works best after inlining, because barriers in called functions stay. Requires a verified module,
+// which still verifies. Clears uses_barrier when no barrier is left. `report` may be null.
 Status RemoveBarriers(ir::Module& module, KernelReport* report = nullptr);
 
-// What an operation does to buffers, as seen here.
+// An operation's accesses to buffers, as defined above.
 struct BufferUse {
   bool reads = false, writes = false;
 };

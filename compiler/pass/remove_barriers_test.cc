@@ -23,7 +23,7 @@ ir::Module Parse(const std::string& body) {
   return *module;
 }
 
-// The bytes of the entry's barriers, in order.
+// Returns the bytes of the entry's remaining barriers, in order.
 std::string Left(const ir::Module& module) {
   const std::string text = ir::Print(module, module.entry);
   std::string left;
@@ -39,7 +39,7 @@ struct Case {
   const char* left;
 };
 
-// A barrier stays exactly if accesses that may touch the same bytes, one of them a write, stand on both sides.
+// A barrier remains exactly if accesses that may touch the same bytes, one of them a write, are on both sides.
 TEST(RemoveBarriersTest, Pairs) {
   const Case kCases[] = {
       {"NothingBefore", "barrier @1\n store.i32 group %g, %l\n return ()", ""},
@@ -80,31 +80,31 @@ TEST(RemoveBarriersTest, Pairs) {
 
 constexpr char kLoopEnd[] =
     " %j: i32 = add.i32 %i, %o\n %m: i32 = lt_u.i32 %j, %n\n"
-    " if b9 %m {\n continue b1 (%j)\n} else {\n leave b9 ()\n}\n leave b1 ()\n}\n";
+    " if b9 %m {\n continue b1 (%j)\n} else {\n br b9 ()\n}\n br b1 ()\n}\n";
 
-// Loops bring what stands behind a barrier before it, and ifs what stands on one side only.
+// A loop makes later accesses precede a barrier, and an if adds the accesses of one region only.
 TEST(RemoveBarriersTest, Paths) {
   const std::string end = kLoopEnd;
   const std::pair<std::string, const char*> kCases[] = {
       {"loop b1 (%i: i32 = %z) {\n %v: i32 = load.i32 group %g\n barrier @1\n store.i32 group %g, %i\n barrier @2\n" +
            end + " return ()",
        "1 2"},
-      // The one at the end of an iteration is followed by nothing but reads, the next iteration's, and what it is for.
+      // A barrier at the end of an iteration is followed only by reads of the next iteration.
       {"loop b1 (%i: i32 = %z) {\n %v: i32 = load.i32 group %g\n barrier @1\n" + end + " return ()", ""},
-      // Around the edge back the store meets itself.
+      // Around the back edge the store conflicts with itself.
       {"loop b1 (%i: i32 = %z) {\n store.i32 group %g, %i\n barrier @1\n" + end + " return ()", "1"},
       {"loop b1 (%i: i32 = %z) {\n %v: i32 = load.i32 param(0) %z\n" + end +
            " barrier @1\n store.i32 param(0) %z, %l\n"
            " return ()",
        "1"},
-      {"if b1 %n {\n store.i32 group %g, %l\n leave b1 ()\n} else {\n leave b1 ()\n}\n barrier @1\n"
+      {"if b1 %n {\n store.i32 group %g, %l\n br b1 ()\n} else {\n br b1 ()\n}\n barrier @1\n"
        " %v: i32 = load.i32 group %g\n return ()",
        "1"},
-      {"if b1 %n {\n store.i32 group %g, %l\n return ()\n} else {\n leave b1 ()\n}\n barrier @1\n"
+      {"if b1 %n {\n store.i32 group %g, %l\n return ()\n} else {\n br b1 ()\n}\n barrier @1\n"
        " %v: i32 = load.i32 group %g\n return ()",
        ""},
-      // Skipped barriers leave the one outside needed.
-      {"store.i32 group %g, %l\n if b1 %n {\n barrier @1\n leave b1 ()\n} else {\n leave b1 ()\n}\n barrier @2\n"
+      // The outer barrier remains necessary if the inner one is skipped.
+      {"store.i32 group %g, %l\n if b1 %n {\n barrier @1\n br b1 ()\n} else {\n br b1 ()\n}\n barrier @2\n"
        " %v: i32 = load.i32 group %g\n return ()",
        "2"},
   };
@@ -117,18 +117,18 @@ TEST(RemoveBarriersTest, Paths) {
   }
 }
 
-// A barrier that some instance of a group may miss traps, which must not go with it.
+// A barrier that some instance of a group may miss traps, and the trap must remain.
 TEST(RemoveBarriersTest, TrapsStay) {
   for (const char* condition : {"%l", "%v"}) {
     SCOPED_TRACE(condition);
     ir::Module module = Parse(std::string("%v: i32 = load.i32 param(0) %z\n if b1 ") + condition +
-                              " {\n barrier @1\n leave b1 ()\n} else {\n leave b1 ()\n}\n return ()");
+                              " {\n barrier @1\n br b1 ()\n} else {\n br b1 ()\n}\n return ()");
     ASSERT_TRUE(RemoveBarriers(module).ok());
     EXPECT_EQ(Left(module), "1");
   }
 }
 
-// The flag falls with the last barrier, and the report names the line.
+// The flag is cleared with the last barrier, and the report names the line.
 TEST(RemoveBarriersTest, FlagAndReport) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nuses barrier\nparam buffer inout \"b\"\nentry f0\n"
@@ -142,7 +142,7 @@ TEST(RemoveBarriersTest, FlagAndReport) {
   EXPECT_EQ(report.remarks[0].source, 7u);
 }
 
-// The golden kernels do the same afterwards.
+// The golden kernels behave the same afterwards.
 TEST(RemoveBarriersTest, KeepsTheMeaning) {
   for (const std::string& path : ir::testing::GoldenFiles(HPVMD_SOURCE_DIR "/tests/golden/ir")) {
     ir::testing::CheckGoldenFile(path,

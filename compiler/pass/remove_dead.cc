@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: a slot (a value that control flow passes) to which every edge brings one value is replaced by that value,
+// in rounds of alternating direction. A work list then marks what operations with effects and branches need, and a
+// copy keeps only that.
+// Invariants: a replacement is visible wherever its slot was. It is the end of its own chain when it is chosen, and
+// never the slot itself, so chains end. Slots that a table brings are pinned and kept.
+// Eight rounds at most, each linear apart from the chains; further replacements are left undone. A value enters the
+// work list once.
 #include "compiler/pass/remove_dead.h"
 
 #include <span>
@@ -7,7 +14,7 @@
 
 #include "compiler/analysis/definitions.h"
 #include "compiler/analysis/nesting.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/cut_unreachable.h"
 #include "compiler/pass/rewrite/copy_function.h"
@@ -17,20 +24,20 @@ namespace {
 
 using ir::OwnsRegions;
 
-// Replacements make others possible; what is left after so many rounds is kept. Each is linear.
+// A replacement enables others; further replacements after this number of rounds are skipped. Each round is linear.
 constexpr int kRoundsMax = 8;
 
-// A value that control brings along: a loop's or block's parameter, or the result of a block, loop or if. All others
-// are `kNoSlot`.
+// A Slot is a value passed by control flow: a loop's or block's parameter, or the result of a block, loop or if. All
+// other values have `kNoSlot`.
 constexpr uint32_t kNoSlot = 0xffffffffu;
 struct Slot {
   ValueId value;
-  RegionId home;                 // The region in which the owner stands: what a replacement must be visible in.
-  std::vector<ValueId> sources;  // What each edge brings.
+  RegionId home;                 // The region that contains the owner; a replacement must be visible in it.
+  std::vector<ValueId> sources;  // The value of each edge.
   bool is_pinned = false;        // A table brings it: all its targets take the same list, so none can drop a value.
 };
 
-// Which values of a function are worth keeping, and what the others are replaced by.
+// Analysis finds the values of a function to keep, and replacements for other values.
 class Analysis {
  public:
   explicit Analysis(const ir::Function& function) : f_(function) {
@@ -78,11 +85,11 @@ class Analysis {
       const Op& op = f_.op(id);
       ir::ForEachBrought(f_, op, [&](ValueId slot, ValueId value) {
         slots_[slot_of_[slot.index]].sources.push_back(value);
-        slots_[slot_of_[slot.index]].is_pinned |= op.code == Opcode::kLeaveTable;
+        slots_[slot_of_[slot.index]].is_pinned |= op.code == Opcode::kBrTable;
       });
     }
   }
-  // Up and down in turn, since values travel both into blocks and out of them.
+  // Alternates between both directions, because values travel both into blocks and out of them.
   void FindReplacements() {
     replacement_.resize(f_.values.size());
     bool changed = true;
@@ -93,7 +100,8 @@ class Analysis {
       }
     }
   }
-  // A slot to which every edge brings one value, or the slot itself, is that value, if it can be seen outside.
+  // Replaces a slot to which every edge brings the same value, or the slot itself, by that value, if it is visible
+  // outside.
   bool Replace(const Slot& slot) {
     if (slot.is_pinned || replacement_[slot.value.index].valid()) {
       return false;
@@ -112,7 +120,7 @@ class Analysis {
     replacement_[slot.value.index] = only;
     return true;
   }
-  // The region in which the value can be seen, and those in it.
+  // Returns the outermost region in which the value is visible.
   RegionId HomeOf(ValueId value) const {
     const OpId maker = nesting_.MakerOf(value);
     return !maker.valid() ? f_.body : definitions_.Of(value).valid() ? nesting_.RegionOf(maker) : f_.op(maker).body;
@@ -121,8 +129,8 @@ class Analysis {
     live_.resize(f_.values.size());
     ir::ForEachOp(f_, [&](OpId id) {
       const Op& op = f_.op(id);
-      const bool passes = op.code == Opcode::kLeave || op.code == Opcode::kContinue || op.code == Opcode::kLeaveTable;
-      if (op.code == Opcode::kIf || op.code == Opcode::kLeaveTable) {
+      const bool passes = op.code == Opcode::kBr || op.code == Opcode::kContinue || op.code == Opcode::kBrTable;
+      if (op.code == Opcode::kIf || op.code == Opcode::kBrTable) {
         Need(f_.operands_of(op)[0]);
       } else if (!passes && !OwnsRegions(op.code) && (ir::Info(op.code).effects & ~ir::kReads) != 0) {
         for (ValueId operand : f_.operands_of(op)) {
@@ -160,14 +168,14 @@ class Analysis {
   const ir::Function& f_;
   const analysis::Definitions definitions_{f_};
   const analysis::Nesting nesting_{f_};
-  std::vector<uint32_t> slot_of_;  // By ValueId.
+  std::vector<uint32_t> slot_of_;  // Indexed by ValueId.
   std::vector<Slot> slots_;
-  std::vector<ValueId> replacement_;  // By ValueId.
-  std::vector<bool> live_;            // By ValueId.
+  std::vector<ValueId> replacement_;  // Indexed by ValueId.
+  std::vector<bool> live_;            // Indexed by ValueId.
   std::vector<ValueId> work_;
 };
 
-// Builds the function anew from what is kept.
+// Copy rebuilds the function from the operations and values that are kept.
 class Copy final : public FunctionCopier {
  public:
   Copy(const ir::Function& from, const Analysis& analysis) : FunctionCopier(from), analysis_(analysis) {}

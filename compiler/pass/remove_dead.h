@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes what nothing needs or reaches: operations without effects whose results are unused, code behind what nothing
-// leaves, and block, loop and if arguments and results that are unused or always the same value.
+// RemoveDead removes operations without effects whose results are unused, unreachable code after constructs that no
+// jump leaves, and arguments and results of blocks, loops and ifs that are unused or always the same value.
 //
-// Front ends make both in numbers: the WebAssembly front end carries every local set inside a block through it, and a
-// v128 has its four words beside its lanes. Requires a verified module, which still verifies afterwards and means the
-// same; operations keep their source offsets. Values and operations get new numbers.
+// Front ends create many of them: the WebAssembly front end passes every local that is set inside a block through it,
+// and represents a v128 by four words beside its lanes. Requires a verified module, which still verifies afterwards
+// and has the same meaning; operations keep their source offsets. Values and operations are renumbered.
 #ifndef HPVMD_COMPILER_PASS_REMOVE_DEAD_H_
 #define HPVMD_COMPILER_PASS_REMOVE_DEAD_H_
 

@@ -1,11 +1,11 @@
-# Compiler settings, and the three functions every folder uses:
+# Compiler settings, and the three functions that every folder uses:
 #   hpvmd_library(NAME SOURCES ... DEPS ... [PRIVATE_DEPS ...])   a static library, included from the repository root
 #   hpvmd_binary(NAME SOURCES ... DEPS ...)     a program in bin/
 #   hpvmd_test(NAME SOURCES ... DEPS ... [LABELS ...])   a GoogleTest program known to ctest
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  # Paths below the sources count as relative, so that clones in different folders share what they have compiled.
+  # Paths below the source folder count as relative, so that clones in different folders share cached objects.
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
@@ -25,7 +25,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized> -Wno-restrict)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  # Debian's Abseil is GCC 12's, which leaves a template's constraints out of its name as clang did until 17.
+  # Debian's Abseil is compiled by GCC 12, which omits a template's constraints from its mangled name, as clang did until 17.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fclang-abi-compat=17>)
 endif()
 if(HPVMD_SANITIZE)
@@ -33,8 +33,7 @@ if(HPVMD_SANITIZE)
   add_link_options(-fsanitize=address,undefined)
 endif()
 if(HPVMD_TSAN)
-  # With the compiler's own macro Protobuf's headers add members to maps that the library, which is built without, does
-  # not have.
+  # With the compiler's own macro, Protobuf's headers add members to maps that the library lacks, because it is built without the macro.
   add_compile_options(-fsanitize=thread -U__SANITIZE_THREAD__ -DHPVMD_TSAN=1)
   add_link_options(-fsanitize=thread)
   add_library(tsan_options OBJECT ${CMAKE_SOURCE_DIR}/tests/tsan_options.cc)
@@ -50,16 +49,16 @@ if(HPVMD_AUDIT_PROOFS)
   add_compile_definitions(HPVMD_AUDIT_PROOFS=1)
 endif()
 if(HPVMD_FUZZ)
-  # These three are a quarter of the time that the short build takes. AddressSanitizer notices what `null` would; the dev
-  # preset, which builds the long form, has all.
+  # These three checks are a quarter of the short build's time. AddressSanitizer notices what `null` would; the dev preset, which builds
+  # everything, has all checks.
   add_compile_options(-fno-sanitize=null,vptr,object-size)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
-# Build ids name what made a kept thing (base/io/build_id.h); not every compiler driver asks for them by itself.
+# Build ids identify the build that made a cached file (base/io/build_id.h); some compiler drivers do not request them.
 add_link_options(-Wl,--as-needed -Wl,--build-id=sha1)
 
-# LLVM 22 as compiler/ links it (${HPVMD_LLVM}): the shared library, or, for releases, of the static ones what the three
-# targets need, a third of it.
+# LLVM 22 as compiler/ links it (${HPVMD_LLVM}): the shared library, or, for releases, the static libraries that the three targets need,
+# which is a third of LLVM.
 option(HPVMD_STATIC_LLVM "Link LLVM's static libraries" OFF)
 set(HPVMD_LLVM LLVM)
 if(HPVMD_STATIC_LLVM)
@@ -75,15 +74,16 @@ find_package(absl REQUIRED)
 if(HPVMD_TESTS)
   find_package(GTest REQUIRED)
 else()
-  # Tests are targets that nobody builds.
+  # Test targets exist, but nothing builds them.
   foreach(part gtest gtest_main gmock)
     add_library(GTest::${part} INTERFACE IMPORTED)
   endforeach()
 endif()
 
 include(Precompiled)
+include(StaticRpc)
 
-# Sources of a target that are compiled together, unless -DHPVMD_BATCHES=OFF: there missing includes are found.
+# Compiles a target's sources in batches, unless -DHPVMD_BATCHES=OFF, which finds missing includes.
 function(hpvmd_batch name)
   get_target_property(folder ${name} SOURCE_DIR)
   get_target_property(sources ${name} SOURCES)
@@ -94,7 +94,7 @@ function(hpvmd_batch name)
     cmake_path(IS_PREFIX CMAKE_SOURCE_DIR ${source} is_ours)
     cmake_path(IS_PREFIX CMAKE_BINARY_DIR ${source} is_made)
     get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
-    get_source_file_property(is_alone ${source} HPVMD_ALONE)  # Where one program has another in this one's place.
+    get_source_file_property(is_alone ${source} HPVMD_ALONE)  # Set where another program replaces this source.
     if(is_ours AND NOT is_made AND NOT definitions AND NOT is_alone AND source MATCHES "\\.cc$")
       cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR})
       list(APPEND together ${source})
@@ -109,7 +109,7 @@ function(hpvmd_batch name)
   set_target_properties(${name} PROPERTIES SOURCES "${alone};${batches}")
 endfunction()
 
-# When the directory has been read, as sources are added until then.
+# Runs after the directory has been read, because sources are added until then.
 function(hpvmd_batch_later name)
   list(LENGTH ARGN count)
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE path)
@@ -137,8 +137,8 @@ function(hpvmd_binary name)
   hpvmd_batch_later(${name} ${A_SOURCES})
 endfunction()
 
-# hpvmd_embed(TARGET FILE): the file's bytes as a list for a C++ initialiser, which is included under the file's name with
-# the ending ".inc".
+# hpvmd_embed(TARGET FILE): writes the file's bytes as a list for a C++ initialiser, which is included under the file's name with the ending
+# ".inc".
 function(hpvmd_embed target file)
   cmake_path(REPLACE_EXTENSION file LAST_ONLY inc OUTPUT_VARIABLE name)
   set(bytes ${CMAKE_CURRENT_BINARY_DIR}/${name})
@@ -152,7 +152,7 @@ function(hpvmd_embed target file)
   target_include_directories(${target} PRIVATE ${CMAKE_BINARY_DIR})
 endfunction()
 
-# A header, not a definition on the command line: a test that does not use the paths is then the same to ccache in every folder.
+# A header instead of a definition on the command line: ccache then shares tests that do not use the paths between folders.
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/test_paths.h CONTENT
 "#define HPVMD_SOURCE_DIR \"${CMAKE_SOURCE_DIR}\"
 #define HPVMD_BINARY_DIR \"${CMAKE_BINARY_DIR}/bin\"
@@ -175,7 +175,7 @@ function(hpvmd_test name)
   hpvmd_batch_later(${name} ${A_SOURCES})
 endfunction()
 
-# Every fuzzer, and nothing else: what continuous integration builds of the fuzz preset.
+# Builds every fuzzer and nothing else, for continuous integration.
 add_custom_target(fuzzers)
 
 # hpvmd_fuzzer(NAME SOURCES ... DEPS ... CORPUS folder): a libFuzzer program; ctest runs it briefly from the seed corpus.

@@ -1,27 +1,27 @@
-# Headers that most sources read are compiled once (deploy/cmake/precompiled), which halves what clang does for a source that reads
-# gRPC's or GoogleTest's. GCC gains nothing: it maps and relocates hundreds of megabytes for each source. Sources still include what
-# they use; the presets `clang` and `gcc`, which compile each source by itself and without this, find what is missing.
+# Compiles headers that most sources read once (deploy/cmake/precompiled), which halves clang's work on a source that reads gRPC's or
+# GoogleTest's headers. GCC gains nothing: it maps and relocates hundreds of megabytes for each source. Sources still include what they use:
+# the presets `clang` and `gcc`, which compile each source separately and without this, find missing includes.
 
 option(HPVMD_PRECOMPILED "Compile common headers once (clang only)" ON)
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   set(HPVMD_PRECOMPILED OFF)
 endif()
 if(HPVMD_PRECOMPILED)
-  # So that ccache may know the same headers again.
+  # Lets ccache recognise unchanged headers.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
-  # The standard library's own use of what it calls deprecated is told of where the header comes precompiled.
+  # With a precompiled header clang reports the standard library's own uses of deprecated declarations.
   add_compile_options(-pthread $<$<COMPILE_LANGUAGE:CXX>:-Wno-deprecated-declarations>)
-  # Programs and libraries are compiled alike, so that one form of the headers does for both.
+  # Programs and libraries are compiled alike, so that they share one form of the headers.
   set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)
 endif()
 
-# The folders whose sources read gRPC's headers.
+# Folders whose sources read gRPC's headers.
 set(HPVMD_RPC_FOLDERS server client)
 
-# Tests are compiled in less time than they would save by being quick.
+# Optimising tests would take longer than it would save at run time.
 set(HPVMD_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
 
-# hpvmd_precompiled(TARGET [test]): the target's C++ sources begin with what was compiled once for its kind.
+# hpvmd_precompiled(TARGET [test]): the target's C++ sources begin with the precompiled header of its kind.
 function(hpvmd_precompiled name)
   if(NOT HPVMD_PRECOMPILED)
     return()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses which sources of a target are compiled together, so that headers are read and templates compiled once for several.
+"""Groups the sources of a target into batches, so that several sources share the work of reading headers and compiling templates.
 
     batches.py ROOT FOLDER SOURCE...
 
-Writes FOLDER/batch_N.cc, which include sources by their paths below ROOT, and prints what is to be compiled, a line each: the batches,
-and sources that stay alone. Two sources come together only if neither mentions a name that the other keeps to itself (in an anonymous
-namespace, as static, or as a macro): each means in a batch what it means alone. A file that has not changed is not written.
+Writes FOLDER/batch_N.cc, which include sources by their paths below ROOT, and prints the files to compile, one per line: the batches,
+and sources that stay alone. Two sources share a batch only if neither mentions a name that is local to the other (in an anonymous
+namespace, static, or a macro), so that each source means the same in a batch as alone. An unchanged file is not written.
 """
 
 import functools
@@ -14,22 +14,22 @@ import os
 import re
 import sys
 
-# Of sources; about eight of them.
+# Total of the sources' sizes; about eight sources.
 BATCH_BYTES = 60_000
 
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
 TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.']*|::|->|\S")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 WORD = re.compile(r'[A-Za-z_]\w*$')
-# Words that stand before a bracket or an equals sign without being declared there.
+# Words that precede a bracket or an equals sign without being declared there.
 NO_NAMES = set('''alignas auto bool char class const constexpr decltype default delete double enum false float if int long namespace
 noexcept nullptr operator override requires return short signed sizeof static static_assert std absl struct true typename union unsigned
 using void TEST TEST_F TEST_P INSTANTIATE_TEST_SUITE_P'''.split())
 
 
 def is_declared(before, token, after):
-    """Whether a name at the outermost level may be a declaration's; rather too often than too rarely."""
-    if token in NO_NAMES or token.endswith(('_', '_t')):  # Members that a constructor begins, and the language's types.
+    """Returns true if a name at the outermost level may be declared there; errs towards true."""
+    if token in NO_NAMES or token.endswith(('_', '_t')):  # Members in a constructor's initialiser list, and types of the language.
         return False
     if before in ('struct', 'class', 'enum', 'union', 'using'):
         return after != '::'
@@ -37,7 +37,7 @@ def is_declared(before, token, after):
 
 
 def kept_names(tokens):
-    """What is declared at the outermost level of anonymous namespaces, or there as static."""
+    """Returns the names declared in anonymous namespaces at the outermost level, or as static there."""
     names = set()
     scopes = []  # 'named', 'anonymous' or 'inner' for each open brace.
     parentheses = 0
@@ -72,10 +72,10 @@ def kept_names(tokens):
 
 @functools.cache
 def header(root, path):
-    """The words of one of our headers, and the headers that it includes."""
+    """Returns the words of one of our headers, and the headers that it includes."""
     places = (os.path.join(root, folder, path) for folder in ('', 'base/include', 'client/include'))
     place = next(filter(os.path.isfile, places), None)
-    if place is None:  # Generated, or a library's.
+    if place is None:  # A generated header, or a library's.
         return frozenset(), ()
     with open(place, encoding='utf-8') as file:
         text = file.read()
@@ -104,12 +104,12 @@ class Source:
         self.path = path
         self.size = len(text)
         self.kept = kept_names(tokens) | macros
-        # Members, and names of other namespaces, are nobody's.
+        # Members, and names of other namespaces, collide with nothing.
         self.mentioned = set(re.findall(r'\w+', text)) if macros else {
             token for at, token in enumerate(tokens)
             if at and WORD.match(token) and (tokens[at - 1] not in ('.', '->', '::') or tokens[at - 2] == 'hpvm')}
         self.seen = self.mentioned | words_of_headers(root, whole)
-        # A macro before an include is meant for what is included, and names of a whole namespace are not known here.
+        # A macro before an include is meant for the included file; the names of a whole namespace are unknown here.
         self.is_alone = bool(re.search(r'^\s*#\s*define\b.*^\s*#\s*include\b', whole, re.MULTILINE | re.DOTALL)
                              or re.search(r'^using namespace\b', text, re.MULTILINE))
 
@@ -119,7 +119,8 @@ class Source:
 
 
 def choose(sources):
-    """Each source goes to the smallest batch that it may join, those that keep most names first: they are the hardest to place."""
+    """Puts each source into the smallest batch that it may join; sources with most local names come first, because they are hardest to
+    place."""
     batches = [[] for _ in range(-(-sum(source.size for source in sources) // BATCH_BYTES))]
     for source in sorted(sources, key=lambda s: (-len(s.kept), s.path)):
         fitting = [batch for batch in batches if not any(source.meets(other) for other in batch)]

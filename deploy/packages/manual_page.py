@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a manual page of what a program says to --help.
+"""Writes a manual page from the output of a program's --help.
 
     manual_page.py PROGRAM SECTION
 """
@@ -17,7 +17,8 @@ def escaped(text):
 
 
 def page(name, section, help_text):
-    """CLI11's form: a summary, "Usage:", then parts with a heading, an entry a line with its text behind two blanks or below."""
+    """Formats CLI11's output: a summary, "Usage:", then parts with a heading; an entry is a line with its text after two blanks or
+    below."""
     summary, _, rest = help_text.partition("\nUsage:")
     said = " ".join(summary.split()).rstrip(".").removeprefix(f"{name}: ")
     lines = rest.splitlines()[1:]
@@ -30,7 +31,7 @@ def page(name, section, help_text):
             out += [f'.SH "{heading[1].upper()}"'] + ([escaped(heading[2])] if heading[2] else [])
         elif not line.strip():
             pass
-        elif line.startswith("   "):  # The text of an entry that is long.
+        elif line.startswith("   "):  # Continues the text of a long entry.
             out.append(escaped(line.strip()))
         elif entry and entry[2]:
             out += [".TP", f".B {escaped(entry[1])}", escaped(entry[2])]

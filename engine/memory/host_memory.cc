@@ -9,7 +9,7 @@
 namespace hpvm::engine {
 namespace {
 
-// Below, the pages are cleared sooner than a mapping is found.
+// Below this size, clearing the pages is faster than finding a mapping.
 constexpr uint64_t kPooledBytesMin = 1 << 20;
 
 class HostView final : public Buffer {
@@ -106,7 +106,7 @@ uint8_t* HostPool::Take(uint64_t bytes, uint64_t* mapped) {
 }
 
 void HostPool::GiveBack(uint8_t* data, uint64_t mapped) {
-  // Only a hint; without it the pages stay, which is what the bound is for.
+  // Only a hint; without it the pages stay, within the pool's limit.
   madvise(data, mapped, MADV_FREE);
   std::unique_lock lock(mutex_);
   if (mapped <= bytes_max_ && bytes_ <= bytes_max_ - mapped) {

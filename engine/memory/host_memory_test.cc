@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plans leave is kept for the next ones, in bounds.
+// Tests that memory of dropped plans is pooled for the next ones, within limits.
 #include "engine/memory/host_memory.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ uint8_t* MapAndDrop(uint64_t bytes, const std::shared_ptr<HostPool>& pool) {
   return memory->data();
 }
 
-// The mapping comes back for a plan of about the size, not for one of half of it, and is not given to two.
+// A mapping is reused for a plan of similar size, not for one of half the size, and not for two plans.
 TEST(HostMemoryTest, PoolsKeepWhatPlansLeave) {
   const auto pool = std::make_shared<HostPool>(8 * kMiB);
   uint8_t* const first = MapAndDrop(4 * kMiB, pool);
@@ -35,10 +35,10 @@ TEST(HostMemoryTest, PoolsKeepWhatPlansLeave) {
   EXPECT_EQ(pool->bytes(), 0u);
   HostMemory moved = *std::move(again);
   moved = HostMemory();
-  EXPECT_EQ(pool->bytes(), 4 * kMiB);  // As mapped.
+  EXPECT_EQ(pool->bytes(), 4 * kMiB);  // The size of the mapping.
 }
 
-// What is beyond the bound, or small, goes back to the system; memory without a pool is zero.
+// Mappings beyond the limit and small ones go back to the system; memory without a pool is zero.
 TEST(HostMemoryTest, PoolsAreBounded) {
   const auto pool = std::make_shared<HostPool>(8 * kMiB);
   MapAndDrop(9 * kMiB, pool);
@@ -47,7 +47,7 @@ TEST(HostMemoryTest, PoolsAreBounded) {
   EXPECT_EQ(pool->bytes(), 0u);
   MapAndDrop(6 * kMiB, pool);
   {
-    StatusOr<HostMemory> big = HostMemory::Map(7 * kMiB, pool);  // Not the six.
+    StatusOr<HostMemory> big = HostMemory::Map(7 * kMiB, pool);  // Does not reuse the mapping of 6 MiB.
     ASSERT_TRUE(big.ok());
   }
   EXPECT_EQ(pool->bytes(), 6 * kMiB);

@@ -25,11 +25,11 @@ class SpillBuffer final : public Buffer {
   uint64_t offset() const { return offset_; }
 
  private:
-  const std::shared_ptr<SpillFile> file_;  // Shared: buffers may outlive the device.
+  const std::shared_ptr<SpillFile> file_;  // Shared, because buffers may outlive the device.
   const uint64_t offset_, bytes_;
 };
 
-// What the file's submissions do.
+// Executes the submissions of the file.
 class SpillCopier {
  public:
   explicit SpillCopier(const SpillFile& file) : file_(file) {}
@@ -54,7 +54,7 @@ class SpillCopier {
     const auto* from = dynamic_cast<const SpillBuffer*>(source);
     const auto* to = dynamic_cast<const SpillBuffer*>(target);
     if ((from == nullptr) == (to == nullptr)) {
-      return Internal("A copy of the spill file's is not between it and host memory.");
+      return Internal("A copy for the spill file is not between the spill file and host memory.");
     }
     return from != nullptr ? file_.Read(from->offset() + copy.source_offset, target->host() + copy.target_offset,
                                         copy.bytes, submission.stop)
@@ -65,7 +65,7 @@ class SpillCopier {
   Status Fill(const FillCommand& fill, const Submission& submission) const {
     HPVMD_ASSIGN_OR_RETURN(Buffer * target, View(submission, fill.target, fill.offset, fill.bytes));
     const auto* to = dynamic_cast<const SpillBuffer*>(target);
-    return to == nullptr ? Internal("A fill of the spill file's is of other memory.")
+    return to == nullptr ? Internal("A fill for the spill file is of other memory.")
                          : file_.Fill(to->offset() + fill.offset, fill.bytes, fill.value, submission.stop);
   }
 
@@ -96,7 +96,7 @@ class SpillDevice final : public Device {
   }
 
   const DeviceInfo& info() const override { return info_; }
-  Support Supports(const KernelNeeds&) const override { return {false, "It only stores."}; }
+  Support Supports(const KernelNeeds&) const override { return {false, "The spill file only stores data."}; }
   StatusOr<std::unique_ptr<Executable>> Load(Artifact, const Patience&) override {
     return Internal("The spill file runs no kernels.");
   }

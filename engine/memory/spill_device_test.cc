@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The spill file: ranges, zeros, full disks, copies by the device contract.
+// Tests the spill file: ranges, zeros, full disks, copies according to the device contract.
 #include "engine/memory/spill_device.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ int NewFile() {
   return fd;
 }
 
-// Ranges do not overlap, are reused when given back, read as zero again, and the disk has them back.
+// Ranges do not overlap, are reused when released, then read as zero again, and their disk space is freed.
 TEST(SpillFileTest, RangesComeBackClean) {
   const int fd = NewFile();
   SpillFile file(fd, 4 * kBlock);
@@ -54,13 +54,13 @@ TEST(SpillFileTest, RangesComeBackClean) {
   EXPECT_EQ(*again, *a);
   ASSERT_TRUE(file.Read(*again, read.data(), read.size(), nullptr).ok());
   EXPECT_THAT(read, Each(0));
-  // Neighbours grow together.
+  // Adjacent free ranges are merged.
   file.GiveBack(*again, 2 * kBlock);
   file.GiveBack(*b, kBlock + 1);
   EXPECT_TRUE(file.Take(4 * kBlock).ok());
 }
 
-// A disk without room is told from one that fails.
+// A full disk is distinguished from a failing one.
 TEST(SpillFileTest, FullDisksAreSaid) {
   const int fd = open("/dev/full", O_RDWR | O_CLOEXEC);
   ASSERT_GE(fd, 0);
@@ -78,13 +78,13 @@ TEST(SpillFileTest, FullDisksAreSaid) {
   EXPECT_TRUE(absl::IsCancelled(file.Write(0, &byte, 1, &stop)));
 }
 
-// Submissions of the device: copies both ways at offsets, waits, and failures that poison.
+// Submissions of the device copy both ways at offsets, wait, and poison their timelines on failure.
 TEST(SpillDeviceTest, CopiesInOrder) {
   Hub hub;
   const int fd = NewFile();
   StatusOr<std::unique_ptr<Device>> device = CreateSpillDevice(hub, fd, 16 * kBlock);
   ASSERT_TRUE(device.ok());
-  close(fd);  // The device has its own.
+  close(fd);  // The device has its own descriptor.
   std::vector<uint8_t> data(kBlock), back(kBlock);
   for (size_t i = 0; i < data.size(); ++i) {
     data[i] = static_cast<uint8_t>(i * 7);
@@ -98,7 +98,7 @@ TEST(SpillDeviceTest, CopiesInOrder) {
   in.commands.push_back(CopyCommand{.source = 0, .target = 2, .source_offset = 104, .target_offset = 4, .bytes = 96});
   const auto first = (*device)->CreateTimeline(), second = (*device)->CreateTimeline();
   const TimelinePoint begin{first.get(), 1}, stored_at{first.get(), 2}, done{second.get(), 1};
-  // The reader is submitted first: lanes do not hold each other up.
+  // The reader is submitted first: lanes do not block each other.
   ASSERT_TRUE((*device)
                   ->Submit({.waits = {&stored_at, 1},
                             .lane = Lane::kDownload,
@@ -126,8 +126,7 @@ TEST(SpillDeviceTest, CopiesInOrder) {
   EXPECT_TRUE(absl::IsAborted(second->Wait(2, kNever)));
 }
 
-// When the queue's timeline fails, nothing that was submitted behind the failed copy is left: a run drops its plan
-// then.
+// When the queue's timeline fails, no submission after the failed copy remains: the run then drops its plan.
 TEST(SpillDeviceTest, AFailedTimelineLeavesNothingBehind) {
   Hub hub;
   const int fd = NewFile();
@@ -145,7 +144,7 @@ TEST(SpillDeviceTest, AFailedTimelineLeavesNothingBehind) {
   cause->Fail(Aborted("Stop."));
   EXPECT_TRUE(absl::IsAborted(queue->Wait(2, kNever)));
   EXPECT_TRUE(absl::IsAborted(apart->Wait(1, RealClock().Now() + std::chrono::seconds(10))));
-  awaited->Signal(1);  // Where it was left, the device's end would wait for it.
+  awaited->Signal(1);  // If it remained, the device's destructor would wait for it.
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 namespace hpvm::engine {
 namespace {
 
-constexpr uint64_t kAlignment = 4096;         // Of ranges: only whole blocks can be punched.
-constexpr uint64_t kPieceBytes = 4ull << 20;  // Between two looks at the stop word.
+constexpr uint64_t kAlignment = 4096;         // Alignment of ranges: only whole blocks can be punched.
+constexpr uint64_t kPieceBytes = 4ull << 20;  // Bytes between two polls of the stop word.
 
 uint64_t RoundUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -30,7 +30,7 @@ bool IsStopped(const std::atomic<uint32_t>* stop) {
   return stop != nullptr && stop->load(std::memory_order_relaxed) != 0;
 }
 
-// `move(done, bytes)` reads or writes some of a piece, and answers as pread does.
+// `move(done, bytes)` reads or writes a part of a piece, and returns a count as pread does.
 template <typename Move>
 Status InPieces(const char* what, uint64_t offset, uint64_t bytes, const std::atomic<uint32_t>* stop, Move move) {
   for (uint64_t done = 0; done < bytes;) {
@@ -42,7 +42,7 @@ Status InPieces(const char* what, uint64_t offset, uint64_t bytes, const std::at
       continue;
     }
     if (moved <= 0) {
-      // Nothing there where something was written: somebody has cut the file.
+      // No bytes where some were written: somebody has truncated the file.
       return FailedTo(what, offset + done, moved < 0 ? errno : EIO);
     }
     done += static_cast<uint64_t>(moved);

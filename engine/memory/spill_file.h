@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of which ranges are given out: who has what, and reading and writing by offset.
+// Allocates ranges of a file, and reads and writes them by offset.
 //
-// Threads: any.
+// Threads: thread-safe.
 #ifndef HPVMD_ENGINE_MEMORY_SPILL_FILE_H_
 #define HPVMD_ENGINE_MEMORY_SPILL_FILE_H_
 
@@ -22,11 +22,11 @@ class SpillFile {
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
 
-  // The first byte of a range that reads as zero; kResourceExhausted with the sizes.
+  // Returns the offset of a range that reads as zero, or kResourceExhausted with the sizes.
   StatusOr<uint64_t> Take(uint64_t bytes);
   void GiveBack(uint64_t offset, uint64_t bytes);
-  // kCancelled once `stop` (optional) is not zero; kResourceExhausted when the disk is full; kUnavailable when it
-  // fails.
+  // These fail with kCancelled once `stop` (optional) is not zero, kResourceExhausted when the disk is full,
+  // kUnavailable when the disk fails.
   Status Read(uint64_t offset, uint8_t* data, uint64_t bytes, const std::atomic<uint32_t>* stop) const;
   Status Write(uint64_t offset, const uint8_t* data, uint64_t bytes, const std::atomic<uint32_t>* stop) const;
   Status Fill(uint64_t offset, uint64_t bytes, uint8_t value, const std::atomic<uint32_t>* stop) const;
@@ -39,8 +39,9 @@ class SpillFile {
   const int fd_;
   const uint64_t bytes_max_;
   std::mutex mutex_;
-  std::map<uint64_t, uint64_t> free_;  // Guarded by mutex_: bytes by offset; neighbours are one.
-  // Guarded by mutex_: bytes by offset of free ranges that could not be punched and may hold old bytes; as free_.
+  std::map<uint64_t, uint64_t> free_;  // Bytes by offset; adjacent ranges are merged. Guarded by mutex_.
+  // Bytes by offset of free ranges that could not be punched and may hold old bytes; merged likewise. Guarded by
+  // mutex_.
   std::map<uint64_t, uint64_t> dirty_;
 };
 

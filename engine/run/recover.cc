@@ -16,13 +16,13 @@ constexpr uint64_t kAlignment = 64;
 
 uint64_t AlignUp(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Where a storage in host space lies; null when this cannot be told.
+// Returns the address of a storage in host space; null when it cannot be determined.
 const uint8_t* AddressOf(const Plan& plan, scheduler::StorageId id, const PortBindings& ports) {
   const scheduler::Storage& storage = plan.residency.storages[id.index];
   return storage.kind == scheduler::Storage::Kind::kTemporary ? HostAddress(plan, id) : ports[storage.port]->data;
 }
 
-// Of the values that are kept, each aligned.
+// Returns the size of the kept values, each aligned.
 uint64_t BytesOf(const Plan& broken, const scheduler::Remainder& rest) {
   uint64_t bytes = 0;
   for (const graph::FlatValueId value : rest.kept) {
@@ -44,20 +44,21 @@ std::optional<uint32_t> LostDevice(const PreparedGraph& graph, const Plan& plan,
 std::vector<bool> Recovery::Keep(PreparedGraph& graph, uint32_t lost, const Plan& broken,
                                  std::span<const scheduler::SegmentState> states, const PortBindings& ports) {
   if (broken.tasks.size() > kAccessEvaluationsMax) {
-    // What launches touch would not be answered as it was when the plan was made.
+    // The answers on the launches' accesses would differ from those when the plan was made.
     DropPlansOf(graph, lost);
     Clear();
     return {};
   }
-  std::unique_ptr<Plan> old = std::move(plan_);  // A rest that is broken off again stays until all is copied.
+  std::unique_ptr<Plan> old = std::move(plan_);  // An interrupted remainder stays until all is copied.
   const GraphAccesses accesses(graph, broken.flat);
   accesses.Admit(broken.tasks);
-  const auto held = scheduler::FindHeld({broken.flat, broken.tasks, accesses, broken.residency, states});
+  const auto held = scheduler::FindSurviving({broken.flat, broken.tasks, accesses, broken.residency, states});
   std::vector<bool> is_kept(held.size());
   for (size_t value = 0; value < held.size(); ++value) {
     is_kept[value] = !held[value].empty();
   }
-  const scheduler::Remainder rest = scheduler::Remain(broken.flat, is_kept, static_cast<uint32_t>(ports.size()));
+  const scheduler::Remainder rest =
+      scheduler::BuildRemainder(broken.flat, is_kept, static_cast<uint32_t>(ports.size()));
   std::vector<bool> is_done(broken.flat.nodes.size(), true);
   for (const uint32_t node : rest.node_of) {
     is_done[node] = false;
@@ -86,9 +87,10 @@ bool Recovery::HasRoom(const PreparedGraph& graph, const Plan& broken, const sch
   return bytes <= bytes_max && BytesOf(broken, rest) <= bytes_max - bytes;
 }
 
-// Copies the kept values together, since the broken plan goes, and outputs may be written before those that read them.
+// Copies the kept values together, because the broken plan is dropped, and outputs may be written before their
+// readers run.
 bool Recovery::Gather(const Plan& broken, const scheduler::Remainder& rest,
-                      const std::vector<std::vector<scheduler::HeldPiece>>& held, const PortBindings& ports) {
+                      const std::vector<std::vector<scheduler::SurvivingPiece>>& held, const PortBindings& ports) {
   const uint64_t bytes = BytesOf(broken, rest);
   StatusOr<HostMemory> memory = HostMemory::Map(bytes);
   if (!memory.ok()) {
@@ -97,9 +99,9 @@ bool Recovery::Gather(const Plan& broken, const scheduler::Remainder& rest,
   uint8_t* at = memory->data();
   for (const graph::FlatValueId id : rest.kept) {
     const graph::FlatValue& value = broken.flat.values[id.index];
-    for (const scheduler::HeldPiece& piece : held[id.index]) {
+    for (const scheduler::SurvivingPiece& piece : held[id.index]) {
       if (!piece.storage.valid()) {
-        continue;  // Zeros, as the memory is.
+        continue;  // Zeros, like the new memory.
       }
       const uint8_t* from = AddressOf(broken, piece.storage, ports);
       if (from == nullptr) {

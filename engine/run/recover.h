@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run does about a device that is lost under it: the graph goes on without that device. Of the repetition in
-// which it happened, what is still in host memory is kept, and a plan made for the rest.
+// Handles the loss of a device during a run: the graph continues without the device. Keeps the results of the
+// interrupted repetition that are still in host memory, and plans the remainder.
 #ifndef HPVMD_ENGINE_RUN_RECOVER_H_
 #define HPVMD_ENGINE_RUN_RECOVER_H_
 
@@ -20,33 +20,34 @@
 
 namespace hpvm::engine {
 
-// The device to blame for a failure with kUnavailable, if a graph can go on without it.
+// Returns the device that caused a failure with kUnavailable, if a graph can continue without it.
 std::optional<uint32_t> LostDevice(const PreparedGraph& graph, const Plan& plan, const StageFailure& failure);
 
 class Recovery {
  public:
-  // After a failure in the body of `plan`, which carries nothing from repetition to repetition; `ports` are what it was
-  // given. Copies what host memory holds of the repetition's values, and plans the rest. Without success (there is
-  // nothing to keep, or no plan for it, or what the graph may hold in host memory has no room for copies) the
-  // repetition is to run from its start; then `plan` is null. The broken plan is gone afterwards, as are all that use
-  // the `lost` device. Returns by node of the broken plan whether it need not run again; empty: all do.
+  // Call it after a failure in the body of `broken`, which carries nothing from repetition to repetition; `ports` are
+  // its bindings. Copies the repetition's values that are in host memory, and plans the remainder. Without success
+  // (there is nothing to keep, no plan for the remainder, or no room for copies within the graph's limit on host
+  // memory) the repetition must run from its start; then plan() is null. Drops the broken plan and all others that
+  // use the `lost` device. Returns, indexed by node of the broken plan, true when the node need not run again; empty
+  // when all must run.
   std::vector<bool> Keep(PreparedGraph& graph, uint32_t lost, const Plan& broken,
                          std::span<const scheduler::SegmentState> states, const PortBindings& ports);
-  // The rest is done, or given up.
+  // Call it when the remainder is done, or given up.
   void Clear();
 
-  // For the rest of one repetition; null: there is none.
+  // Returns the plan for the remainder of one repetition; null when there is none.
   Plan* plan() const { return plan_.get(); }
-  // Adds what the plan is given besides the graph's own ports.
+  // Adds the plan's bindings besides the graph's own ports.
   void AddPorts(PortBindings* ports) const;
 
  private:
   bool HasRoom(const PreparedGraph& graph, const Plan& broken, const scheduler::Remainder& rest) const;
   bool Gather(const Plan& broken, const scheduler::Remainder& rest,
-              const std::vector<std::vector<scheduler::HeldPiece>>& held, const PortBindings& ports);
+              const std::vector<std::vector<scheduler::SurvivingPiece>>& held, const PortBindings& ports);
 
-  std::deque<HostMemory> memory_;  // Of values that are kept.
-  uint64_t bytes_ = 0;             // In `memory_`.
+  std::deque<HostMemory> memory_;  // Memory of the kept values.
+  uint64_t bytes_ = 0;             // Size of `memory_`.
   std::deque<Binding> kept_;
   std::unique_ptr<Plan> plan_;
 };

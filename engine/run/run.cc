@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of a prepared graph: check the bindings, find or build the plan, put the caller's memory into its tables, run
-// its stages as often as asked for.
+// Runs a prepared graph once: checks the bindings, finds or builds the plan, puts the caller's memory into its
+// tables, and runs its stages as often as requested.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -18,12 +18,12 @@
 namespace hpvm::engine {
 namespace {
 
-// How often a run that waits for its turn looks at the stop word.
+// Interval at which a run that waits for its turn polls the stop word.
 constexpr Duration kStopPoll = std::chrono::milliseconds(2);
 
 const std::atomic<uint32_t> kNoStop{0};
 
-// A turn to run a graph: in the order in which they were asked for.
+// A turn to run a graph, in order of arrival.
 class Turn {
  public:
   explicit Turn(PreparedGraph& graph) : graph_(graph) {}
@@ -50,7 +50,7 @@ class Turn {
       }
       graph_.waiting.erase(place);
       if (!status.ok()) {
-        Wake(lock);  // The next one may have been waiting for this one alone.
+        Wake(lock);  // The next run may have been waiting only for this one.
         return status;
       }
     }
@@ -60,7 +60,7 @@ class Turn {
   }
 
  private:
-  // The first that waits must see it; the others look, too.
+  // The first waiter must wake; the others merely check.
   void Wake(std::unique_lock<std::mutex>& lock) {
     const bool is_awaited = !graph_.waiting.empty();
     lock.unlock();
@@ -73,9 +73,9 @@ class Turn {
   bool has_entered_ = false;
 };
 
-class Runner {
+class PlanRun {
  public:
-  Runner(const EngineOptions& options, PreparedGraph& graph, const RunRequest& request)
+  PlanRun(const EngineOptions& options, PreparedGraph& graph, const RunRequest& request)
       : options_(options),
         graph_(graph),
         request_(request),
@@ -84,7 +84,9 @@ class Runner {
                        .stop = request.stop == nullptr ? kNoStop : *request.stop,
                        .deadline = request.deadline,
                        .log = request.log != nullptr ? &log_ : nullptr,
-                       .check = graph.is_checked},
+                       .check = graph.is_checked,
+                       .device_time_max = request.device_time_max,
+                       .over_device_time = request.over_device_time},
         turn_(graph) {}
 
   StatusOr<RunResult> Run() {
@@ -114,14 +116,14 @@ class Runner {
     return CheckOverlaps(root(), ports_);
   }
 
-  // A device that turns out to be lost when a plan wants its memory is left out.
+  // Excludes a device that turns out to be lost when a plan needs its memory.
   StatusOr<Plan*> FindPlanWithoutLost() {
     while (true) {
       const Duration left = request_.deadline == kNever ? kNever : request_.deadline - options_.clock->Now();
       StatusOr<Plan*> plan = FindPlan(graph_, {request_, repetition_, ports_, left});
       const std::optional<uint32_t> lost = plan.ok() ? std::nullopt : graph_.unavailable;
       if (!lost.has_value() || IsLost(*lost)) {
-        return plan.ok() || loss_.ok() ? plan : StatusOr<Plan*>(loss_);  // Nothing else can run the graph.
+        return plan.ok() || loss_.ok() ? plan : StatusOr<Plan*>(loss_);  // No other device can run the graph.
       }
       NoteLoss(*lost, plan.status());
       DropPlansOf(graph_, *lost);
@@ -178,7 +180,7 @@ class Runner {
     return binding;
   }
 
-  // All repetitions; a device that is lost on the way is left out, and what it did made up for.
+  // Runs all repetitions; excludes a device that is lost meanwhile, and repeats its work elsewhere.
   Status RunAll(Time run_start) {
     nodes_ = plan_->flat.nodes.size();
     while (progress_.repetitions < request_.repeat && !progress_.is_converged) {
@@ -197,10 +199,16 @@ class Runner {
   Status RunPlan(Plan& plan, bool is_rest, Time run_start) {
     IterationContext context{stage_options_, graph_, repetition_, ports_, log_};
     recovery_.AddPorts(&context.ports);
+    if (request_.log != nullptr && request_.on_line) {
+      log_.SetListener([this, &plan](const PrintedLine& line) {
+        request_.on_line({PathOfTask(graph_, plan, line.node), line.instance, line.text});
+      });
+    }
     Iterations iterations(context, plan);
     const Time start = options_.clock->Now();
     const uint32_t before = progress_.repetitions;
     Status status = iterations.Run(is_rest ? before + 1 : request_.repeat, &progress_, &result_);
+    log_.SetListener(nullptr);
     if (request_.log != nullptr) {
       FillLog(graph_, plan, log_, request_.log);
     }
@@ -221,7 +229,7 @@ class Runner {
     return absl::OkStatus();
   }
 
-  // OK when the run can go on without a device.
+  // Returns OK when the run can continue without a device.
   Status TakeFailure(Plan& plan, const Iterations& iterations, const PortBindings& ports, Status status,
                      Time run_start) {
     const StageFailure& failure = iterations.stages().failure();
@@ -241,7 +249,7 @@ class Runner {
       return absl::OkStatus();
     }
     if (!plan.carries.empty()) {
-      progress_ = Progress();  // What was handed over may be lost: from the start.
+      progress_ = Progress();  // Values handed over may be lost, so the run starts again.
     }
     result_.nodes.clear();
     recovery_.Clear();
@@ -249,7 +257,7 @@ class Runner {
     return absl::OkStatus();
   }
 
-  // What the broken repetition has done and need not do again; the plan is gone afterwards.
+  // Keeps the results of the interrupted repetition; drops the plan.
   void KeepRest(Plan& plan, uint32_t lost, const Iterations& iterations, const PortBindings& ports, Time run_start) {
     std::vector<NodeRecord> records;
     AddRecords(graph_, plan, iterations.broken_timings(), {}, run_start, request_.node_records_max, nullptr, &records);
@@ -258,7 +266,7 @@ class Runner {
       nodes.push_back(plan.tasks[i].node.index);
     }
     if (recovery_.plan() != &plan) {
-      result_.nodes.clear();  // Of an earlier repetition.
+      result_.nodes.clear();  // The records are of an earlier repetition.
     }
     const std::vector<scheduler::SegmentState> states = iterations.stages().States();
     const std::vector<bool> is_done = recovery_.Keep(graph_, lost, plan, states, ports);
@@ -276,19 +284,19 @@ class Runner {
   const StageOptions stage_options_;
   Turn turn_;
   Repetition repetition_;
-  Plan* plan_ = nullptr;  // In graph_.plans; null after a loss, until one is asked for.
-  PortBindings ports_;    // By the root's port: in the request, or in result_.outputs.
-  uint64_t nodes_ = 0;    // Of the whole graph.
+  Plan* plan_ = nullptr;  // In graph_.plans; null after a loss, until FindPlan is called again.
+  PortBindings ports_;    // Indexed by the root's port: bindings in the request, or in result_.outputs.
+  uint64_t nodes_ = 0;    // Number of nodes of the whole graph.
   Progress progress_;
   Recovery recovery_;
-  Status loss_;  // What the last loss of a device would have said.
+  Status loss_;  // The error for the last loss of a device, if no other device can run the graph.
   RunResult result_;
 };
 
 }  // namespace
 
 StatusOr<RunResult> Engine::Run(PreparedGraph& graph, const RunRequest& request) {
-  return Runner(options_, graph, request).Run();
+  return PlanRun(options_, graph, request).Run();
 }
 
 StatusOr<std::map<std::string, Binding>> Engine::OutputShapes(PreparedGraph& graph,

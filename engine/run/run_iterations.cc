@@ -11,7 +11,7 @@ namespace {
 
 const graph::Node& Root(const PreparedGraph& graph) { return graph.graph.node(graph.graph.root()); }
 
-// Whether kernels may say something, which is noted with the repetition.
+// Returns true when kernels may print or report findings, which are noted with the repetition.
 bool MaySpeak(const PreparedGraph& graph) {
   return graph.is_checked || std::ranges::any_of(graph.loaded, [](const std::unique_ptr<Executable>& executable) {
            return !executable->artifact().formats.empty();
@@ -69,16 +69,34 @@ Status Iterations::RunBodies(uint32_t last, Progress* progress, RunResult* resul
     HPVMD_RETURN_IF_ERROR(stages_.Run({&plan_.body, tables(), timings_[(begun_ - 1) % depth_]}));
     HPVMD_RETURN_IF_ERROR(stages_.Finish(stages_.passes() - std::min(stages_.passes(), depth_ - 1)));
     EndUntil(begun_ - std::min(begun_, depth_ - 1), progress, result);
+    HPVMD_RETURN_IF_ERROR(CheckDeviceTime(*result));
     if (reads_between_) {
       HPVMD_RETURN_IF_ERROR(ReadBetween(begun_ == bodies, progress));
     }
   }
   HPVMD_RETURN_IF_ERROR(stages_.Finish());
   EndUntil(begun_, progress, result);
-  return absl::OkStatus();
+  return CheckDeviceTime(*result);
 }
 
-// The first `bodies` have ended.
+Status Iterations::CheckDeviceTime(const RunResult& result) const {
+  const Duration most = context_.options.device_time_max;
+  Duration sum{0};
+  for (const Duration& time : result.device_time) {
+    sum += time;
+  }
+  if (most == Duration{0} || sum <= most) {
+    return absl::OkStatus();
+  }
+  if (context_.options.over_device_time != nullptr) {
+    *context_.options.over_device_time = true;
+  }
+  return ResourceExhausted("The run took " + std::to_string(sum / std::chrono::milliseconds(1)) +
+                           " ms of device time; the limit is " + std::to_string(most / std::chrono::milliseconds(1)) +
+                           " ms.");
+}
+
+// Records the end of the first `bodies` bodies.
 void Iterations::EndUntil(uint64_t bodies, Progress* progress, RunResult* result) {
   for (; ended_ < bodies; ++ended_) {
     CountTime(plan_, timings_[ended_ % depth_], totals_, &result->device_time);
@@ -91,7 +109,7 @@ std::span<const NodeTiming> Iterations::broken_timings() const {
   return timings_[pass < first_pass_ ? 0 : (pass - first_pass_) % depth_];
 }
 
-// Memory that is the same as in the last run is still in place.
+// Memory that is the same as in the last run is still imported.
 Status Iterations::Import() {
   for (PortImport& import : plan_.imports) {
     const Binding& binding = *context_.ports[import.port];
@@ -108,7 +126,7 @@ Status Iterations::Import() {
       if (!buffer.ok()) {
         const std::vector<graph::Port>& ports = Root(context_.graph).ports;
         return While(buffer.status(), (import.port < ports.size() ? "importing port \"" + ports[import.port].name + "\""
-                                                                  : "importing what was computed before") +
+                                                                  : "importing a value that was computed before") +
                                           " on device " + device.info().id);
       }
       import.buffer = *std::move(buffer);
@@ -140,7 +158,7 @@ void Iterations::SwapTables() {
   }
 }
 
-// Of the body begun last, or about to begin.
+// Returns the tables of the body that began last, or is about to begin.
 std::span<const std::vector<Buffer*>> Iterations::tables() const {
   return begun_ % 2 == 0 && begun_ > 0 && !swapped_.empty() ? swapped_ : plan_.buffers;
 }
@@ -150,7 +168,7 @@ bool Iterations::FindReadsBetween() const {
          (context_.options.log != nullptr && MaySpeak(context_.graph));
 }
 
-// Where the host finds an output after a body, before the next.
+// Returns the address at which the host finds an output after a body, before the next one.
 const uint8_t* Iterations::OnHost(uint32_t output) const {
   for (const HostOutput& held : plan_.on_host) {
     if (held.port == output) {

@@ -10,16 +10,16 @@
 namespace hpvm::engine {
 namespace {
 
-// A plan that takes so much longer than planned is compared with others even if it keeps to one device.
+// A plan that exceeds its planned time by this factor is compared with others, even if it uses a single device.
 constexpr double kOffPlan = 1.3;
-// A plan that splits launches and takes so much longer than planned has split them wrongly.
+// A plan that splits launches and exceeds its planned time by this factor has split them wrongly.
 constexpr double kFarOffPlan = 2;
-// Another plan may take longer than planned: it is tried by runs that have so much more time than they usually take.
+// Another plan may exceed its planned time: it is tried by runs that have this many times their usual duration left.
 constexpr double kRoomToTry = 10;
 
 constexpr uint32_t kNoDevice = PlanRequest::kAnyDevice;
 
-// The only one that runs nodes; kNoDevice when there are several, or none.
+// Returns the only device that runs nodes; kNoDevice when there are several, or none.
 uint32_t DeviceOf(const Plan& plan) {
   uint32_t device = kNoDevice;
   for (const scheduler::Task& task : plan.tasks) {
@@ -31,7 +31,7 @@ uint32_t DeviceOf(const Plan& plan) {
   return device;
 }
 
-// Everything runs at the same place in the same order.
+// Returns true when everything runs at the same place in the same order.
 bool IsSamePlacement(std::span<const scheduler::Task> a, std::span<const scheduler::Task> b) {
   return std::ranges::equal(a, b, [](const scheduler::Task& x, const scheduler::Task& y) {
     return x.node == y.node && x.choice == y.choice && x.box == y.box;
@@ -103,7 +103,7 @@ class Finder {
     }
   }
 
-  // Whether the run has time for a plan that may turn out to be worse than the one there is.
+  // Returns true when the run has time for a plan that may be worse than the present one.
   bool MayTry(const Plan& plan) const {
     const double known = plan.review.judge.usual_ns();
     const double usual = known != 0 ? known : static_cast<double>(plan.makespan.count());
@@ -111,7 +111,7 @@ class Finder {
            static_cast<double>(query_.left.count()) > kRoomToTry * usual * query_.request.repeat;
   }
 
-  // The plan whose turn it is goes first.
+  // Puts the plan whose turn it is first.
   Status ObeyJudge(bool may_try) {
     PlanReview& review = graph_.plans.front()->review;
     if (review.judge.is_trial() && !may_try) {
@@ -143,8 +143,8 @@ class Finder {
     Remember(*graph_.plans.front());
   }
 
-  // To the other one of champion and challenger, which is built again where there was no room for both. Where there is
-  // none even so, this one stays.
+  // Switches to the other plan of champion and challenger, which is built again when there was no room for both. When
+  // that fails, the present plan stays.
   Status Switch() {
     std::unique_ptr<Plan> old = TakeFirst();
     PlanReview review = std::move(old->review);
@@ -171,7 +171,7 @@ class Finder {
     return absl::OkStatus();
   }
 
-  // A challenger beside the champion, or, where there is no room for both, in its place. Without one the champion
+  // Makes a challenger beside the champion, or, without room for both, in its place. When that fails, the champion
   // stays.
   Status Challenge() {
     std::unique_ptr<Plan> old = TakeFirst();
@@ -185,7 +185,7 @@ class Finder {
     request.only_device = source >= placed && source < former ? source - placed : kNoDevice;
     request.has_whole_shares = source > 0 && source < placed;
     request.tasks = source >= former ? &review.formers[source - former] : nullptr;
-    StatusOr<std::unique_ptr<Plan>> built = FailedPrecondition("There is no such plan.");
+    StatusOr<std::unique_ptr<Plan>> built = FailedPrecondition("No plan meets the request's conditions.");
     const bool has_pieces = HasPieces(tasks) || std::ranges::any_of(review.formers, HasPieces);
     if (IsPossible(request) && (!request.has_whole_shares || has_pieces)) {
       built = Build(symbols, request);
@@ -208,7 +208,7 @@ class Finder {
       return absl::OkStatus();
     }
     const Status why = built.status();
-    built = Unavailable("");  // Its memory may be what the old one needs.
+    built = Unavailable("");  // The old plan may need its memory.
     if (old == nullptr) {
       HPVMD_ASSIGN_OR_RETURN(old, Build(symbols, {.tasks = &tasks}));
     }
@@ -222,10 +222,10 @@ class Finder {
     return is_real && (request.tasks == nullptr || !request.tasks->empty());
   }
 
-  // Sources of challengers: placed anew; where there are several devices, with whole shares; then each device alone.
+  // Sources of challengers: placed anew; with several devices, placed with whole shares; then each device alone.
   uint32_t PlacedSources() const { return graph_.devices.size() > 1 ? 2 : 1; }
 
-  // Whether a device runs several pieces of a launch.
+  // Returns true when a device runs several pieces of a launch.
   static bool HasPieces(const Tasks& tasks) {
     std::set<std::pair<uint32_t, uint32_t>> seen;
     return std::ranges::any_of(tasks, [&](const scheduler::Task& task) {
@@ -247,7 +247,7 @@ class Finder {
     return plan;
   }
 
-  // `request` says what is special about it.
+  // Builds a plan; `request` contains its special options.
   StatusOr<std::unique_ptr<Plan>> Build(const graph::SymbolValues& symbols, PlanRequest request) {
     MakeRoom();
     request.symbols = symbols;
@@ -256,7 +256,7 @@ class Finder {
     request.on_host = OutputsOnHost(graph_.graph, query_.repetition);
     StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(graph_, request);
     if (!plan.ok() && absl::IsResourceExhausted(plan.status()) && !graph_.plans.empty()) {
-      graph_.plans.clear();  // Their memory may be what is missing.
+      graph_.plans.clear();  // The memory of these plans may be what is missing.
       plan = BuildPlan(graph_, request);
     }
     HPVMD_RETURN_IF_ERROR(plan.status());
@@ -268,7 +268,7 @@ class Finder {
     return plan.temporary_bytes + (plan.review.other != nullptr ? plan.review.other->temporary_bytes : 0);
   }
 
-  // Keeps the number of plans in bounds, and their memory to a quarter of what the smallest host device has.
+  // Limits the number of plans, and their memory to a quarter of that of the smallest host device.
   void MakeRoom() const {
     auto& plans = graph_.plans;
     uint64_t memory = std::numeric_limits<uint64_t>::max();
@@ -291,11 +291,32 @@ class Finder {
   const PlanQuery& query_;
 };
 
+// Drops plans when the grants close a device or open it again, because plans exclude closed devices.
+void HeedClosed(PreparedGraph& graph) {
+  if (graph.memory == nullptr) {
+    return;
+  }
+  graph.is_closed.resize(graph.devices.size());
+  for (uint32_t device = 0; device < graph.devices.size(); ++device) {
+    const bool is_closed = graph.memory->IsClosed(*graph.devices[device]);
+    if (is_closed == graph.is_closed[device]) {
+      continue;
+    }
+    graph.is_closed[device] = is_closed;
+    if (is_closed) {
+      DropPlansOf(graph, device);
+    } else {
+      graph.plans.clear();
+    }
+  }
+}
+
 }  // namespace
 
 StatusOr<Plan*> FindPlan(PreparedGraph& graph, const PlanQuery& query) {
   graph.shortage = {};
   graph.unavailable.reset();
+  HeedClosed(graph);
   StatusOr<Plan*> plan = Finder(graph, query).Find();
   if (!plan.ok() && query.request.shortage != nullptr) {
     *query.request.shortage = graph.shortage;
@@ -323,14 +344,14 @@ void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> ti
   if (step != Step::kAdopt && step != Step::kGoBack) {
     return;
   }
-  // Whoever has lost may be wanted again.
+  // The losing plan may be wanted again.
   const bool has_won = step == Step::kAdopt;
   if (const uint32_t former = review.judge.former(); former != scheduler::PlanJudge::kNone) {
     review.formers[former - review.judge.first_former()] =
         review.is_challenger == has_won ? review.other_tasks : plan.tasks;
   }
   if (has_won) {
-    review.is_challenger = !review.is_challenger;  // They trade places.
+    review.is_challenger = !review.is_challenger;  // The two plans trade places.
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans that a prepared graph keeps: which one a run takes, when one is made, and when one is made again because
+// Manages the plans of a prepared graph: selects the plan for a run, makes plans, and makes one again when
 // measurements promise a better one.
 #ifndef HPVMD_ENGINE_RUN_RUN_PLANS_H_
 #define HPVMD_ENGINE_RUN_RUN_PLANS_H_
@@ -15,23 +15,23 @@
 
 namespace hpvm::engine {
 
-// A run that wants a plan. Borrows everything; inputs are bound in `ports`.
+// A run's request for a plan. Borrows everything; inputs are bound in `ports`.
 struct PlanQuery {
   const RunRequest& request;
   const Repetition& repetition;
   const PortBindings& ports;
-  Duration left = kNever;  // Until the run's deadline.
+  Duration left = kNever;  // Time until the run's deadline.
 };
 
-// The plan for these sizes, first in the graph's list afterwards: the list's, or a new one, which pushes out those used
-// longest ago. Fills RunRequest::shortage. Whose turn it is to run.
+// Returns the plan for these sizes, which is then first in the graph's list: a plan from the list, or a new one,
+// which evicts the least recently used ones. Fills RunRequest::shortage. The caller has the turn to run.
 StatusOr<Plan*> FindPlan(PreparedGraph& graph, const PlanQuery& query);
 
-// After a run that succeeded, of which one repetition took `time`: learns what its launches took, and decides whether
-// the next run gets another plan (scheduler/review/plan_judge.h).
+// Call it after a run that succeeded, whose repetitions took `time` each: records the times of its launches, and
+// decides whether the next run gets another plan (scheduler/review/plan_judge.h).
 void ReviewPlan(PreparedGraph& graph, Plan& plan, std::span<const NodeTiming> timings, Duration time);
 
-// Drops the plans that use a device, which is lost, and what is known of better ones that do.
+// Drops the plans that use a lost device, and better placements known to use it.
 void DropPlansOf(PreparedGraph& graph, uint32_t device);
 
 }  // namespace hpvm::engine

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "compiler/api/place.h"
+#include "compiler/api/source_text.h"
 #include "compiler/api/variant_text.h"
 #include "compiler/ir/loops_cut.h"
 
@@ -17,7 +17,7 @@ const graph::FlatNode& NodeOf(const Plan& plan, const scheduler::Task& task) {
   return plan.flat.nodes[task.node.index];
 }
 
-// Of a part: which instances, along the slowest dimension that was cut.
+// For a part: records its range of instances along the slowest dimension that was cut.
 void SetPart(const Plan& plan, const scheduler::Task& task, NodeRecord* record) {
   for (size_t d = 0; task.is_part && d < 3; ++d) {
     if (task.box.count[d] != NodeOf(plan, task).extent[d]) {
@@ -27,7 +27,7 @@ void SetPart(const Plan& plan, const scheduler::Task& task, NodeRecord* record) 
   }
 }
 
-// For failures of which the device does not know the node: which ones it ran.
+// For failures whose node the device does not know: names the nodes that it ran.
 Status NameSegment(const Plan& plan, const StageFailure& failure) {
   const PlanSegment& segment = *failure.segment;
   return While(failure.status, segment.note.empty()
@@ -84,10 +84,12 @@ void AddRecords(const PreparedGraph& graph, Plan& plan, std::span<const NodeTimi
   }
 }
 
+std::string PathOfTask(const PreparedGraph& graph, const Plan& plan, uint32_t task) {
+  return task < plan.tasks.size() ? graph::PathOf(graph.graph, NodeOf(plan, plan.tasks[task])) : std::string();
+}
+
 void FillLog(const PreparedGraph& graph, const Plan& plan, LaunchLog& said, RunLog* log) {
-  const auto path = [&](uint32_t task) {
-    return task < plan.tasks.size() ? graph::PathOf(graph.graph, NodeOf(plan, plan.tasks[task])) : std::string();
-  };
+  const auto path = [&](uint32_t task) { return PathOfTask(graph, plan, task); };
   uint32_t task = std::numeric_limits<uint32_t>::max();
   std::string task_path;
   for (PrintedLine& line : said.TakeLines()) {
@@ -128,7 +130,7 @@ Status Explain(const PreparedGraph& graph, const Plan& plan, const StageFailure&
     return FailedPrecondition("N" + node.substr(1) + " cannot run on device " + device.id +
                               ": its driver ends the loops of instances that run side by side after " +
                               std::to_string(ir::kLlvmpipeLoopRounds) +
-                              " rounds in all, and this launch needs more. Run the node on another device.");
+                              " iterations in all, and this launch needs more. Run the node on another device.");
   }
   return Aborted("N" + node.substr(1) + " trapped: " + DescribeTrap(trap, ExecutableOf(graph, plan, index).artifact()) +
                  ".");

@@ -63,7 +63,7 @@ StatusOr<Repetition> ReadRepetition(const graph::Node& root, const RunRequest& r
     for (const uint32_t port : {carry.output, carry.input}) {
       if (!named.insert(port).second) {
         return InvalidArgument("Two rotations name the port " + Quoted(root.ports[port].name) +
-                               "; each port may be in one.");
+                               "; each port may be in one rotation.");
       }
     }
     repetition.rotations.push_back(carry);
@@ -74,11 +74,12 @@ StatusOr<Repetition> ReadRepetition(const graph::Node& root, const RunRequest& r
     repetition.carries = repetition.rotations;
   }
   if (!request.until.empty()) {
-    HPVMD_ASSIGN_OR_RETURN(repetition.until, FindPort(root, request.until, /*is_input=*/false, "What ends the run"));
+    HPVMD_ASSIGN_OR_RETURN(repetition.until,
+                           FindPort(root, request.until, /*is_input=*/false, "The end condition of the run"));
     const ElementType type = root.ports[*repetition.until].type;
     if (type == ElementType::kF16 || type == ElementType::kBF16) {
       return InvalidArgument("The output " + Quoted(request.until) + ", which ends the run, has elements of type " +
-                             std::string(Name(type)) + "; integers, bool, f32 and f64 are tested for zero.");
+                             std::string(Name(type)) + "; only integers, bool, f32 and f64 can be tested for zero.");
     }
   }
   return repetition;
@@ -110,7 +111,7 @@ Status CheckRepetition(const graph::Node& root, const Repetition& repetition, co
 
 std::vector<uint32_t> OutputsOnHost(const graph::Graph& graph, const Repetition& repetition) {
   if (repetition.carries.empty()) {
-    return {};  // Outputs lie in the caller's memory after each repetition.
+    return {};  // After each repetition the outputs are in the caller's memory.
   }
   const graph::Node& root = graph.node(graph.root());
   std::set<std::string_view> scalars;

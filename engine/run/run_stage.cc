@@ -9,7 +9,7 @@
 namespace hpvm::engine {
 namespace {
 
-// How often a waiting host looks at the stop word, which nobody signals.
+// Interval at which a waiting host polls the stop word, which nobody signals.
 constexpr Duration kStopPoll = std::chrono::milliseconds(2);
 
 }  // namespace
@@ -68,7 +68,8 @@ Status StageRunner::RunSegments(const StagePass& pass) {
   return absl::OkStatus();
 }
 
-// Submits what the window and the extents allow; afterwards `blocked_` says what the next one is waiting for.
+// Submits segments as far as the window and late extents allow; then `blocked_` is the point that the next one waits
+// for.
 Status StageRunner::SubmitAhead(const StagePass& pass) {
   blocked_.reset();
   for (Queue& queue : queues_) {
@@ -160,7 +161,7 @@ Status StageRunner::Submit(const PlanSegment& segment, const CommandList& comman
   return status.ok() ? status : Blame(segment, flight.failure, std::move(status));
 }
 
-// What the segment waits for and is not reached yet.
+// Returns the points that the segment waits for and that are not reached yet.
 Status StageRunner::FindWaits(const PlanSegment& segment, const Queue& queue, std::vector<TimelinePoint>* waits) const {
   waits->clear();
   const auto add = [&](const TimelinePoint& point) {
@@ -188,14 +189,14 @@ Status StageRunner::FindWaits(const PlanSegment& segment, const Queue& queue, st
   return absl::OkStatus();
 }
 
-// Until one of the points is reached or failed, or it is time to look at the stop word again.
+// Waits until one of the points is reached or failed, or until the stop word must be polled again.
 Status StageRunner::Await(std::span<const TimelinePoint> points) {
   const Time soon = options_.clock.Now() + kStopPoll;
   const StatusOr<size_t> settled = options_.hub.WaitAny(points, std::min(options_.deadline, soon));
   return settled.ok() ? absl::OkStatus() : CheckTime(options_);
 }
 
-// Writes the extents that are known now into a copy of the commands. Launches without instances go.
+// Writes the extents that are known now into a copy of the commands. Removes launches without instances.
 Status StageRunner::PatchExtents(const PlanSegment& segment, const StagePass& pass, Flight& flight) {
   flight.patched.commands.assign(segment.commands.commands.begin(), segment.commands.commands.end());
   flight.patched.arguments.assign(segment.commands.arguments.begin(), segment.commands.arguments.end());
@@ -208,8 +209,9 @@ Status StageRunner::PatchExtents(const PlanSegment& segment, const StagePass& pa
     }
     if (extent > late.limit) {
       flight.failure.node = dispatch.node;
-      return Aborted("The number of instances that it is given for dimension " + std::to_string(late.dimension) + " (" +
-                     std::to_string(extent) + ") is larger than its limit (" + std::to_string(late.limit) + ").");
+      return Aborted("The number of instances that the graph computed for dimension " + std::to_string(late.dimension) +
+                     " (" + std::to_string(extent) + ") is larger than the node's limit (" +
+                     std::to_string(late.limit) + ").");
     }
     dispatch.extent[late.dimension] = extent;
   }
@@ -224,7 +226,7 @@ Status StageRunner::PatchExtents(const PlanSegment& segment, const StagePass& pa
   return absl::OkStatus();
 }
 
-// Forgets what has ended.
+// Removes ended submissions.
 Status StageRunner::Retire(Queue& queue) {
   while (queue.count > 0) {
     Status failure;
@@ -241,7 +243,7 @@ Status StageRunner::Retire(Queue& queue) {
   return absl::OkStatus();
 }
 
-// Behind those of the ring; it counts once it is submitted.
+// Returns the entry after those in the ring; it counts once it is submitted.
 StageRunner::Flight& StageRunner::NextFlight(Queue& queue) {
   const uint32_t at = (queue.first + queue.count) % kWindow;
   if (at >= queue.ring.size()) {
@@ -252,7 +254,7 @@ StageRunner::Flight& StageRunner::NextFlight(Queue& queue) {
   return flight;
 }
 
-// The note has little room: when it is full, what has ended makes way.
+// The note has little room: when it is full, ended segments are removed from it.
 void StageRunner::AddNote(const PlanSegment& segment) {
   if (segment.note.empty() || note_.Add(segment.note)) {
     return;
@@ -300,10 +302,10 @@ Status StageRunner::Blame(const PlanSegment& segment, const Failure& failure, St
   return status;
 }
 
-// Ends everything that was submitted, and finds out what failed first.
+// Ends all submitted work, and determines the first failure.
 Status StageRunner::Abandon(Status status) {
   stop_drivers_.store(1, std::memory_order_relaxed);
-  // What waits for segments of this thread, which do not come any more, ends with the failure.
+  // Submissions that wait for segments of this thread, which will not run, end with the failure.
   for (const Queue& queue : queues_) {
     if (queue.runs_inline) {
       queue.plan->timeline->Fail(status);
@@ -312,7 +314,7 @@ Status StageRunner::Abandon(Status status) {
   for (Queue& queue : queues_) {
     for (uint32_t i = 0; i < queue.count; ++i) {
       const TimelinePoint& signal = queue.ring[(queue.first + i) % kWindow]->signal;
-      (void)signal.timeline->Wait(signal.value, kNever);  // FindCause looks at what became of it.
+      (void)signal.timeline->Wait(signal.value, kNever);  // FindCause examines the outcome.
     }
   }
   note_.Clear();
@@ -320,7 +322,7 @@ Status StageRunner::Abandon(Status status) {
   return failure_.status;
 }
 
-// The failure that others follow from stands before them in the plan. What was only stopped is not to blame.
+// The failure that causes others precedes them in the plan. A segment that was only stopped is not to blame.
 void StageRunner::FindCause(Status status) {
   const bool was_stopped = !CheckTime(options_).ok();
   if (!has_blame_) {
@@ -338,7 +340,7 @@ void StageRunner::FindCause(Status status) {
       first_broken = std::min(first_broken, flight.pass);
       const bool cancelled = absl::IsCancelled(why);
       if (cancelled && !was_stopped) {
-        continue;  // Because of another failure.
+        continue;  // Cancelled because of another failure.
       }
       const bool is_first = failure_.segment == nullptr || std::tie(cancelled, flight.pass, flight.segment) <
                                                                std::tie(is_cancelled, failure_.pass, failure_.segment);
@@ -348,7 +350,7 @@ void StageRunner::FindCause(Status status) {
       }
     }
   }
-  // A pass before the one to blame was broken off with it.
+  // A pass before the failing one was interrupted by it.
   failure_.pass = std::min(failure_.pass, first_broken);
 }
 

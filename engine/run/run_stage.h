@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Submits a plan's stages to its devices.
 //
-// Segments of devices that only queue are submitted ahead, in plan order and as far as a window allows: what they wait
-// for are points on timelines, which others reach when they get there. Segments of devices that run on the submitting
-// thread run here, in plan order, when what they wait for is reached. A segment whose extents are known only when it
-// starts (PlanSegment::late) is submitted once they can be read.
+// Segments for devices that only queue are submitted ahead, in plan order and as far as a window allows: they wait
+// for points on timelines, which other work reaches later. Segments for devices that run on the submitting thread run
+// here, in plan order, when their waits are reached. A segment whose extents are known only when it starts
+// (PlanSegment::late) is submitted once they can be read.
 //
-// A pass of a stage begins, on every queue, when all of the pass before it has ended; nobody waits on the host for that
-// unless there is something for the host to do. So a pass may be submitted while the one before still runs: memory that
-// the host writes between passes, and what the passes write for the host, must be another's then.
+// A pass of a stage begins, on every queue, when all of the previous pass has ended; the host waits for that only
+// when it has work to do. A pass may therefore be submitted while the previous one still runs: memory that the host
+// writes between passes, and memory that the passes write for the host, must then be separate for each pass.
 //
-// After a failure everything that was submitted has ended: nothing touches the caller's memory any more.
+// After a failure all submitted work has ended: nothing accesses the caller's memory any more.
 #ifndef HPVMD_ENGINE_RUN_RUN_STAGE_H_
 #define HPVMD_ENGINE_RUN_RUN_STAGE_H_
 
@@ -26,7 +26,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/plan.h"
-#include "engine/run/run_note.h"
+#include "engine/run/crash_note.h"
 #include "scheduler/placement/remainder.h"
 
 namespace hpvm::engine {
@@ -34,56 +34,58 @@ namespace hpvm::engine {
 struct StageOptions {
   Hub& hub;
   const Clock& clock;
-  const std::atomic<uint32_t>& stop;  // Not zero: the run is cancelled, or its deadline has passed.
+  const std::atomic<uint32_t>& stop;  // A nonzero value means that the run is cancelled, or its deadline has passed.
   Time deadline = kNever;
   LaunchLog* log = nullptr;
   bool check = false;
+  Duration device_time_max{0};  // This and the next member are RunRequest's.
+  bool* over_device_time = nullptr;
 };
 
-// kDeadlineExceeded, kCancelled, or OK.
+// Returns kDeadlineExceeded, kCancelled, or OK.
 Status CheckTime(const StageOptions& options);
 
-// What one pass of a stage works on; borrowed until it has ended.
+// The data of one pass of a stage; borrowed until the pass has ended.
 struct StagePass {
   const PlanStage* stage = nullptr;
-  std::span<const std::vector<Buffer*>> buffers;  // By device, by slot.
-  std::span<NodeTiming> timings;                  // By task.
+  std::span<const std::vector<Buffer*>> buffers;  // Indexed by device, then by slot.
+  std::span<NodeTiming> timings;                  // Indexed by task.
 };
 
-// Where a run failed first, in plan order.
+// The first failure of a run, in plan order.
 struct StageFailure {
   Status status;
-  const PlanSegment* segment = nullptr;  // Null: none was to blame (a stop, the deadline).
-  Failure failure;                       // What the device said.
-  uint64_t pass = 0;                     // The first that did not run to its end, counted from 0.
+  const PlanSegment* segment = nullptr;  // Null when no segment was to blame (a stop, the deadline).
+  Failure failure;                       // The device's report.
+  uint64_t pass = 0;                     // The first pass that did not run to its end, counted from 0.
 };
 
 class StageRunner {
  public:
-  // Submissions of one queue that have not ended.
+  // Limit on the submissions of one queue that have not ended.
   static constexpr uint32_t kWindow = 32;
-  // Passes that have not ended when another begins; who runs more must call Finish in between.
+  // Limit on the passes that have not ended when another begins; callers with more passes call Finish in between.
   static constexpr uint64_t kPassesMax = 2;
 
-  // All are borrowed. The plan's timelines have reached PlanQueue::base.
+  // All arguments are borrowed. The plan's timelines have reached PlanQueue::base.
   StageRunner(const StageOptions& options, Plan& plan);
-  // Everything must have ended: Finish has returned, or something failed.
+  // All work must have ended: Finish has returned, or something failed.
   ~StageRunner() = default;
   StageRunner(const StageRunner&) = delete;
   StageRunner& operator=(const StageRunner&) = delete;
 
-  // Submits all of it; segments that run on this thread have then ended.
+  // Submits the whole pass; segments that run on this thread have ended when it returns.
   Status Run(const StagePass& pass);
-  // Waits until the first `passes` of them have ended.
+  // Waits until the first `passes` passes have ended.
   Status Finish(uint64_t passes);
   Status Finish() { return Finish(passes_); }
 
   uint64_t passes() const { return passes_; }
-  // Whether anything runs behind this thread's back.
+  // Returns true when any device runs asynchronously to this thread.
   bool has_drivers() const { return has_drivers_; }
-  // After a failure.
+  // Valid after a failure.
   const StageFailure& failure() const { return failure_; }
-  // After a failure: what became of each segment of the pass in which it happened.
+  // Valid after a failure: the state of each segment of the pass in which it happened.
   std::vector<scheduler::SegmentState> States() const;
 
  private:
@@ -94,16 +96,16 @@ class StageRunner {
     std::vector<TimelinePoint> waits;
     TimelinePoint signal;
     Failure failure;
-    CommandList patched;  // Of segments with late extents.
+    CommandList patched;  // For segments with late extents.
   };
   struct Queue {
     PlanQueue* plan = nullptr;
     Device* device = nullptr;
     bool runs_inline = false;
-    bool is_fresh = false;                       // Nothing of this pass was submitted yet.
-    uint64_t submitted = 0;                      // What its last submission signals.
-    std::array<uint64_t, kRemembered> begins{};  // Of the last passes: where the timeline was.
-    std::array<uint64_t, kRemembered> ends{};    // And where it will be.
+    bool is_fresh = false;                       // Nothing of this pass has been submitted yet.
+    uint64_t submitted = 0;                      // The value that its last submission signals.
+    std::array<uint64_t, kRemembered> begins{};  // For the last passes: the timeline's value at the beginning.
+    std::array<uint64_t, kRemembered> ends{};    // For the last passes: the timeline's value at the end.
     std::vector<std::unique_ptr<Flight>> ring;   // At most kWindow.
     uint32_t first = 0, count = 0;
   };
@@ -128,16 +130,17 @@ class StageRunner {
   Plan& plan_;
   std::vector<Queue> queues_;
   bool has_drivers_ = false;
-  std::atomic<uint32_t> stop_drivers_{0};  // For devices behind this thread's back: also set when something fails.
-  std::span<const PlanSegment> segments_;  // Of the pass.
-  size_t next_ = 0;                        // The next one to submit ahead.
-  std::optional<TimelinePoint> blocked_;   // What has to be reached before that.
+  std::atomic<uint32_t> stop_drivers_{0};  // For devices that run asynchronously to this thread; also set when
+                                           // something fails.
+  std::span<const PlanSegment> segments_;  // Segments of the pass.
+  size_t next_ = 0;                        // The next segment to submit ahead.
+  std::optional<TimelinePoint> blocked_;   // A point that must be reached before that.
   uint64_t passes_ = 0;
-  std::array<const PlanStage*, kRemembered> stages_{};  // Of the last passes.
+  std::array<const PlanStage*, kRemembered> stages_{};  // Stages of the last passes.
   Flight here_;
   StageFailure failure_;
-  bool has_blame_ = false;  // failure_.segment failed here.
-  RunNote note_;
+  bool has_blame_ = false;  // failure_.segment failed on this thread.
+  CrashNote note_;
 };
 
 }  // namespace hpvm::engine

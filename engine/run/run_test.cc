@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs over several devices whose kernels are C++ functions: repetitions that hand values over, devices that are lost,
-// stops and failures while work is in flight.
+// Tests runs over several devices whose kernels are C++ functions: repetitions that hand values over, devices that
+// are lost, stops and failures while work is in flight.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ int32_t* I32(const FunctionCall& call, size_t argument) {
 }
 size_t Count(const FunctionCall& call, size_t argument) { return call.arguments[argument].bytes / sizeof(int32_t); }
 
-// Of argument `to`, each element; unsigned arithmetic, because it wraps.
+// Updates each element of argument `to`, in unsigned arithmetic, because it wraps.
 template <typename Update>
 testing::KernelFunction Each(size_t to, Update update) {
   return [=](const FunctionCall& call) {
@@ -57,10 +57,10 @@ testing::KernelFunction Each(size_t to, Update update) {
   };
 }
 
-// Holds up launches of "gate" until it is opened, and notes their first elements in order.
+// Blocks launches of "gate" until it is opened, and records their first elements in order.
 struct Gate {
   std::atomic<bool> is_open{true};
-  std::chrono::microseconds pause{0};  // That a launch takes.
+  std::chrono::microseconds pause{0};  // Duration of a launch.
   std::mutex mutex;
   std::vector<int32_t> passed;  // Guarded by mutex.
 };
@@ -83,7 +83,7 @@ KernelFunctions MakeKernels(Gate& gate) {
   kernels["join"] = Each(2, [](const uint32_t* v) { return 2 * v[0] + v[1] + 5; });
   kernels["mix"] = Each(1, [](const uint32_t* v) { return 3 * v[1] + v[0]; });
   kernels["next"] = Each(1, [](const uint32_t* v) { return v[0] + 1; });
-  // b = whether a's first element has reached 5.
+  // b = 1 when a's first element is at least 5, else 0.
   kernels["is5"] = [](const FunctionCall& call) {
     I32(call, 1)[0] = I32(call, 0)[0] >= 5 ? 1 : 0;
     return ir::TrapCode::kNone;
@@ -159,7 +159,7 @@ class RunTest : public ::testing::Test {
             .bytes = tensor.size() * sizeof(int32_t)};
   }
 
-  // Outputs are allocated here, to be found in outputs_.
+  // Allocates outputs in outputs_.
   Status Run(PreparedGraph& graph, std::map<std::string, Tensor>& inputs, RunRequest request = {}) {
     for (auto& [name, tensor] : inputs) {
       request.inputs.try_emplace(name, Bind(tensor));
@@ -169,7 +169,7 @@ class RunTest : public ::testing::Test {
     request.lost_devices = &lost_;
     request.allocate_output = [&](const std::string& name, ElementType, const std::vector<uint64_t>&,
                                   uint64_t bytes) -> StatusOr<uint8_t*> {
-      // Not zeroed on purpose.
+      // Deliberately not zeroed.
       outputs_[name].assign((bytes + 3) / sizeof(int32_t), -1);
       return reinterpret_cast<uint8_t*>(outputs_[name].data());
     };
@@ -193,7 +193,7 @@ class RunTest : public ::testing::Test {
   std::vector<std::string> lost_;
 };
 
-// x -> add1 -> triple -> y, each on a device.
+// x -> add1 -> triple -> y, each on its own device.
 Document Chain(const std::string& first, const std::string& second) {
   Document d;
   d.Input("x");
@@ -213,7 +213,8 @@ uint32_t Chained(uint32_t x, uint32_t repetitions) {
   return x;
 }
 
-// The output of each repetition is the input of the next, on one device and over two; the caller's input stays.
+// The output of each repetition is the input of the next, on one device and over two; the caller's input is
+// unchanged.
 TEST_F(RunTest, RotationsHandValuesOver) {
   for (const bool has_copy_lanes : {false, true}) {
     FunctionDeviceOptions gpu = Gpu("opencl:0");
@@ -239,7 +240,7 @@ TEST_F(RunTest, RotationsHandValuesOver) {
           EXPECT_GE(node.total_ns, node.end_ns - node.start_ns) << node.path;
         }
       }
-      // Without rotations every repetition starts from the same.
+      // Without rotations every repetition starts from the same inputs.
       std::map<std::string, Tensor> inputs = {{"x", {0, 1, 2, 3}}};
       ASSERT_TRUE(Run(*graph, inputs, {.repeat = 5}).ok());
       EXPECT_THAT(outputs_["y"], ElementsAre(3, 6, 9, 12));
@@ -247,7 +248,7 @@ TEST_F(RunTest, RotationsHandValuesOver) {
   }
 }
 
-// Two outputs that trade places, one of them an input passed on as it is, and one output that is only made.
+// Two outputs trade places, one of which is an input passed on unchanged, and one output is only written.
 TEST_F(RunTest, RotationsHappenAtOnce) {
   Devices({{}, Gpu("opencl:0")});
   Document d;
@@ -299,7 +300,7 @@ Document Counter(const std::string& next, const std::string& test) {
   return d;
 }
 
-// A run ends with the repetition whose output says so, wherever that was computed.
+// A run ends with the repetition whose output is nonzero, wherever that was computed.
 TEST_F(RunTest, UntilEndsTheRun) {
   Devices({{}, Gpu("opencl:0")});
   for (const auto& [next, test] : std::vector<std::pair<std::string, std::string>>{
@@ -320,7 +321,7 @@ TEST_F(RunTest, UntilEndsTheRun) {
     EXPECT_EQ(result_.repetitions, 3u);
     EXPECT_FALSE(result_.is_converged);
     EXPECT_THAT(outputs_["y"], ElementsAre(3));
-    // The only repetition, and repetitions without rotations.
+    // Also with a single repetition, and with repetitions without rotations.
     inputs["x"] = {7};
     ASSERT_TRUE(Run(*graph, inputs, {.repeat = 1, .until = "done"}).ok());
     EXPECT_TRUE(result_.is_converged);
@@ -329,7 +330,7 @@ TEST_F(RunTest, UntilEndsTheRun) {
   }
 }
 
-// A kernel's scalar that a rotation feeds is read anew for each repetition.
+// A kernel's scalar that a rotation feeds is read again for each repetition.
 TEST_F(RunTest, RotatedScalars) {
   Devices({{}, Gpu("opencl:0")});
   for (const std::string device : {"cpu", "gpu"}) {
@@ -360,7 +361,7 @@ TEST_F(RunTest, RotatedScalars) {
   }
 }
 
-// What is wrong with rotations and `until`, in sentences.
+// Faults of rotations and `until` are reported in sentences.
 TEST_F(RunTest, RefusesBadRepetitions) {
   Devices({{}});
   Document d;
@@ -394,8 +395,10 @@ TEST_F(RunTest, RefusesBadRepetitions) {
        {{"y", "y"}},
        "",
        "A rotation names the input \"y\", which the graph does not have; its inputs are: x, short, wide."},
-      {"output twice", {{"y", "x"}, {"y", "wide"}}, "", "Two rotations name the port \"y\"; each port may be in one."},
-      {"input twice", {{"y", "x"}, {"z", "x"}}, "", "Two rotations name the port \"x\"; each port may be in one."},
+      {"output twice", {{"y", "x"}, {"y", "wide"}}, "",
+       "Two rotations name the port \"y\"; each port may be in one rotation."},
+      {"input twice", {{"y", "x"}, {"z", "x"}}, "",
+       "Two rotations name the port \"x\"; each port may be in one rotation."},
       {"shape",
        {{"y", "short"}},
        "",
@@ -404,14 +407,14 @@ TEST_F(RunTest, RefusesBadRepetitions) {
        {{"y", "wide"}},
        "",
        "Output \"y\" (i32 [4]) cannot become input \"wide\" (f32 [4]): types and shapes must be equal."},
-      {"until nothing", {}, "w", "What ends the run names the output \"w\", which the graph does not have"},
-      {"until an input", {}, "x", "What ends the run names the output \"x\""},
+      {"until nothing", {}, "w", "The end condition of the run names the output \"w\", which the graph does not have"},
+      {"until an input", {}, "x", "The end condition of the run names the output \"x\""},
       {"until many", {}, "y", "The output \"y\", which ends the run, has the shape [4]; it must be one element."},
       {"until half",
        {},
        "half",
-       "The output \"half\", which ends the run, has elements of type f16; integers, bool, f32 and f64 are tested for "
-       "zero."},
+       "The output \"half\", which ends the run, has elements of type f16; only integers, bool, f32 and f64 can be "
+       "tested for zero."},
   };
   std::vector<float> wide(4);
   for (const Case& c : cases) {
@@ -421,7 +424,7 @@ TEST_F(RunTest, RefusesBadRepetitions) {
       RunRequest request{.repeat = repeat, .rotations = c.rotations, .until = c.until};
       request.inputs["wide"] = {
           .type = ElementType::kF32, .shape = {4}, .data = reinterpret_cast<uint8_t*>(wide.data()), .bytes = 16};
-      // Also when a plan for these sizes is there already.
+      // Also when a plan for these sizes already exists.
       for (int time = 0; time < 2; ++time) {
         const Status status = Run(*graph, inputs, request);
         EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
@@ -432,7 +435,7 @@ TEST_F(RunTest, RefusesBadRepetitions) {
   }
 }
 
-// Hundreds of segments that alternate between devices: more than are submitted ahead.
+// Hundreds of segments alternate between devices: more than are submitted ahead.
 TEST_F(RunTest, LongAlternations) {
   for (const bool has_copy_lanes : {false, true}) {
     FunctionDeviceOptions first = Gpu("opencl:0"), second = Gpu("vulkan:0");
@@ -491,7 +494,7 @@ TEST_F(RunTest, TrapsBetweenRepetitions) {
   }
 }
 
-// Stops at any moment end the run soon, whatever is in flight.
+// A stop at any moment ends the run soon, whatever is in flight.
 TEST_F(RunTest, StopsAtAnyMoment) {
   Devices({{}, Gpu("opencl:0")});
   auto graph = Prepare(Chain(On("gpu"), On("cpu")));
@@ -516,7 +519,7 @@ TEST_F(RunTest, StopsAtAnyMoment) {
   EXPECT_TRUE(Run(*graph, inputs).ok());
 }
 
-// A launch on the CPU that fails stops what a driver's device is busy with for this run.
+// A failing launch on the CPU stops the work of this run on a driver's device.
 TEST_F(RunTest, FailuresStopOtherDevices) {
   Devices({{}, Gpu("opencl:0")});
   Document d;
@@ -537,7 +540,7 @@ TEST_F(RunTest, FailuresStopOtherDevices) {
   EXPECT_THAT(Message(status), HasSubstr("Node \"bad\" trapped"));
 }
 
-// A graph of random shape over what devices there are; every node may run anywhere.
+// Returns a graph of random shape over the given devices; every node may run anywhere.
 Document RandomGraph(uint32_t seed, const std::vector<std::string>& devices) {
   std::mt19937 random(seed);
   Document d("i32", "[64]");
@@ -579,7 +582,7 @@ Document RandomGraph(uint32_t seed, const std::vector<std::string>& devices) {
   return d;
 }
 
-// Devices that are lost at any moment: the results are those of a run without losses, nodes are counted once, and later
+// Devices are lost at any moment: the results equal those of a run without losses, nodes are counted once, and later
 // runs do without the lost devices.
 TEST_F(RunTest, RunsGoOnWithoutLostDevices) {
   uint32_t losses = 0, kept_nodes = 0;
@@ -618,7 +621,7 @@ TEST_F(RunTest, RunsGoOnWithoutLostDevices) {
       kept_nodes += !lost.empty() && node.device == lost[0] ? 1 : 0;
     }
     EXPECT_EQ(paths.size() * request.repeat, result_.nodes_run);
-    // Again, without those that are gone.
+    // Runs again, without the lost devices.
     left[0] = left[1] = -1;
     ASSERT_TRUE(Run(*graph, inputs, request).ok());
     EXPECT_EQ(outputs_, got);
@@ -633,12 +636,12 @@ TEST_F(RunTest, RunsGoOnWithoutLostDevices) {
     EXPECT_EQ(outputs_, got);
   }
   EXPECT_GT(losses, 100u);
-  // Some of what a lost device had done and was in host memory was not done again.
+  // Some results of a lost device that were in host memory were not computed again.
   EXPECT_GT(kept_nodes, 0u);
 }
 
-// A device that is lost in one graph's run is found to be lost by another graph when it wants memory for a plan: it
-// goes on without it, too. Where no other device may run a node, the run fails with the device.
+// When a device is lost in one graph's run, another graph notices it on requesting memory for a plan, and also
+// continues without it. When no other device may run a node, the run fails with the device.
 TEST_F(RunTest, LossesAreFoundWhereMemoryIsWanted) {
   std::atomic<int64_t> left{-1};
   FunctionDeviceOptions gpu = Gpu("vulkan:0");
@@ -664,7 +667,7 @@ TEST_F(RunTest, LossesAreFoundWhereMemoryIsWanted) {
   EXPECT_THAT(lost_, ElementsAre("vulkan:0"));
 }
 
-// The best placement that is known of other sizes is forgotten when it uses a lost device.
+// The best placement known for other sizes is forgotten when it uses a lost device.
 TEST_F(RunTest, LostDevicesAreForgottenForAllSizes) {
   std::atomic<int64_t> left{-1};
   FunctionDeviceOptions gpu = Gpu("vulkan:0");
@@ -680,7 +683,7 @@ TEST_F(RunTest, LostDevicesAreForgottenForAllSizes) {
   ASSERT_NE(graph, nullptr);
   std::map<std::string, Tensor> four = {{"x", {1, 2, 3, 4}}}, two = {{"x", {1, 2}}};
   ASSERT_TRUE(Run(*graph, four).ok());
-  // For the other size: a plan on the processor, where it has turned out that the GPU is better.
+  // For the other size: a plan on the processor, although the GPU has turned out to be better.
   ASSERT_TRUE(Run(*graph, two).ok());
   const std::vector<scheduler::Task> on_gpu = graph->plans.front()->tasks;
   ASSERT_EQ(on_gpu.front().device, 1u);
@@ -693,7 +696,7 @@ TEST_F(RunTest, LostDevicesAreForgottenForAllSizes) {
   StatusOr<std::unique_ptr<Plan>> plan = BuildPlan(*graph, {.symbols = {2}, .tasks = &on_cpu});
   ASSERT_TRUE(plan.ok()) << plan.status();
   (*plan)->input_shapes = {{2}, {}};
-  // The GPU is the champion that the next run goes back to.
+  // The GPU plan is the champion to which the next run returns.
   (*plan)->review.other_tasks = on_gpu;
   (*plan)->review.is_challenger = true;
   graph->plans.front() = *std::move(plan);
@@ -706,7 +709,7 @@ TEST_F(RunTest, LostDevicesAreForgottenForAllSizes) {
   EXPECT_THAT(outputs_["y"], ElementsAre(2, 3));
 }
 
-// Runs of one graph take turns in the order in which they came.
+// Runs of one graph take turns in order of arrival.
 TEST_F(RunTest, TurnsAreInOrder) {
   constexpr int32_t kRuns = 8;
   Devices({{}});
@@ -738,7 +741,7 @@ TEST_F(RunTest, TurnsAreInOrder) {
       std::this_thread::yield();
     }
   }
-  stop = 1;  // One in the middle gives up.
+  stop = 1;  // A run in the middle gives up.
   threads[3].join();
   gate_.is_open = true;
   for (int32_t i = 0; i < kRuns; ++i) {
@@ -749,8 +752,8 @@ TEST_F(RunTest, TurnsAreInOrder) {
   EXPECT_THAT(gate_.passed, ElementsAre(0, 1, 2, 4, 5, 6, 7));
 }
 
-// A failure in the seventh of ten repetitions, of which several are in flight: the six before it have run, and the trap
-// is that of the seventh, also when the host looks at a result after each.
+// The seventh of ten repetitions fails, with several in flight: the six before it have run, and the trap is that of
+// the seventh, also when the host reads a result after each.
 TEST_F(RunTest, TrapsInTheMiddleOfRepetitionsInFlight) {
   for (const bool has_copy_lanes : {false, true}) {
     FunctionDeviceOptions first = Gpu("opencl:0"), second = Gpu("vulkan:0");
@@ -778,7 +781,7 @@ TEST_F(RunTest, TrapsInTheMiddleOfRepetitionsInFlight) {
       EXPECT_TRUE(absl::IsAborted(status)) << status;
       EXPECT_THAT(Message(status), HasSubstr("Node \"bad\" trapped"));
       EXPECT_THAT(gate_.passed, ElementsAre(-2, -1, 0, 1, 2, 3, 4));
-      // And well up to there.
+      // Up to the sixth repetition, the run succeeds.
       ASSERT_TRUE(Run(*graph, inputs, {.repeat = 6, .rotations = {{"y", "x"}}, .until = until}).ok());
       EXPECT_EQ(outputs_["y"][0], 4);
       EXPECT_EQ(result_.repetitions, 6u);
@@ -786,7 +789,7 @@ TEST_F(RunTest, TrapsInTheMiddleOfRepetitionsInFlight) {
   }
 }
 
-// Wherever in ten repetitions a device is lost, or takes nothing further, a repetition that counts has run.
+// Wherever in ten repetitions a device is lost, or accepts nothing further, each counted repetition has run.
 TEST_F(RunTest, RepetitionsThatCountHaveRun) {
   for (const bool is_refusal : {false, true}) {
     for (int64_t at = 0; at < 40; ++at) {
@@ -822,7 +825,7 @@ TEST_F(RunTest, RepetitionsThatCountHaveRun) {
   }
 }
 
-// Where no other device may run a node, the run fails with the node and the device.
+// When no other device may run a node, the run fails with the node and the device.
 TEST_F(RunTest, LossesThatNobodyMakesUpFor) {
   std::atomic<int64_t> left{3};
   FunctionDeviceOptions gpu = Gpu("opencl:0");

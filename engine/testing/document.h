@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes graph documents for tests and benchmarks: the same few lines of JSON in every one.
+// Writes graph documents for tests and benchmarks.
 #ifndef HPVMD_ENGINE_TESTING_DOCUMENT_H_
 #define HPVMD_ENGINE_TESTING_DOCUMENT_H_
 
@@ -10,7 +10,7 @@ namespace hpvm::engine::testing {
 
 class Document {
  public:
-  // `shape` is JSON: "[4]", "[\"n\"]".
+  // `shape` is JSON, for example "[4]" or "[\"n\"]".
   explicit Document(std::string type = "i32", std::string shape = "[4]")
       : type_(std::move(type)), shape_(std::move(shape)) {}
 
@@ -22,12 +22,12 @@ class Document {
   void OutputOf(const std::string& name, const std::string& type, const std::string& shape) {
     Add(outputs_, Quoted(name) + ":{\"type\":" + Quoted(type) + ",\"shape\":" + shape + "}");
   }
-  // `ports` as "access name" ("in a", "inout data"); `more` is further JSON members, with a leading comma.
+  // `ports` are "access name" ("in a", "inout data"); `more` contains further JSON members, with a leading comma.
   void Node(const std::string& name, const std::string& entry, const std::vector<std::string>& ports,
             const std::string& more = "") {
     Add(nodes_, Quoted(name) + ":" + Leaf(entry, ports, more));
   }
-  // For symbols that no input's dimension gives.
+  // Declares a symbol that no input's dimension determines.
   void Symbol(const std::string& name) { Add(symbols_, Quoted(name)); }
   void RawNode(const std::string& name, const std::string& json) { Add(nodes_, Quoted(name) + ":" + json); }
   void Edge(const std::string& from, const std::string& to) {

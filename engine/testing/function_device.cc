@@ -50,7 +50,7 @@ class OwnBuffer final : public Buffer {
   uint64_t bytes_;
   uint8_t* data_;
   bool visible_, is_exported_;
-  std::atomic<uint64_t>& held_;  // The device's.
+  std::atomic<uint64_t>& held_;  // Belongs to the device.
 };
 
 class FunctionDevice final : public Device {
@@ -151,13 +151,13 @@ class FunctionDevice final : public Device {
     return RunAll(submission);
   }
 
-  // Of a submission whose wait points are reached.
+  // Runs a submission whose wait points are reached.
   Status RunAll(const Submission& submission) {
     if (submission.stop != nullptr && submission.stop->load() != 0) {
       return Cancelled("The submission was stopped before it started.");
     }
     for (const Command& command : submission.commands->commands) {
-      // What runs beside the loss ends before the memory is garbage, or is lost, too.
+      // A command that overlaps the loss ends before the memory becomes garbage, or is lost, too.
       std::shared_lock alive(loss_mutex_, std::defer_lock);
       if (options_.commands_left != nullptr) {
         alive.lock();
@@ -185,7 +185,7 @@ class FunctionDevice final : public Device {
     return absl::OkStatus();
   }
 
-  // False at the moment of the loss, and ever after.
+  // Returns false at the moment of the loss, and from then on.
   static bool CountDown(std::atomic<int64_t>& count) {
     int64_t left = count.load();
     while (left > 0 && !count.compare_exchange_weak(left, left - 1)) {
@@ -203,7 +203,7 @@ class FunctionDevice final : public Device {
     return Unavailable("The device is lost.");
   }
 
-  // Own buffers, and host memory as the other side of copies.
+  // Returns the data of the device's own buffers, and of host memory on the other side of copies.
   static uint8_t* Data(const Submission& submission, SlotIndex slot) {
     Buffer* buffer = submission.buffers[slot];
     HPVMD_CHECK(buffer != nullptr);
@@ -287,13 +287,13 @@ class FunctionDevice final : public Device {
     return absl::OkStatus();
   }
 
-  std::atomic<uint64_t> held_{0};  // In buffers of its own.
+  std::atomic<uint64_t> held_{0};  // Bytes in the device's own buffers.
   const KernelFunctions& functions_;
   const FunctionDeviceOptions options_;
   FunctionDeviceCounts ignored_;
   FunctionDeviceCounts& counts_;
   DeviceInfo info_;
-  std::shared_mutex loss_mutex_;  // Shared: a command runs. Exclusive: the memory becomes garbage.
+  std::shared_mutex loss_mutex_;  // Shared while a command runs; exclusive while the memory becomes garbage.
   std::mutex mutex_;
   std::array<backends::LaneThread, kLanes> lanes_{backends::LaneThread(Runner()), backends::LaneThread(Runner()),
                                                   backends::LaneThread(Runner())};

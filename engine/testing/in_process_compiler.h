@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real compiler without its process: for tests that link LLVM and wabt.
+// The real compiler inside the calling process, for tests that link LLVM and wabt.
 #ifndef HPVMD_ENGINE_TESTING_IN_PROCESS_COMPILER_H_
 #define HPVMD_ENGINE_TESTING_IN_PROCESS_COMPILER_H_
 
@@ -16,7 +16,7 @@ class InProcessCompiler final : public CompilerService {
   StatusOr<CompileOutcome> Compile(const CompileRequest& request, Time deadline) override;
 };
 
-// WebAssembly text as a binary module; ends the program when the text is wrong.
+// Returns WebAssembly text as a binary module; ends the program when the text is wrong.
 std::vector<uint8_t> WasmFromText(std::string_view text);
 
 }  // namespace hpvm::engine::testing

@@ -15,7 +15,7 @@ THRESHOLD = np.float32(0.12)
 
 
 def neighbours(image, radius):
-    """The image shifted by every offset of a square, with edge pixels repeated: (dy, dx, shifted)."""
+    """Yields the image shifted by every offset of a square, with edge pixels repeated: (dy, dx, shifted)."""
     height, width = image.shape
     padded = np.pad(image, radius, mode="edge")
     for dy in range(2 * radius + 1):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Six kernels that find the edges of a grey image: smooth, estimate the Laplacian, find its zero crossings, take the gradient, find the
-// largest gradient, and keep the crossings where the gradient is a good part of the largest. One instance a pixel (x, y), except where said.
-// Outside the image the nearest pixel counts.
+// largest gradient, and keep the crossings where the gradient is large enough. One instance per pixel (x, y), unless stated otherwise.
+// Pixels outside the image repeat the nearest pixel.
 #include "hpvm.h"
 
 static int clamp(int value, int last) { return value < 0 ? 0 : value > last ? last : value; }
@@ -10,7 +10,7 @@ static float at(const float* image, int x, int y, int width, int height) {
   return image[clamp(y, height - 1) * width + clamp(x, width - 1)];
 }
 
-// Gaussian, sigma about 1.4, as a 5 by 5 outer product of (1 4 6 4 1) / 16. Takes bytes, gives [0, 1].
+// Gaussian, sigma about 1.4, as a 5 by 5 outer product of (1 4 6 4 1) / 16. Takes bytes, returns [0, 1].
 HPVM_KERNEL void smooth(const unsigned char* image, float* out, int width, int height) {
   static const float kWeights[5] = {1 / 16.0f, 4 / 16.0f, 6 / 16.0f, 4 / 16.0f, 1 / 16.0f};
   int x = hpvm_instance_id(0), y = hpvm_instance_id(1);
@@ -38,7 +38,7 @@ HPVM_KERNEL void laplacian(const float* image, float* out, int width, int height
   out[y * width + x] = largest + smallest - 2 * center;
 }
 
-// 1 where the Laplacian is positive here and not so in the neighbourhood.
+// 1 where the Laplacian is positive here but not everywhere in the neighbourhood.
 HPVM_KERNEL void zero_crossings(const float* laplacian, unsigned char* out, int width, int height) {
   int x = hpvm_instance_id(0), y = hpvm_instance_id(1);
   int crossing = 0;
@@ -64,7 +64,7 @@ HPVM_KERNEL void gradient(const float* image, float* out, int width, int height)
   out[y * width + x] = __builtin_sqrtf(gx * gx + gy * gy);
 }
 
-// One instance a row: the row's largest gradient, then one atomic maximum. Bits of floats that are not negative order as integers do.
+// The row's largest gradient, then one atomic maximum; one instance per row. Bits of nonnegative floats order as integers do.
 HPVM_KERNEL void max_gradient(const float* gradient, int* largest_bits, int width) {
   int y = hpvm_instance_id(0);
   float largest = 0;
@@ -77,7 +77,7 @@ HPVM_KERNEL void max_gradient(const float* gradient, int* largest_bits, int widt
   hpvm_atomic_max_s_i32(largest_bits, bits);
 }
 
-// White where a zero crossing has at least `threshold` of the largest gradient.
+// White at zero crossings whose gradient is at least `threshold` times the largest gradient.
 HPVM_KERNEL void reject(const unsigned char* crossings, const float* gradient, const float* largest, unsigned char* out,
                         int width, float threshold) {
   int i = hpvm_instance_id(1) * width + hpvm_instance_id(0);

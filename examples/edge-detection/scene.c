@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A photograph to work on, rendered rather than shipped: spheres on a chequered plane under a low sun, with soft shadow, haze, grain and a
-// vignette. One instance a pixel.
+// Renders the photograph for edge detection: spheres on a chequered plane under a low sun, with soft shadow, haze, grain and a
+// vignette. One instance per pixel.
 #include "hpvm.h"
 
 typedef struct {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Mandelbrot set's neighbourhood of the seahorse valley in smooth colours; one instance a pixel.
+// The Mandelbrot set's neighbourhood of the seahorse valley in smooth colours; one instance per pixel.
 #include "hpvm.h"
 
-// log2 of a positive number to about 1e-3: the exponent, and a parabola through the mantissa. Enough for colours.
+// log2 of a positive number to about 1e-3: the exponent, and a parabola through the mantissa; enough for colours.
 static float rough_log2(float value) {
   unsigned bits;
   __builtin_memcpy(&bits, &value, sizeof(bits));

@@ -20,7 +20,7 @@ def main():
     a, b, c = (np.load(f).astype(np.float64) for f in files)
     want = a @ b
     error = np.abs(c - want).max()
-    # Each element sums 512 rounded products: 512 ulp of the largest partial sum bounds it.
+    # Each element sums 512 rounded products: 512 ulp of the largest partial sum bound its error.
     bound = 512 * 2.0**-24 * (np.abs(a) @ np.abs(b)).max()
     print(f"matmul: {a.shape[0]}x{a.shape[1]} times {b.shape[0]}x{b.shape[1]}; "
           f"largest error against float64 {error:.3g}, allowed {bound:.3g}")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// C = A * B, one instance an element of C: x runs over columns, y over rows.
+// C = A * B, one instance per element of C: x runs over columns, y over rows.
 #include "hpvm.h"
 
 HPVM_KERNEL void matmul(const float* a, const float* b, float* c, int n, int k) {

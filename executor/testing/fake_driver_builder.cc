@@ -31,7 +31,7 @@ int RunLinker() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Each tells what came of it: 0 or an errno.
+// Each returns its outcome: 0 or an errno.
 const std::map<std::string, int (*)()>& Attempts() {
   static const std::map<std::string, int (*)()> attempts = {
       {"read accounts", [] { return open("/etc/passwd", O_RDONLY) >= 0 ? 0 : errno; }},
@@ -70,7 +70,7 @@ StatusOr<DriverBinary> Build(const DriverBuild& build) {
   }
   if (build.options == "hang") {
     while (true) {
-      poll(nullptr, 0, 1000);  // Not pause, which the filter refuses: that would spin.
+      poll(nullptr, 0, 1000);  // Not pause, which the filter refuses, so that it would spin.
     }
   }
   if (build.options == "spin") {
@@ -88,7 +88,7 @@ StatusOr<DriverBinary> Build(const DriverBuild& build) {
       if (block == nullptr) {
         abort();
       }
-      memset(block, 1, 1 << 20);  // Of all of it would take a slow machine longer than a build may.
+      memset(block, 1, 1 << 20);  // Touching all of it would take a slow machine longer than a build may.
       blocks.push_back(block);
     }
   }
@@ -99,7 +99,7 @@ StatusOr<DriverBinary> Build(const DriverBuild& build) {
     const int result = attempt->second();
     return DriverBinary{.bytes = {static_cast<uint8_t>(result)}, .log = {}};
   }
-  // The code backwards, and how many this builder has served.
+  // The code reversed, and the number of requests that this builder has served.
   DriverBinary binary;
   binary.bytes.assign(build.code.rbegin(), build.code.rend());
   binary.log = std::to_string(served) + " " + std::to_string(getpid()) + " " + build.device + " " +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real executor process behind a link, and requests that wait for their answers.
+// A real executor process behind a link, and synchronous requests.
 #ifndef HPVMD_EXECUTOR_TESTING_FIXTURE_H_
 #define HPVMD_EXECUTOR_TESTING_FIXTURE_H_
 
@@ -32,7 +32,7 @@ inline std::vector<int32_t> AsInts(std::span<const uint8_t> bytes) {
   return values;
 }
 
-// One node `entry` from input "x" to output "y", both i32 of shape [n], one instance an element.
+// One node `entry` from input "x" to output "y", both i32 of shape [n], one instance per element.
 inline std::string OneNode(const std::string& entry) {
   return R"({"hpvm":1,"inputs":{"x":{"type":"i32","shape":["n"]}},"outputs":{"y":{"type":"i32","shape":["n"]}},)"
          R"("modules":{"m":{"kind":"wasm","source":{"file":"m.wasm"}}},"nodes":{"node":{"ports":[)"
@@ -50,7 +50,7 @@ class ExecutorFixture : public ::testing::Test {
     hub_ = *std::move(hub);
     options_.program = std::string(HPVMD_BINARY_DIR) + "/hpvm-executor";
     options_.hello.set_artifact_key(std::string(32, 7));
-    options_.stop_grace = std::chrono::seconds(20);  // Tests that are about it set their own.
+    options_.stop_grace = std::chrono::seconds(20);  // Tests of the grace set their own.
     options_.ready_within = kPatience;
   }
 
@@ -106,7 +106,7 @@ class ExecutorFixture : public ::testing::Test {
   }
 
   static std::string Text(const internal::Prepared& reply) { return ToString(GetDiagnostics(reply.diagnostics())); }
-  // The first output's.
+  // Returns the data of the first output.
   static std::span<const uint8_t> FirstOutput(const supervisor::RunReply& reply) {
     return reply.DataOf(reply.done.outputs(0));
   }
@@ -123,7 +123,7 @@ class ExecutorFixture : public ::testing::Test {
   std::mutex end_mutex_;
   std::vector<Status> ends_;  // Guarded by end_mutex_.
   supervisor::ExecutorReady ready_;
-  std::unique_ptr<supervisor::ExecutorLink> link_;  // Last: gone before what its callbacks use.
+  std::unique_ptr<supervisor::ExecutorLink> link_;  // Last member: destroyed before the members that its callbacks use.
 };
 
 }  // namespace hpvm::executor::testing

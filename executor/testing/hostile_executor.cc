@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that the link takes for an executor and that breaks the protocol, each time in the way that Hello's cache
-// folder names.
+// A program that the link takes for an executor and that violates the protocol, in the way named by Hello's cache
+// folder.
 #include <unistd.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kSocket = 3;
 
-// What Hello brought, and a channel of it that keeps the rules.
+// The contents of Hello, and a channel that obeys the rules.
 struct Connection {
   Connection(Mapping mapped, UniqueFd daemons_bell) : memory(std::move(mapped)), bell(std::move(daemons_bell)) {
     writer.UseRing(rings.to_server, bell.get());
@@ -44,7 +44,7 @@ void Ring() {
   (void)put;
 }
 
-// Where the frame that comes next would stand.
+// Returns the position of the next frame.
 uint8_t* NextFrame() { return daemon->rings.to_server.bytes + daemon->rings.to_server.written.load() % kRingBytes; }
 
 void PutHeader(const FrameHeader& header, uint32_t bytes) {
@@ -53,10 +53,10 @@ void PutHeader(const FrameHeader& header, uint32_t bytes) {
   Ring();
 }
 
-// Puts a mark; what it says comes by the socket.
+// Puts a mark; its frame is sent by the socket.
 void PutMark() { PutHeader({0x48504d32, 0, 0, 0}, 16); }
 
-// Ways to break the rings themselves.
+// Ways to corrupt the rings themselves.
 void SpoilRing(const std::string& fault, const internal::Envelope& done) {
   RingMemory& ring = daemon->rings.to_server;
   if (fault == "ring ahead of itself") {
@@ -69,7 +69,7 @@ void SpoilRing(const std::string& fault, const internal::Envelope& done) {
     ring.written.fetch_add(8);
     Ring();
   } else if (fault == "ring taken before it was put") {
-    daemon->rings.to_client.taken.fetch_add(16);  // Seen at the daemon's next request.
+    daemon->rings.to_client.taken.fetch_add(16);  // Noticed at the daemon's next request.
     Send(done, 16);
   } else if (fault == "ring of huge frame") {
     PutHeader({kFrameMagic, 16, UINT32_MAX, 0}, 1024);
@@ -105,7 +105,7 @@ internal::Envelope Ready(uint64_t id) {
   return envelope;
 }
 
-// A good answer to a run, for cases to spoil.
+// A correct answer to a run, which cases then corrupt.
 internal::Envelope Done(uint64_t id) {
   internal::Envelope envelope;
   envelope.set_request_id(id);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for tests, assembled, so that the executor's tests need no WebAssembly tools. `wat2wasm` makes the bytes from
-// this text:
+// Kernels for tests, assembled, so that the executor's tests need no WebAssembly tools. `wat2wasm` produces the bytes
+// from this text:
 //
 //   (module
 //     (import "hpvm" "instance_id" (func $id (param i32) (result i32)))

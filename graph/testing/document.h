@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small documents for tests, from fragments.
+// Builds small documents for tests from fragments.
 #ifndef HPVMD_GRAPH_TESTING_DOCUMENT_H_
 #define HPVMD_GRAPH_TESTING_DOCUMENT_H_
 
@@ -8,7 +8,7 @@
 
 namespace hpvm::graph::testing {
 
-// "x in f32 [n, 4]" -> a port's JSON.
+// Returns a port's JSON, for example for "x in f32 [n, 4]".
 inline std::string JsonPort(const std::string& name, const std::string& access, const std::string& shape,
                             const std::string& type = "f32") {
   return R"({"name": ")" + name + R"(", "access": ")" + access + R"(", "type": ")" + type + R"(", "shape": )" +
@@ -23,7 +23,7 @@ inline std::string Join(const std::vector<std::string>& parts) {
   return text;
 }
 
-// `more`: further members, each with a comma in front.
+// `more` contains further members, each preceded by a comma.
 inline std::string Leaf(const std::string& name, const std::vector<std::string>& ports,
                         const std::string& more = "") {
   return "\"" + name + R"(": {"ports": [)" + Join(ports) + R"(], "variants": [{"module": "k", "entry": "f"}])" +
@@ -41,7 +41,7 @@ inline std::string Internal(const std::string& name, const std::vector<std::stri
          Join(edges) + "]" + more + "}";
 }
 
-// Inputs and outputs as names of f32 tensors of shape [n]; `more` as above.
+// Inputs and outputs are names of f32 tensors of shape [n]; `more` as above.
 inline std::string Document(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs,
                             const std::vector<std::string>& nodes, const std::vector<std::string>& edges,
                             const std::string& more = "") {

@@ -12,7 +12,7 @@ using internal::Envelope;
 
 using DeviceIds = std::span<const std::string>;
 
-// Collects the first broken rule of one message; every check after it is skipped by the callers' returns.
+// Checks the rules of one message. The first violated rule ends the check, because callers return its error.
 class Checker {
  public:
   Checker(const char* message, size_t body_bytes) : message_(message), body_bytes_(body_bytes) {}
@@ -27,7 +27,8 @@ class Checker {
   }
   Status Text(const char* field, std::string_view text, size_t bytes_max, bool lines = false) const {
     HPVMD_RETURN_IF_ERROR(Count(field, text.size(), bytes_max));
-    return IsCleanText(text, lines) ? absl::OkStatus() : Fail(std::string(field) + " is not clean UTF-8 text.");
+    return IsCleanText(text, lines) ? absl::OkStatus()
+                                    : Fail(std::string(field) + " is not valid UTF-8 without control characters.");
   }
   Status Name(const char* field, std::string_view text) const {
     return text.empty() ? Fail(std::string(field) + " is empty.") : Text(field, text, kNameBytesMax);
@@ -38,16 +39,16 @@ class Checker {
   Status NotZero(const char* field, uint64_t value) const {
     return value != 0 ? absl::OkStatus() : Fail(std::string(field) + " is 0.");
   }
-  // Fields that the daemon fills in itself.
+  // Rejects fields that only the daemon sets.
   Status Unset(const char* field, bool is_set) const {
-    return is_set ? Fail(std::string(field) + " is not the executor's to say.") : absl::OkStatus();
+    return is_set ? Fail(std::string(field) + " is set, but only the daemon may set it.") : absl::OkStatus();
   }
   Status Device(const char* field, std::string_view id, DeviceIds devices) const {
     return std::find(devices.begin(), devices.end(), id) != devices.end()
                ? absl::OkStatus()
                : Fail(std::string(field) + " names a device that Ready did not list.");
   }
-  // Inside the body and aligned; remembered for Overlaps.
+  // Requires the range to be inside the body and aligned, and records it for Overlaps.
   Status Take(const char* field, const internal::Range& range) {
     const uint64_t end = uint64_t{range.offset()} + range.bytes();
     if (end > body_bytes_ || range.offset() % kRangeAlignment != 0) {
@@ -88,7 +89,7 @@ Status CheckStatus(const Checker& check, const internal::Status& status) {
   return check.Text("status.message", status.message(), kStatusTextBytesMax, true);
 }
 
-// Type and shape of a tensor, and its bytes.
+// Checks the type and shape of a tensor and returns its size in bytes.
 StatusOr<uint64_t> CheckTensor(const Checker& check, uint32_t type,
                                const google::protobuf::RepeatedField<uint64_t>& shape) {
   if (type < 1 || type > kElementTypes.size()) {
@@ -102,7 +103,8 @@ StatusOr<uint64_t> CheckTensor(const Checker& check, uint32_t type,
   return *bytes;
 }
 
-// The rings, the daemon's bell, and what Hello says.
+// Returns the number of descriptors that belong to `hello`: the rings, the daemon's bell, and those that its fields
+// announce.
 size_t DescriptorsOf(const internal::Hello& hello) {
   return 2 + (hello.has_grant_page() ? 1 : 0) + (hello.has_spill_file() ? 1 : 0);
 }
@@ -181,7 +183,7 @@ Status CheckInput(Checker& check, const internal::Binding& input) {
     HPVMD_RETURN_IF_ERROR(check.Memory("inputs.memory", input.memory()));
     given = input.memory().bytes();
   } else {
-    return check.Fail("an input has no data.");
+    return check.Fail("an input has neither inline data nor memory.");
   }
   if (given != bytes) {
     return check.Fail("the data of input \"" + input.name() + "\" (" + std::to_string(given) +
@@ -222,7 +224,7 @@ Status CheckRun(const internal::Run& run, size_t body_bytes) {
     if (target.has_memory()) {
       HPVMD_RETURN_IF_ERROR(check.Memory("outputs.memory", target.memory()));
     } else if (!target.inline_() && !target.discard()) {
-      return check.Fail("an output has no place.");
+      return check.Fail("an output has no target.");
     }
   }
   return check.Overlaps();
@@ -257,8 +259,15 @@ Status CheckDevice(const Checker& check, const v1::Device& device, v1::Device::S
   HPVMD_RETURN_IF_ERROR(check.Text("devices.detail", device.detail(), kTextBytesMax));
   HPVMD_RETURN_IF_ERROR(check.Unset("devices.memory_shared_with", !device.memory_shared_with().empty()));
   HPVMD_RETURN_IF_ERROR(check.Unset("devices.defects", device.defects_size() != 0));
+  HPVMD_RETURN_IF_ERROR(check.Unset("devices.paused", device.has_paused()));
+  HPVMD_RETURN_IF_ERROR(check.Text("devices.health.uuid", device.health().uuid(), kDeviceIdBytesMax));
+  HPVMD_RETURN_IF_ERROR(check.Text("devices.health.bus", device.health().bus(), kDeviceIdBytesMax));
+  v1::DeviceHealth known = device.health();
+  known.clear_uuid();
+  known.clear_bus();
+  HPVMD_RETURN_IF_ERROR(check.Unset("devices.health", known.ByteSizeLong() != 0));
   if (device.state() != state) {
-    return check.Fail("devices.state is not that of its list.");
+    return check.Fail("devices.state does not match the list that the device is in.");
   }
   if (state == v1::Device::STATE_READY &&
       (device.kind() == v1::Device::KIND_UNSPECIFIED || !v1::Device::Kind_IsValid(device.kind()))) {
@@ -287,7 +296,7 @@ Status CheckReady(const internal::Ready& ready) {
     }
     for (int j = 0; j < i; ++j) {
       if (ready.devices(j).device().id() == report.device().id()) {
-        return check.Fail("two devices have one id.");
+        return check.Fail("two devices have the same id.");
       }
     }
   }
@@ -369,6 +378,10 @@ Status CheckPrepared(const internal::Prepared& prepared) {
       HPVMD_RETURN_IF_ERROR(check.Name("native_nodes.devices", device));
     }
   }
+  HPVMD_RETURN_IF_ERROR(check.Count("needs", static_cast<uint64_t>(prepared.needs_size()), kNeedsMax));
+  for (const std::string& devices : prepared.needs()) {
+    HPVMD_RETURN_IF_ERROR(check.Text("needs", devices, kTextBytesMax));
+  }
   return absl::OkStatus();
 }
 
@@ -379,7 +392,7 @@ Status CheckOutputs(Checker& check, const Outputs& outputs, bool may_hold_data) 
     HPVMD_RETURN_IF_ERROR(check.Name("outputs.name", output.name()));
     HPVMD_ASSIGN_OR_RETURN(const uint64_t bytes, CheckTensor(check, output.type(), output.shape()));
     if (bytes != output.bytes()) {
-      return check.Fail("an output's bytes (" + std::to_string(output.bytes()) + ") are not its shape's (" +
+      return check.Fail("an output's bytes (" + std::to_string(output.bytes()) + ") do not match its shape (" +
                         std::to_string(bytes) + ").");
     }
     if (!output.has_body()) {
@@ -393,7 +406,7 @@ Status CheckOutputs(Checker& check, const Outputs& outputs, bool may_hold_data) 
   return check.Overlaps();
 }
 
-// The texts count together.
+// Returns the total size of the log's texts, which share one limit.
 uint64_t LogBytes(const v1::RunLog& log) {
   uint64_t bytes = 0;
   for (const v1::LogLine& line : log.lines()) {
@@ -425,13 +438,31 @@ Status CheckLog(const Checker& check, const v1::RunLog& log) {
     HPVMD_RETURN_IF_ERROR(check.Text("log.lines.node", line.node(), kTextBytesMax));
     HPVMD_RETURN_IF_ERROR(check.Text("log.lines.text", line.text(), limits::kLogLineBytesMax + 3, true));
     if (line.text().find('\n') != std::string::npos) {
-      return check.Fail("log.lines.text is more than a line.");
+      return check.Fail("log.lines.text has more than one line.");
     }
   }
   for (const v1::Finding& finding : log.findings()) {
     HPVMD_RETURN_IF_ERROR(CheckFinding(check, finding));
   }
   return absl::OkStatus();
+}
+
+Status CheckEvent(const internal::Event& event) {
+  const Checker check("Event", 0);
+  const v1::RunLog& log = event.log();
+  switch (event.kind()) {
+    case internal::Event::KIND_STARTED:
+      return event.has_log() ? check.Fail("an event of this kind has no log.") : absl::OkStatus();
+    case internal::Event::KIND_LOG:
+      HPVMD_RETURN_IF_ERROR(check.NotZero("log.lines", static_cast<uint64_t>(log.lines_size())));
+      if (log.lines_dropped() != 0 || log.findings_size() != 0 || log.findings_dropped() != 0 ||
+          log.check_incomplete()) {
+        return check.Fail("its log has fields other than lines.");
+      }
+      return CheckLog(check, log);
+    default:
+      return InvalidArgument("Event: the kind is unknown.");
+  }
 }
 
 Status CheckPlacement(const Checker& check, const v1::NodePlacement& node, DeviceIds devices) {
@@ -519,7 +550,7 @@ Status CheckUsage(const internal::Usage& usage) {
 Status CheckFigure(const Checker& check, const char* field, double figure) {
   return std::isfinite(figure) && figure >= 0 && figure <= kCostFigureMax
              ? absl::OkStatus()
-             : check.Fail(std::string(field) + " is not a number that can be measured.");
+             : check.Fail(std::string(field) + " is not a finite number from 0 to the limit.");
 }
 
 Status CheckKernelCost(const Checker& check, const v1::KernelCost& kernel, DeviceIds devices) {
@@ -554,7 +585,7 @@ Status CheckCosts(const internal::Costs& costs, DeviceIds devices) {
   return absl::OkStatus();
 }
 
-// What is answered, by what.
+// Requests that are answered, each with its answer.
 constexpr struct {
   Envelope::MessageCase request, answer;
 } kAnswers[] = {
@@ -614,7 +645,7 @@ Status CheckReceived(const Envelope& envelope, size_t body_bytes, size_t fds, De
   if (envelope.message_case() != Envelope::kRunDone) {
     HPVMD_RETURN_IF_ERROR(CheckBare("A message without data", body_bytes, 0));
   }
-  if (envelope.message_case() != Envelope::kUsage) {  // An executor sends it unasked, too.
+  if (envelope.message_case() != Envelope::kUsage) {  // An executor also sends it unrequested.
     HPVMD_RETURN_IF_ERROR(CheckAnswered(envelope, envelope.message_case() != Envelope::kFatal));
   }
   switch (envelope.message_case()) {
@@ -631,8 +662,7 @@ Status CheckReceived(const Envelope& envelope, size_t body_bytes, size_t fds, De
     case Envelope::kCosts:
       return CheckCosts(envelope.costs(), devices);
     case Envelope::kEvent:
-      return envelope.event().kind() == internal::Event::KIND_STARTED ? absl::OkStatus()
-                                                                      : InvalidArgument("Event: the kind is unknown.");
+      return CheckEvent(envelope.event());
     case Envelope::kFatal: {
       Checker check("Fatal", 0);
       HPVMD_RETURN_IF_ERROR(check.NotZero("status.code", envelope.fatal().status().code()));
@@ -643,8 +673,8 @@ Status CheckReceived(const Envelope& envelope, size_t body_bytes, size_t fds, De
   }
 }
 
-// Records go on to clients as they are, so nothing may stand in them that no check looks at; both ends are of one
-// build, and neither sends such fields. The lite form, which hands nothing on, cannot drop them.
+// Records are forwarded to clients unchanged, so they must contain nothing that no check examines. Both ends are of
+// one build, and neither sends unknown fields. The lite form, which forwards nothing, cannot drop them.
 template <typename Message>
 void DropUnknownFields(Message& message) {
   if constexpr (requires { message.DiscardUnknownFields(); }) {

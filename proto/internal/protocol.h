@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of executor.proto as code, one copy for both ends: limits, and checks of every message before it is used.
+// The rules of executor.proto as code shared by both ends: limits, and checks of every message before it is used.
 #ifndef HPVMD_PROTO_INTERNAL_PROTOCOL_H_
 #define HPVMD_PROTO_INTERNAL_PROTOCOL_H_
 
@@ -34,29 +34,33 @@ inline constexpr FrameLimits kFromExecutorLimits{kHeadBytesMax, kBodyBytesMax, 0
 inline constexpr uint32_t kPortsMax = 1024;
 inline constexpr uint32_t kModulesMax = 512;
 inline constexpr uint64_t kModulesBytesMax = 256 * limits::kMiB;
-// Mappings of one executor: below the kernel's 65,530 by far, above what a large run binds.
+// Mappings of one executor: far below the kernel's limit of 65,530, and more than a large run binds.
 inline constexpr uint32_t kMemoriesMax = 1024;
 inline constexpr uint32_t kHandlesMax = 1024;
-// Requests that wait for an answer on one socket.
+// Requests that await an answer on one socket.
 inline constexpr uint32_t kRequestsMax = 4096;
 inline constexpr uint32_t kDevicesMax = 8;
-// No machine has as much; sums over devices and tenants do not overflow.
+inline constexpr uint32_t kDeviceIdBytesMax = 64;
+// Size of the largest family of subsets of 8 devices in which no subset contains another: C(8, 4).
+inline constexpr uint32_t kNeedsMax = 70;
+// No machine has as much memory, and sums over devices and tenants do not overflow.
 inline constexpr uint64_t kDeviceBytesMax = uint64_t{1} << 50;
-// The device of nodes of checked graphs, which Ready does not list; and of transfers from and to host memory.
+// The device name of nodes of checked graphs, and that of host memory as an end of a transfer. Ready lists neither.
 inline constexpr char kCheckerName[] = "checker";
 inline constexpr char kHostName[] = "host";
 inline constexpr uint32_t kNodeRecordsMax = 10'000;
-inline constexpr size_t kVariantBytesMax = 64;
+inline constexpr size_t kVariantBytesMax = 128;
 inline constexpr uint32_t kFastNodesMax = 100;
 inline constexpr uint32_t kDefectsMax = 32;
-// What one message tells of costs; with long names it holds fewer (kCostsHeadBytesMax).
+// Kernels in one cost message; with long names a message holds fewer (kCostsHeadBytesMax).
 inline constexpr uint32_t kCostsMax = 1000;
 inline constexpr uint32_t kTransferCostsMax = 64;
 inline constexpr uint32_t kCostsHeadBytesMax = kHeadBytesMax / 2;
-// Nanoseconds, bytes a second, shares: what is beyond was not measured.
+// Largest accepted figure in nanoseconds, bytes per second or shares; a larger one cannot be a measurement.
 inline constexpr double kCostFigureMax = 1e30;
 inline constexpr uint32_t kInlineBytesMax = kBodyBytesMax / 2;
-// A log in RunDone, its texts together with the nodes' names: beside node records and a status it must fit in the head.
+// Limit of a log in RunDone, its texts and the nodes' names together: it must fit in the head beside node records and
+// a status.
 inline constexpr uint32_t kLogHeadBytesMax = 144 * 1024;
 static_assert(kLogHeadBytesMax > limits::kLogBytesMax + 64 * limits::kLogLinesMax &&
               kLogHeadBytesMax < kHeadBytesMax / 2);
@@ -64,28 +68,28 @@ inline constexpr uint32_t kNameBytesMax = 256;
 inline constexpr uint32_t kTextBytesMax = 1024;         // Places, expressions, paths of nodes.
 inline constexpr uint32_t kMessageTextBytesMax = 4096;  // One diagnostic.
 inline constexpr uint32_t kStatusTextBytesMax = 16 * 1024;
-// Alignment of ranges in bodies and memories: every element type and 16-byte vectors.
+// Alignment of ranges in bodies and memories: suffices for every element type and for 16-byte vectors.
 inline constexpr uint32_t kRangeAlignment = 16;
 
-// kInvalidArgument when the bytes are no Envelope.
+// Returns kInvalidArgument when the bytes are not an Envelope.
 StatusOr<Unchecked<internal::Envelope>> ParseHead(std::string_view head);
-// The message, if it follows the rules of executor.proto: counts, lengths, enum ranges, text, ranges inside
-// `body_bytes`, number of descriptors. kInvalidArgument names the field that does not. The caller checks what depends
-// on the state of a connection (ids, handles) where it keeps that.
+// Returns the message if it obeys the rules of executor.proto: counts, lengths, enum ranges, text, ranges inside
+// `body_bytes`, number of descriptors. Otherwise returns kInvalidArgument, which names the offending field. Rules that
+// depend on the state of a connection (ids, handles) are checked by the caller, which keeps that state.
 StatusOr<internal::Envelope> CheckToExecutor(Unchecked<internal::Envelope> said, size_t body_bytes, size_t fds);
-// `devices`: the ids in Ready, which the answers name. Empty before Ready.
+// `devices` are the ids in Ready that answers may name; empty before Ready.
 StatusOr<internal::Envelope> CheckFromExecutor(Unchecked<internal::Envelope> said, size_t body_bytes, size_t fds,
                                                std::span<const std::string> devices);
 
-// The same of single requests, for whoever writes them.
+// The same checks for single requests, for code that creates them.
 Status CheckPrepare(const internal::PrepareGraph& prepare, size_t body_bytes, size_t fds);
 Status CheckRun(const internal::Run& run, size_t body_bytes);
-// The message that answers a request; MESSAGE_NOT_SET for what is not answered.
+// Returns the message that answers `request`, or MESSAGE_NOT_SET when it is not answered.
 internal::Envelope::MessageCase AnswerTo(internal::Envelope::MessageCase request);
 
 void SetStatus(const Status& status, internal::Status* message);
 Status GetStatus(const internal::Status& message);
-// The findings that the message lists.
+// Returns the findings that the message lists.
 Diagnostics GetDiagnostics(const v1::Diagnostics& message);
 
 }  // namespace hpvm

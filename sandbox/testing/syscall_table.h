@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a system call filter does with every number, for golden tables.
+// Determines what a system call filter does with every number, for golden tables.
 #ifndef HPVMD_SANDBOX_TESTING_SYSCALL_TABLE_H_
 #define HPVMD_SANDBOX_TESTING_SYSCALL_TABLE_H_
 
@@ -21,10 +21,10 @@ namespace hpvm::sandbox::testing {
 
 // An errno that no system call returns, so that the filter's refusals differ from the kernel's.
 inline constexpr int kRefused = 4000;
-// Beyond every number that has a meaning yet.
+// Beyond every assigned number.
 inline constexpr int kSyscallsMax = 470;
 
-// Runs `body` in a child; its return value, or -signal.
+// Runs `body` in a child; returns its result, or -signal.
 inline int InChild(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
@@ -57,7 +57,7 @@ inline std::string NameOf(int outcome) {
 // Installs the filter in this process, refusing with kRefused.
 using Filter = std::function<Status()>;
 
-// `call` under the filter, in a child of its own.
+// Runs `call` under the filter, in a separate child.
 inline int UnderFilter(const Filter& filter, const std::function<long()>& call) {
   return InChild([&] {
     alarm(20);
@@ -70,7 +70,7 @@ inline int UnderFilter(const Filter& filter, const std::function<long()>& call) 
   });
 }
 
-// vfork, whose child ends at once: it must not return into a stack that it shares.
+// vfork whose child ends at once, because it must not return into a shared stack.
 inline long Vfork() {
 #if defined(__x86_64__)
   long result = SYS_vfork;
@@ -95,11 +95,11 @@ inline long Vfork() {
 #endif
 }
 
-// The whole table, as in the golden file: "0 allow", with ranges of equal outcomes joined.
+// Returns the whole table in the golden file's format: "0 allow", with ranges of equal outcomes joined.
 inline std::string SyscallTable(const Filter& filter) {
   std::vector<std::string> outcomes;
   for (int number = 0; number <= kSyscallsMax; ++number) {
-    // uretprobe and uprobe: newer kernels pass them by every filter, and they raise SIGILL outside a probe.
+    // uretprobe and uprobe: newer kernels exempt them from filters, and they raise SIGILL outside a probe.
     const bool is_unfiltered = number == 335 || number == 336;
     outcomes.push_back(is_unfiltered ? "unfiltered" : NameOf(UnderFilter(filter, [number] {
       return number == SYS_vfork ? Vfork() : syscall(number, -1L, -1L, -1L, -1L, -1L, -1L);
@@ -117,7 +117,7 @@ inline std::string SyscallTable(const Filter& filter) {
   return table.str();
 }
 
-// How many numbers a table allows.
+// Returns how many numbers a table allows.
 inline int CountAllowed(const std::string& table) {
   std::istringstream lines(table);
   std::string range, outcome;
@@ -130,8 +130,8 @@ inline int CountAllowed(const std::string& table) {
   return count;
 }
 
-// The first number beyond the table that the filter does not refuse; 0: it refuses all. Numbers that have no meaning
-// yet get one in later kernels.
+// Returns the first number beyond the table that the filter does not refuse; 0 when it refuses all. Later kernels
+// assign such numbers.
 inline int FirstBeyondTable(const Filter& filter) {
   constexpr int kBeyondMax = 4096;
   int found = 0;
@@ -153,7 +153,7 @@ inline int FirstBeyondTable(const Filter& filter) {
 }
 
 #if defined(__x86_64__)
-// getpid by the 32-bit door; whatever the filter allows otherwise.
+// Calls getpid by int 0x80, whatever the filter otherwise allows.
 inline int ByInt80(const Filter& filter) {
   return UnderFilter(filter, [] {
     long result = 20;

@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Histories as functions of a launch's size, and the cost model made of them.
+// Turns histories into functions of a launch's size, and builds the cost model from them.
+// Method: Theil-Sen regression over all pairs of classes, with weights: the weighted median of the slopes, then the
+// weighted median of the starts at that slope. A negative start is replaced by 0 and the median rate.
+// Invariants: points_ is sorted by x, and x is positive. Start and slope are not negative. A prediction from a
+// class's own mean stays within a factor of four of that mean; an extrapolation to larger launches is at least the
+// roofline there, or the measured time scaled by the roofline, whichever is less. Results are capped at a day.
+// Quadratic in the classes, of which a history has at most 48.
+// Source: cost_history.h (Theil 1950, Sen 1968; roofline: cost_model.h).
 #include <algorithm>
 #include <cmath>
 
@@ -8,14 +15,14 @@
 namespace hpvm::scheduler {
 namespace {
 
-// Within this factor in x a launch is like one that was measured.
+// A launch within this factor in x counts as similar to a measured one.
 constexpr double kNear = 4;
-// So is a smaller one, down to this share, of a launch that keeps the device busy, if it still runs for many times what
-// a launch costs: eight pieces of a launch take an eighth each.
+// A smaller launch, down to this share, also counts as similar to a launch that keeps the device busy, if it still runs
+// for many times the launch overhead: eight pieces of a launch take an eighth each.
 constexpr double kNearShare = 1.0 / 16, kLaunchesBusy = 20;
-// Inside a class a launch is at most twice its mean in each of two directions.
+// Inside a class a launch is at most twice the class's mean in each of two dimensions.
 constexpr double kWithinClass = 4;
-// Noise of one sample, relative; more of them say it better.
+// Relative noise of one sample; more samples reduce it.
 constexpr double kNoise = 0.2;
 constexpr double kSamplesMax = 16;
 constexpr double kLongestNs = 86'400e9;
@@ -89,7 +96,7 @@ void CostCurve::FitLine(double launch_ns) {
     return WeightedMedian(rates);
   };
   if (slopes.empty()) {
-    // The roofline's start, and the rest of the time for what it has to do.
+    // The roofline's start, and the rest of the time for the work itself.
     start_ns_ = std::min(launch_ns, points_.front().time_ns / 2);
     slope_ = std::max(points_.front().time_ns - start_ns_, 0.0) / points_.front().x;
     return;
@@ -105,7 +112,7 @@ void CostCurve::FitLine(double launch_ns) {
   }
 }
 
-// As the line grows from the point to x.
+// Moves the point's time along the line to x.
 double CostCurve::Along(const Point& from, double x) const {
   const double there = start_ns_ + slope_ * from.x;
   return there > 0 ? from.time_ns * (start_ns_ + slope_ * x) / there : from.time_ns;

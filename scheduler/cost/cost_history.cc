@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: a sample is clipped at three times the low mark, then moves the class's means with a gain of 1 / weight;
+// weight stops at 32, so that later samples count a thirty-second each. The sixth sample in a row above the clip is
+// believed and moves the mark.
+// Invariants: classes_ is sorted by size, then intensity, without duplicates, and has at most kCostClassesMax
+// entries. A settled class takes no experiments; a provisional one has the minimum of its samples. All figures are
+// finite and not negative, and only such figures are restored.
+// A lookup is logarithmic in the classes; everything else is linear in them.
+// Source: cost_history.h (Welford's update).
 #include "scheduler/cost/cost_history.h"
 
 #include <algorithm>
@@ -8,20 +16,21 @@
 namespace hpvm::scheduler {
 namespace {
 
-// Samples that count: with more, the oldest are forgotten.
+// Number of samples that count; beyond it the oldest are forgotten.
 constexpr double kWindow = 32;
-// A first launch pays for pages, caches and drivers that warm up.
+// Weight of a first launch, which pays for page faults, cold caches and driver warm-up.
 constexpr double kFirstWeight = 0.25;
-// So far above the low mark a sample is cut.
+// A sample is clipped at this factor above the low mark.
 constexpr double kOutlier = 3;
-// So many outliers in a row are how things are now.
+// After this many outliers in a row, they are accepted as the new normal.
 constexpr uint8_t kStreakMax = 6;
-// How the low mark rises with each sample above it; with one below it goes half of the way there in the logarithm.
+// Rate at which the low mark rises with each sample above it; a sample below lowers it half of the way in the
+// logarithm.
 constexpr double kLowStep = 0.05;
-// Until there are so many samples it goes all of the way.
+// Until there are this many samples, the low mark drops all of the way.
 constexpr uint64_t kFewSamples = 8;
 constexpr double kErrorMax = 100;
-// What the runs of a process can add up to; a history from elsewhere says no more.
+// Upper bound of what the runs of a process can add up to; a restored history with larger figures is rejected.
 constexpr double kFigureMax = 1e24;
 constexpr double kTimeMaxNs = 86'400e9 * 365;
 constexpr uint8_t kBitsMax = 64;
@@ -46,7 +55,7 @@ void MoveLow(CostClass& c, double ns) {
   }
 }
 
-// What counts of a sample: outliers are cut until they are the rule.
+// Returns the part of a sample that counts: outliers are clipped until they become the rule.
 double Damp(CostClass& c, double ns) {
   const double limit = kOutlier * c.low_ns;
   c.streak = ns > limit ? static_cast<uint8_t>(c.streak + 1) : 0;
@@ -120,7 +129,7 @@ void CostHistory::CountTry(const Work& work) {
   c.tries = static_cast<uint8_t>(std::min(c.tries + 1, 255));
 }
 
-// Whatever is tried out can only be worse than what the device will settle on.
+// An experiment can only be slower than the variant on which the device will settle.
 void CostHistory::AddProvisional(CostClass& c, double ns) {
   if (c.is_settled) {
     return;
@@ -149,7 +158,7 @@ const CostClass& CostHistory::Add(const Work& work, double ns, double predicted_
     c.low_ns = ns;
   }
   const double taken = Damp(c, ns);
-  // What came in before it was known to be far above the others.
+  // Clips earlier samples that turn out to be far above the others.
   c.time_ns = std::min(c.time_ns, kOutlier * c.low_ns);
   const double weight = c.samples == 0 ? kFirstWeight : 1;
   c.weight = std::min(c.weight + weight, kWindow);

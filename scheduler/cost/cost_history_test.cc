@@ -29,7 +29,7 @@ double Uniform(SeededRng& rng, double low, double high) {
 
 double NsOf(const Cost& cost) { return static_cast<double>(cost.time.count()); }
 
-// A kernel's time: start + rate * instances, with noise and the pauses of a busy machine.
+// Simulates a kernel's time: start + rate * instances, with noise and the pauses of a busy machine.
 struct Machine {
   double start_ns = 1000, each_ns = 0.5;
   double noise = 0.1, pause = 0.05;
@@ -56,8 +56,8 @@ CostHistory Measure(const Machine& machine, size_t samples, SeededRng& rng) {
   return history;
 }
 
-// While the device tries out how to run a launch, the least that it took stands in; what it settles on begins the class
-// anew, and later experiments change nothing.
+// While the device experiments, the minimum time is provisional; the first settled sample restarts the class, and later
+// experiments change nothing.
 TEST(CostHistoryTest, ExperimentsStandInUntilTheClassIsSettled) {
   CostHistory history;
   for (const double ns : {40'000.0, 20'000.0, 80'000.0}) {
@@ -77,7 +77,7 @@ TEST(CostHistoryTest, ExperimentsStandInUntilTheClassIsSettled) {
   EXPECT_NEAR(NsOf(curve.At(WorkOf(4096), Processor())), 10'000, 100);
 }
 
-// From noisy samples with outliers the machine's line comes back, whatever it is.
+// The machine's line is recovered from noisy samples with outliers, whatever it is.
 TEST(CostCurveTest, RecoversTheLine) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SeededRng rng(seed);
@@ -85,10 +85,10 @@ TEST(CostCurveTest, RecoversTheLine) {
     const CostHistory history = Measure(machine, 600, rng);
     const DeviceFacts device = Processor();
     const CostCurve curve(history, device);
-    // The slope counts what the roofline says of an instance: 8 bytes at 20 GB/s.
+    // The slope is relative to the roofline's time of an instance: 8 bytes at 20 GB/s.
     const double each_ns = curve.slope() * 8 / 20;
     EXPECT_NEAR(each_ns / machine.each_ns, 1, 0.25) << "seed " << seed;
-    if (machine.start_ns > 64 * machine.each_ns) {  // Else no class shows it.
+    if (machine.start_ns > 64 * machine.each_ns) {  // Otherwise no class shows it.
       EXPECT_NEAR(curve.start_ns() / machine.start_ns, 1, 0.35) << "seed " << seed;
     }
     std::vector<double> errors;
@@ -104,7 +104,7 @@ TEST(CostCurveTest, RecoversTheLine) {
   }
 }
 
-// Two sizes are enough for all sizes between, and for one far beyond, which is said to be an estimate.
+// Two sizes suffice for all sizes in between, and for one far beyond, which is marked as an estimate.
 TEST(CostCurveTest, InterpolatesAndExtrapolates) {
   const Machine machine{.start_ns = 2000, .each_ns = 1};
   CostHistory history;
@@ -121,7 +121,7 @@ TEST(CostCurveTest, InterpolatesAndExtrapolates) {
   EXPECT_FALSE(curve.At(WorkOf(1 << 16), Processor()).is_estimate);
 }
 
-// Pieces of a launch that keeps the device busy are known with it; those of a short one are not.
+// Pieces of a launch that keeps the device busy are known with it; pieces of a short launch are not.
 TEST(CostCurveTest, PiecesOfLongLaunchesAreKnown) {
   const Roofline roof = RooflineOf(WorkOf(1 << 22), Processor());
   for (const double launches : {1'000.0, 100.0}) {
@@ -136,7 +136,7 @@ TEST(CostCurveTest, PiecesOfLongLaunchesAreKnown) {
   }
 }
 
-// With one size alone, the roofline goes through it.
+// With only one size, the roofline goes through it.
 TEST(CostCurveTest, ScalesTheRoofline) {
   CostHistory history;
   const Roofline roof = RooflineOf(WorkOf(1 << 20), Processor());
@@ -152,12 +152,12 @@ TEST(CostCurveTest, ScalesTheRoofline) {
   EXPECT_NEAR(there / NsOf(curve.At(WorkOf(1 << 17), Processor())), 8, 1);
 }
 
-// Beyond what was measured a prediction grows at least as the roofline does: noise gives no kernel infinite speed.
+// Beyond the measurements a prediction grows at least as the roofline does: noise gives no kernel infinite speed.
 TEST(CostCurveTest, StaysAboveTheRoofline) {
   CostHistory history;
   for (int i = 0; i < 10; ++i) {
     history.Add(WorkOf(1 << 18), 60'000, 0);
-    history.Add(WorkOf(1 << 20), 50'000, 0);  // Falls with the size: the line is flat.
+    history.Add(WorkOf(1 << 20), 50'000, 0);  // Falls with the size, so the line is flat.
   }
   const CostCurve curve(history, Processor());
   EXPECT_EQ(curve.slope(), 0);
@@ -166,7 +166,7 @@ TEST(CostCurveTest, StaysAboveTheRoofline) {
   EXPECT_GE(NsOf(curve.At(WorkOf(1 << 26), Processor())), 0.99 * least);
 }
 
-// Launches of one size that do a hundred times the work each are a class of their own.
+// Launches of one size with a hundred times the work form a class of their own.
 TEST(CostCurveTest, TellsWorkApart) {
   CostHistory history;
   for (int i = 0; i < 20; ++i) {
@@ -181,7 +181,7 @@ TEST(CostCurveTest, TellsWorkApart) {
   EXPECT_LT(between, 100'000);
 }
 
-// Whatever was measured and is asked: finite, not negative, at most a day.
+// Predictions are finite, not negative, and at most a day, whatever was measured.
 TEST(CostCurveTest, IsNeverNegative) {
   for (uint64_t seed = 0; seed < 500; ++seed) {
     SeededRng rng(seed);
@@ -214,7 +214,7 @@ TEST(CostCurveTest, IsNeverNegative) {
   }
 }
 
-// Pauses of the machine move a mean by little.
+// Pauses of the machine move a mean only slightly.
 TEST(CostHistoryTest, DampsOutliers) {
   CostHistory history;
   for (int i = 0; i < 100; ++i) {
@@ -224,7 +224,7 @@ TEST(CostHistoryTest, DampsOutliers) {
   EXPECT_GE(history.classes()[0].time_ns, 1000);
 }
 
-// A first launch that takes a hundred times as long is forgotten soon.
+// A first launch that takes a hundred times as long is soon forgotten.
 TEST(CostHistoryTest, ForgetsTheFirstLaunch) {
   CostHistory history;
   history.Add(WorkOf(1000), 100'000, 0);
@@ -234,7 +234,7 @@ TEST(CostHistoryTest, ForgetsTheFirstLaunch) {
   EXPECT_LT(history.classes()[0].time_ns, 1300);
 }
 
-// A machine that becomes slower, or quicker, for good is followed.
+// A lasting change of the machine's speed is followed.
 TEST(CostHistoryTest, FollowsDrift) {
   for (const double factor : {10.0, 2.0, 0.5, 0.1}) {
     CostHistory history;
@@ -256,7 +256,7 @@ TEST(CostHistoryTest, MeasuresItsError) {
   EXPECT_DOUBLE_EQ(history.Add(WorkOf(1000), 1000, 900).error, 0.3);
 }
 
-// Launches that were never measured are known once noted, and change no prediction.
+// Launches that were never measured are known once noted, and do not change predictions.
 TEST(CostHistoryTest, NotesWithoutSamples) {
   CostHistory history;
   EXPECT_TRUE(history.Note(WorkOf(1000)));
@@ -271,7 +271,7 @@ TEST(CostHistoryTest, NotesWithoutSamples) {
   EXPECT_EQ(curve.At(WorkOf(1000), Processor()), StaticCosts().Run(WorkOf(1000), 0, Processor()));
 }
 
-// What stands in for a class that had not settled is kept, too, as what it is.
+// Provisional classes are also stored, as provisional.
 TEST(CostHistoryTest, RestoresWhatStandsIn) {
   CostHistory kept, history, settled;
   kept.Add(WorkOf(4096), 50'000, 0, /*is_settled=*/false);
@@ -283,7 +283,7 @@ TEST(CostHistoryTest, RestoresWhatStandsIn) {
   EXPECT_TRUE(kept.Find(WorkOf(4096))->is_settled);
 }
 
-// A history that another process kept comes back as it was; one that no process can have kept does not.
+// A history stored by another process is restored unchanged; an impossible one is not.
 TEST(CostHistoryTest, RestoresWhatIsSound) {
   SeededRng rng(1);
   const CostHistory kept = Measure(RandomMachine(rng), 300, rng);
@@ -319,7 +319,7 @@ TEST(CostHistoryTest, RestoresWhatIsSound) {
   EXPECT_FALSE(IsSound(c));
 }
 
-// Only candidates that may be the best are asked for, and each a few times.
+// Only candidates that may be the best are sampled, each a few times.
 TEST(WantsSampleTest, AsksForWhatMayBeBest) {
   EXPECT_EQ(WantsSample({}), kNoSample);
   EXPECT_EQ(WantsSample({{{.expected_ns = 5}}}), kNoSample);
@@ -331,8 +331,8 @@ TEST(WantsSampleTest, AsksForWhatMayBeBest) {
   EXPECT_EQ(WantsSample({{{.expected_ns = 100}, {.expected_ns = 200, .tries = 3}}}), kNoSample);
 }
 
-// Whatever candidates really take: the search ends, loses no more than it says, and finds the best of those whose
-// estimates were not off by more than the factor.
+// Exploration ends whatever candidates really take, costs no more than its bound, and finds the best of those
+// candidates whose estimates were within the factor.
 TEST(WantsSampleTest, LosesABoundedTime) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SeededRng rng(seed);
@@ -344,7 +344,7 @@ TEST(WantsSampleTest, LosesABoundedTime) {
       options[i].expected_ns = truth[i] * std::exp(Uniform(rng, -0.5, 0.5));
     }
     const double best = *std::min_element(truth.begin(), truth.end());
-    // What the first choice by estimates really takes; what looks best later takes no longer.
+    // The real time of the first choice by estimates; later best choices take no longer.
     const auto chosen_first =
         std::min_element(options.begin(), options.end(),
                          [](const SampleOption& a, const SampleOption& b) { return a.expected_ns < b.expected_ns; });
@@ -381,7 +381,7 @@ TEST(WantsSampleTest, LosesABoundedTime) {
   }
 }
 
-// Curves answer where they know something, by the candidates' numbers; transfers by spaces.
+// Curves answer where they have data, by the candidates' numbers; transfers are looked up by spaces.
 TEST(MeasuredCostsTest, FallsBackToEstimates) {
   CostHistory history;
   history.Add(WorkOf(1000), 123'456, 0);
@@ -416,7 +416,7 @@ TEST(TransferLineTest, AddsUp) {
   EXPECT_TRUE(Through(up, {.bytes_per_second = 1}).is_estimate);
 }
 
-// The larger of what bytes and operations take, after the start; guesses where facts are missing.
+// The maximum of bytes' and operations' time, after the start; defaults replace missing facts.
 TEST(StaticCostsTest, IsARoofline) {
   const DeviceFacts device{.id = "a", .bytes_per_second = 1e9, .operations_per_second = 2e9, .launch_ns = 100};
   const StaticCosts costs;
@@ -426,7 +426,7 @@ TEST(StaticCostsTest, IsARoofline) {
   };
   EXPECT_EQ(time(5000, 4000), Duration(5100));
   EXPECT_EQ(time(1000, 4000), Duration(2100));
-  EXPECT_EQ(time(1000, 0), Duration(5100));  // 50 ns an instance.
+  EXPECT_EQ(time(1000, 0), Duration(5100));  // 50 ns per instance.
   EXPECT_TRUE(costs.Run({}, 0, device).is_estimate);
   EXPECT_GT(costs.Run({}, 0, {.id = "a", .is_gpu = true}).time, costs.Run({}, 0, {}).time);
 }

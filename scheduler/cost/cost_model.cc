@@ -8,29 +8,29 @@
 namespace hpvm::scheduler {
 namespace {
 
-// StaticCosts. A GPU's launch passes a driver's queue; a processor's only wakes threads.
+// Constants of StaticCosts. A GPU's launch passes through a driver's queue; a processor's only wakes threads.
 constexpr double kGpuLaunchNs = 10'000;
 constexpr double kHostLaunchNs = 1'000;
-// One instance on one unit alone: a loop of some tens of steps on a processor's core; a GPU's unit runs hundreds at
+// Time of one instance on one unit: a loop of some tens of steps on a processor's core; a GPU's unit runs hundreds at
 // once.
 constexpr double kHostInstanceNs = 50;
 constexpr double kGpuInstanceNs = 0.25;
-// Of devices that do not say how much arithmetic they do: vectors of a core at some efficiency, and a small GPU's
+// Arithmetic speed of devices that do not report it: vectors of a core at some efficiency, and a small GPU's
 // multiprocessor.
 constexpr double kHostUnitOperationsPerNs = 10;
 constexpr double kGpuUnitOperationsPerNs = 100;
-// Memory of devices that do not say: a desktop's, and a small GPU's.
+// Memory speed of devices that do not report it: a desktop's, and a small GPU's.
 constexpr double kHostBytesPerNs = 20;
 constexpr double kGpuBytesPerNs = 200;
-// PCI Express with memory that is not pinned, and the wait for the copy's end.
+// PCI Express with pageable memory, and the wait for the copy's end.
 constexpr double kLinkStartNs = 20'000;
 constexpr double kLinkBytesPerNs = 12;
 
-// Estimates add up without overflow: a day is worse than anything.
+// Estimates add up without overflow: they are capped at a day.
 constexpr double kLongestNs = 86'400e9;
 Duration FromNs(double ns) { return Duration(static_cast<int64_t>(std::min(ns, kLongestNs))); }
 
-// What is more than can be counted is as much as can be.
+// Saturating arithmetic.
 uint64_t Times(uint64_t a, uint64_t b) { return __builtin_mul_overflow(a, b, &a) ? ~uint64_t{0} : a; }
 uint64_t Plus(uint64_t a, uint64_t b) { return __builtin_add_overflow(a, b, &a) ? ~uint64_t{0} : a; }
 

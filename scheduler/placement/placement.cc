@@ -18,7 +18,7 @@ using placing::kNone;
 using placing::Option;
 using placing::PortsOf;
 
-// One device in host space: in the graph's own order, which keeps what is used together near, each launch on the lane
+// Plans for one device in host space: launches in the graph's own order, which preserves locality, each on the lane
 // that is free first.
 class OneDevice {
  public:
@@ -82,8 +82,8 @@ class OneDevice {
 
   const graph::FlatGraph& flat_;
   const placing::Options& options_;
-  std::vector<int64_t> lanes_;        // Free from then on.
-  std::vector<int64_t> made_, read_;  // By value: when it is there, and when who read it so far is done.
+  std::vector<int64_t> lanes_;        // Time from which each lane is free.
+  std::vector<int64_t> made_, read_;  // Indexed by value: when it is ready, and when its readers so far are done.
 };
 
 }  // namespace

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: list scheduling with insertion. A heap yields the ready job of highest priority; every option is tried at
+// its earliest gap, after the copies that it needs, and the one with the least end, its outputs' return and the
+// guide's look-ahead included, is committed.
+// Invariants: a job is ready when the producers of what it reads, and the readers of what it replaces, are planned.
+// Intervals taken on one lane do not overlap. there(item, space) is the time from which a space holds an item; 0
+// for inputs in host memory, and kForever until a planned copy or launch puts it there. Copies between two devices
+// go through host memory.
+// Searches of several lanes end because starts only move later and each lane is idle after its tail. A plan is
+// abandoned at the first job whose end plus lower bound of the rest is not below stop_ns.
+// Source: insertion as in HEFT (see placement.h).
 #include "scheduler/placement/placement_decode.h"
 
 #include <algorithm>
@@ -16,13 +26,13 @@ Decoder::Decoder(const Problem& problem)
   lanes_.resize(lanes);
 }
 
-void Decoder::Decode(const Guide& guide, Plan& plan) {
+void Decoder::Decode(const Guide& guide, DecodedPlan& plan) {
   Reset(guide, plan);
   const bool is_ordered = guide.priority.empty();
   int64_t makespan = 0;
   for (size_t done = 0; done < p_.jobs.size(); ++done) {
     const uint32_t job = is_ordered ? static_cast<uint32_t>(done) : Pop();
-    const Place place = Choose(job, guide, plan);
+    const Assignment place = Choose(job, guide, plan);
     Commit(job, place, guide, plan);
     plan.planned = done + 1;
     int64_t end = place.end;
@@ -61,7 +71,7 @@ void Decoder::Decode(const Guide& guide, Plan& plan) {
   }
 }
 
-void Decoder::Reset(const Guide& guide, Plan& plan) {
+void Decoder::Reset(const Guide& guide, DecodedPlan& plan) {
   gaps_max_ = guide.gaps_max;
   plan.jobs.resize(p_.jobs.size());
   plan.transfers.clear();
@@ -110,7 +120,7 @@ int64_t Decoder::FindAll(uint32_t resource, int64_t from, int64_t length) const 
   return start;
 }
 
-// The earliest; of equal ones that which was busy last, so that larger gaps stay.
+// Returns the lane with the earliest start; among equals the one that was busy last, so that larger gaps remain.
 uint32_t Decoder::FindLane(uint32_t resource, int64_t from, int64_t length, int64_t* start) const {
   uint32_t best = kNone;
   for (uint32_t lane = first_lane_[resource]; lane < first_lane_[resource + 1]; ++lane) {
@@ -140,7 +150,7 @@ int64_t Decoder::FindBoth(uint32_t resource, int64_t length, uint32_t other, int
   return start;
 }
 
-// Behind what is on the same resource already for this job.
+// Plans the leg after the legs already planned on the same resource for this job.
 int64_t Decoder::AddLeg(uint32_t item, uint32_t size, SpaceIndex from, SpaceIndex to, int64_t ready,
                         std::vector<Leg>& legs) {
   const int64_t length = from == kHostSpace ? p_.up_ns[size][to] : p_.down_ns[size][from];
@@ -168,7 +178,7 @@ void Decoder::Bring(uint32_t job, SpaceIndex space, Arrival& arrival) {
     int64_t at = there(item, space);
     if (at == kForever) {
       for (const Leg& leg : arrival.legs) {
-        at = leg.item == item && leg.to == space ? leg.end : at;  // By another port.
+        at = leg.item == item && leg.to == space ? leg.end : at;  // Planned for another port.
       }
     }
     if (at == kForever) {
@@ -189,8 +199,9 @@ void Decoder::Bring(uint32_t job, SpaceIndex space, Arrival& arrival) {
   }
 }
 
-// When those that read what the job replaces are done: in its space at their end, elsewhere when they have their copy.
-int64_t Decoder::Replaced(uint32_t job, SpaceIndex space, const Plan& plan) const {
+// Returns when the readers of the values that the job replaces are done: at their end in the same space, at their start
+// (when they have their copy) in another space.
+int64_t Decoder::Replaced(uint32_t job, SpaceIndex space, const DecodedPlan& plan) const {
   int64_t ready = 0;
   for (const uint32_t reader : p_.before[job]) {
     const Planned& done = plan.jobs[reader];
@@ -199,11 +210,11 @@ int64_t Decoder::Replaced(uint32_t job, SpaceIndex space, const Plan& plan) cons
   return ready;
 }
 
-Decoder::Place Decoder::Choose(uint32_t job, const Guide& guide, const Plan& plan) {
+Decoder::Assignment Decoder::Choose(uint32_t job, const Guide& guide, const DecodedPlan& plan) {
   for (Arrival& arrival : arrivals_) {
     arrival.ready = -1;
   }
-  Place best;
+  Assignment best;
   const std::span<const Option> options = p_.OptionsOf(job);
   const uint32_t pinned = guide.pinned.empty() ? kNone : guide.pinned[job];
   for (uint32_t i = 0; i < options.size(); ++i) {
@@ -220,7 +231,7 @@ Decoder::Place Decoder::Choose(uint32_t job, const Guide& guide, const Plan& pla
   return best;
 }
 
-void Decoder::Consider(uint32_t job, uint32_t index, const Guide& guide, int64_t ready, Place& best) {
+void Decoder::Consider(uint32_t job, uint32_t index, const Guide& guide, int64_t ready, Assignment& best) {
   const Option& option = p_.OptionsOf(job)[index];
   const bool has_both = option.all_ns != kForever && option.lane_ns != kForever;
   const int64_t ahead = guide.ahead.empty() ? 0 : guide.ahead[size_t{job} * spaces_ + option.space];
@@ -240,7 +251,7 @@ void Decoder::Consider(uint32_t job, uint32_t index, const Guide& guide, int64_t
   }
 }
 
-// When what the caller gets would be back.
+// Returns when the job's outputs would be back in host memory.
 int64_t Decoder::Return(uint32_t job, const Option& option, int64_t end) const {
   if (option.space == kHostSpace) {
     return end;
@@ -253,7 +264,7 @@ int64_t Decoder::Return(uint32_t job, const Option& option, int64_t end) const {
   return end;
 }
 
-void Decoder::Commit(uint32_t job, const Place& place, const Guide& guide, Plan& plan) {
+void Decoder::Commit(uint32_t job, const Assignment& place, const Guide& guide, DecodedPlan& plan) {
   const Option& option = p_.OptionsOf(job)[place.option];
   const auto move = [&](const Leg& leg) {
     TakeAll(leg.resource, leg.start, leg.end - leg.start);

@@ -7,7 +7,7 @@
 namespace hpvm::scheduler::placing {
 namespace {
 
-// More ranges than that and a value is moved as a whole.
+// A value with more ranges is moved as a whole.
 constexpr size_t kRangesMax = 256;
 
 struct Touch {
@@ -34,7 +34,7 @@ class ItemCutter {
     }
     size_t next = 0;
     for (uint32_t job = 0; job < p_.jobs.size();) {
-      // The parts of a node read before any of them writes: they stand side by side.
+      // The parts of a node read before any of them writes: they are siblings.
       const uint32_t node = p_.jobs[job].node;
       uint32_t end = job;
       size_t touch = next;
@@ -73,7 +73,7 @@ class ItemCutter {
               input_.accesses->Of(graph::FlatNodeId(p_.jobs[job].node), option.choice, p_.boxes[job], port);
           touch.read = Clip(access.read, whole);
           touch.written = Clip(access.written, whole);
-          // What may be left as it was is read, unless nothing was there.
+          // Bytes that the writer may leave unchanged are read, unless there was no earlier value.
           if (!access.overwrites && p.in.valid() && !touch.written.is_empty()) {
             touch.read = touch.read.is_empty() ? touch.written
                                                : ByteRange{std::min(touch.read.begin, touch.written.begin),
@@ -183,7 +183,7 @@ class ItemCutter {
     }
   }
 
-  // What was in the range before.
+  // Returns the item that occupied the range before.
   uint32_t Old(graph::FlatValueId value, const ByteRange& range) const {
     if (value.valid()) {
       for (const uint32_t item : items_[value.index]) {
@@ -198,9 +198,9 @@ class ItemCutter {
   const PlacementInput& input_;
   const graph::FlatGraph& flat_;
   Problem& p_;
-  std::vector<Touch> touches_;                 // By job.
-  std::vector<std::vector<uint64_t>> bounds_;  // By value: where ranges begin and end.
-  std::vector<std::vector<uint32_t>> items_;   // By value, by range.
+  std::vector<Touch> touches_;                 // Indexed by job.
+  std::vector<std::vector<uint64_t>> bounds_;  // Indexed by value: the boundaries of ranges.
+  std::vector<std::vector<uint32_t>> items_;   // Indexed by value, by range.
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values as ranges that are made, read and moved on their own, for graphs of which nodes are cut into parts.
+// Divides values into ranges that are made, read and moved separately, for graphs with nodes that are cut into parts.
 #ifndef HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_ITEMS_H_
 #define HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_ITEMS_H_
 
@@ -9,8 +9,8 @@
 
 namespace hpvm::scheduler::placing {
 
-// Fills items, reads and writes of a problem whose jobs and boxes are there. Values that no part touches are one item.
-// A range that a writer leaves as it was is the same item as before.
+// Fills items, reads and writes of a problem that already has its jobs and boxes. A value that no part touches is one
+// item. A range that a writer leaves unchanged remains the same item.
 void CutItems(const PlacementInput& input, const std::vector<bool>& is_part, Problem& problem);
 
 }  // namespace hpvm::scheduler::placing

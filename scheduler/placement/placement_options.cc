@@ -8,9 +8,9 @@
 namespace hpvm::scheduler::placing {
 namespace {
 
-// A day is worse than anything.
+// Times are capped at a day.
 constexpr int64_t kWorstNs = int64_t{86'400} * 1'000'000'000;
-// How many kinds of one leaf are looked through before a node counts as a kind of its own.
+// Number of kinds of one leaf that are compared before a node counts as a kind of its own.
 constexpr size_t kKindsMax = 16;
 
 }  // namespace
@@ -155,10 +155,10 @@ bool Options::IsLike(uint32_t a, uint32_t b) const {
   return true;
 }
 
-// In order of preference: those of the best tier and, of these, of the best hint.
+// Returns candidates in order of preference: those of the best tier and, among these, of the best hint.
 std::vector<uint32_t> Options::Keep(uint32_t node) const {
   const std::vector<Candidate>& candidates = input_.candidates[input_.flat.nodes[node].leaf.index];
-  // A hint outranks the estimate: its author knows more than a constant does. Tiers outrank both.
+  // A hint outranks the estimate, because its author knows more than a constant does. Tiers outrank both.
   const auto rank = [&](const Candidate& c) { return std::tuple(input_.devices[c.device].tier, c.hint); };
   std::vector<uint32_t> kept;
   for (uint32_t i = 0; i < candidates.size(); ++i) {
@@ -181,7 +181,7 @@ uint32_t Options::Make(uint32_t node, std::span<const uint32_t> kept) {
   OptionSet set{.first = static_cast<uint32_t>(all_.size())};
   for (const uint32_t i : kept) {
     const Option option = Price(node, i, candidates[i].device, {.count = n.extent});
-    // Of several variants for one device the quickest stays.
+    // Only the fastest of several variants for one device is kept.
     const auto same = std::find_if(all_.begin() + set.first, all_.end(),
                                    [&](const Option& other) { return other.device == option.device; });
     if (same == all_.end()) {

@@ -10,10 +10,10 @@
 namespace hpvm::scheduler::placing {
 namespace {
 
-// Jobs by planned start. Where nodes are cut, parts follow one another, and a node stands behind all it depends on: the
-// first part of a reader may start before the last part of what it reads, and a part that reads nothing of what its
-// producer writes before all of it.
-std::vector<uint32_t> OrderOf(const graph::FlatGraph& flat, const Problem& problem, const Plan& plan) {
+// Returns jobs by planned start. When nodes are cut, the parts of a node are adjacent, and a node comes after all nodes
+// it depends on: the first part of a reader may start before the last part of the node it reads, and a part that reads
+// nothing written by its producer may start before all of it.
+std::vector<uint32_t> OrderOf(const graph::FlatGraph& flat, const Problem& problem, const DecodedPlan& plan) {
   const size_t nodes = flat.nodes.size();
   std::vector<uint32_t> order(problem.jobs.size());
   for (uint32_t job = 0; job < order.size(); ++job) {
@@ -115,7 +115,7 @@ void FillPlacement(const PlacementInput& input, const Problem& problem, const Be
     for (const Planned& planned : best.plan.jobs) {
       pinned.push_back(planned.option);
     }
-    Plan again;
+    DecodedPlan again;
     Decoder(problem).Decode({.priority = best.priority,
                              .pinned = pinned,
                              .width = best.width,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans as callers see them: tasks in an order, with times.
+// Converts plans to the form that callers see: tasks in an order, with times.
 #ifndef HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_OUTPUT_H_
 #define HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_OUTPUT_H_
 
@@ -12,7 +12,7 @@ namespace hpvm::scheduler::placing {
 
 Task TaskOf(uint32_t node, const Option& option, const Box& box, int64_t start, int64_t end);
 
-// Tasks, makespan, what is estimated and, if asked for, transfers.
+// Fills tasks, makespan, estimate counts and, if requested, transfers.
 void FillPlacement(const PlacementInput& input, const Problem& problem, const Best& best, Placement& placement);
 
 }  // namespace hpvm::scheduler::placing

@@ -132,10 +132,10 @@ class ProblemBuilder {
     }
   }
 
-  // Memory is updated in place by the last one that touches its value, when that is a writer; others that write get
-  // copies. So there is at most one wait a port.
+  // Memory is updated in place by the last job that touches its value, when that job is a writer; other writers get
+  // copies. There is therefore at most one wait per port.
   void AddUpdates() {
-    std::vector<std::pair<uint32_t, uint32_t>> pairs;  // Who replaces it, who reads it before.
+    std::vector<std::pair<uint32_t, uint32_t>> pairs;  // The replacing job, and an earlier reader.
     for (uint32_t item = 0; item < p_.items.size(); ++item) {
       const std::span<const uint32_t> readers = p_.readers[item];
       if (readers.size() < 2 || !Replaces(readers.back(), item)) {
@@ -179,7 +179,7 @@ class ProblemBuilder {
     return false;
   }
 
-  // The class of a copy whose bytes are moved once in so many runs.
+  // Returns the size class of a transfer whose bytes are moved once in `runs` runs.
   uint32_t ClassOf(uint64_t bytes, uint32_t runs) {
     if (last_ != kNone && bytes == last_bytes_ && runs == last_runs_) {
       return last_;
@@ -218,7 +218,7 @@ class ProblemBuilder {
   const std::span<const Cut> cuts_;
   Problem p_;
   std::array<std::unordered_map<uint64_t, uint32_t>, 2>
-      classes_;  // By bytes: of what moves once for all runs, of all else.
+      classes_;  // Keyed by bytes: for data moved once for all runs, and for all other data.
   uint64_t last_bytes_ = 0;
   uint32_t last_runs_ = 1, last_ = kNone;
 };

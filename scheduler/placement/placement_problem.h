@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A flat graph as list scheduling sees it: jobs (launches or parts of launches) that read and write items (values, or
-// ranges of values that are moved on their own), with what may run each job.
+// Problem is a flat graph in the form used by list scheduling: jobs (launches or parts of launches) that read and write
+// items (values, or ranges of values that are moved separately), with the options that may run each job.
 #ifndef HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_PROBLEM_H_
 #define HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_PROBLEM_H_
 
@@ -14,14 +14,14 @@
 
 namespace hpvm::scheduler::placing {
 
-// Lists of numbers, one after another.
+// Concatenated lists of numbers.
 struct Lists {
   std::vector<uint32_t> begin{0}, all;
   std::span<const uint32_t> operator[](uint32_t i) const { return {all.data() + begin[i], begin[i + 1] - begin[i]}; }
   void Close() { begin.push_back(static_cast<uint32_t>(all.size())); }
 };
 
-struct Job {
+struct PlacedTask {
   uint32_t node = 0;
   OptionSet options;
 };
@@ -29,13 +29,13 @@ struct Job {
 struct Item {
   graph::FlatValueId value;
   ByteRange range;
-  uint32_t producer = kNone;    // Job; kNone: it lies in host memory from the start.
-  uint32_t size_class = 0;      // As it is moved between jobs, or from where it lies at the start.
-  uint32_t returned_class = 0;  // As it is moved to the caller.
-  bool is_returned = false;     // The caller gets it.
+  uint32_t producer = kNone;    // Job; kNone when it is in host memory from the start.
+  uint32_t size_class = 0;      // Size class when moved between jobs, or from its initial place.
+  uint32_t returned_class = 0;  // Size class when moved to the caller.
+  bool is_returned = false;     // The item is an output.
 };
 
-// A node cut into parts, in the order of their boxes. One part: the whole node with options of its own.
+// A node cut into parts, in the order of their boxes. One part: the whole node with its own options.
 struct Part {
   OptionSet options;
   Box box;
@@ -48,18 +48,19 @@ struct Cut {
 struct Problem {
   const Resources* resources = nullptr;
   const Options* options = nullptr;
-  // In an order that respects everything.
-  std::vector<Job> jobs;
-  std::vector<Box> boxes;  // By job; empty when there are no cuts.
+  // In an order that respects all dependencies.
+  std::vector<PlacedTask> jobs;
+  std::vector<Box> boxes;  // Indexed by job; empty when there are no cuts.
   std::vector<Item> items;
   Lists reads, writes;  // Items, by job.
   Lists readers;        // Jobs, by item.
-  // Who updates in place comes after those that read what it replaces: by job, those before, and those after.
+  // A job that updates in place comes after the readers of the value it replaces. Indexed by job: those before it, and
+  // those after.
   Lists before, after;
-  // Nanoseconds of a transfer by size class and space: to it from host memory, and back.
+  // Nanoseconds of a transfer by size class and space: from host memory to the space, and back.
   std::vector<std::vector<int64_t>> up_ns, down_ns;
-  std::vector<int64_t> host_ns;  // By size class: of the host's copies; at most as long as the transfer.
-  // Parts of launches begin together, each with its copies: so many devices have an even part of the host's copies.
+  std::vector<int64_t> host_ns;  // Indexed by size class: time of the host's copies; at most as long as the transfer.
+  // Parts of launches begin together, each with its copies: this many devices share the host's copies evenly.
   uint32_t links_at_once = 1;
 
   uint32_t HostOf(SpaceIndex space) const {
@@ -72,7 +73,8 @@ struct Problem {
   }
 };
 
-// `cuts` by ascending node. Nothing is cut: one job a node, one item a value. Cuts need PlacementInput::accesses.
+// `cuts` are sorted by node. Without cuts there is one job per node and one item per value. Cuts need
+// PlacementInput::accesses.
 Problem MakeProblem(const PlacementInput& input, const Resources& resources, const Options& options,
                     std::span<const Cut> cuts);
 

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: one pass over the jobs from the last to the first, and one over the edges of each.
+// Invariants: jobs are in an order that respects dependencies, so the ranks of a job's readers are final when the
+// job is reached. Rests and PathBound take each job's least time and no transfers; they never exceed the true
+// values, so a search that stops at them loses nothing. Upward ranks are capped at kForever, so sums do not
+// overflow.
+// An edge costs at most the product of the numbers of options of its two jobs; consecutive readers with one set of
+// options share the mean transfer time.
+// Source: HEFT's upward rank and PEFT's optimistic cost table (see placement.h).
 #include "scheduler/placement/placement_rank.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules of random graphs on random machines, against a checker that shares no code with the planner.
+// Checks schedules of random graphs on random machines with a checker that shares no code with the planner.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -91,7 +91,7 @@ struct RandomCase {
   std::vector<std::vector<Candidate>> candidates;
 };
 
-// Everything once, in order, nothing twice at a time, and the makespan that the planner says.
+// Every task is scheduled exactly once, in order, without overlap, and the makespan is what the planner reports.
 TEST(PlacementScheduleTest, RandomGraphsCanRunAsPlanned) {
   for (uint64_t seed = 1; seed <= 1'500; ++seed) {
     SCOPED_TRACE(seed);
@@ -117,8 +117,8 @@ TEST(PlacementScheduleTest, RandomGraphsCanRunAsPlanned) {
   }
 }
 
-// The checker sees what is wrong: a task too early, on another device, twice, or out of order; a transfer that is
-// missing or too short; two launches at a time.
+// The checker detects faults: a task that is too early, on another device, duplicated, or out of order; a transfer that
+// is missing or too short; two launches at once.
 TEST(PlacementScheduleTest, TheCheckerSeesFaults) {
   const std::vector<DeviceFacts> devices = {{.id = "cpu:0", .silicon = 0},
                                             {.id = "gpu:0", .space = 1, .silicon = 1, .has_copy_lanes = true}};

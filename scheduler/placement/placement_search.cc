@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: every device that can run all jobs gives a plan in the graph's order; then list schedules by four ranks
+// (two of HEFT, two of PEFT) are decoded with and without the optimistic cost table and with each preference of
+// width; then hill climbing changes one to three options or priorities at a time, three times in four on the
+// critical chain.
+// Invariants: best_ is the shortest complete plan so far. The climber's position never gets longer: Adopt takes
+// equal or shorter plans, Undo restores the rest. A plan of several devices must beat the best of one device by 2 %
+// (15 % when its options include estimates).
+// The search ends at the lower bound of the longest path, when the effort is spent (after at least four attempts),
+// or after 20 changes per job without a better plan. An attempt is abandoned as soon as it cannot be the best.
+// Source: placement.h names the papers of the ranks.
 #include "scheduler/placement/placement_search.h"
 
 #include <algorithm>
@@ -10,14 +20,14 @@
 namespace hpvm::scheduler::placing {
 namespace {
 
-// Above so many jobs only a few attempts are made, and few gaps remembered.
+// Above this many jobs only a few attempts are made, and few gaps are remembered.
 constexpr size_t kLargeJobs = 20'000;
 constexpr size_t kLargeGaps = 8;
 constexpr uint64_t kAttemptsMin = 4;
-// So many changes a job without a better plan, and the search ends.
+// The search ends after this many changes per job without a better plan.
 constexpr uint64_t kPatience = 20;
-// What several devices may take of the time of one: each change of device costs what no model counts, and estimates are
-// wrong by factors.
+// Largest ratio of a multi-device plan's time to a single-device plan's: each change of device has costs that the model
+// does not include, and estimates are wrong by factors.
 constexpr double kSeveralGain = 0.98, kSeveralGainEstimated = 0.85;
 
 class Searcher {
@@ -51,7 +61,7 @@ class Searcher {
 
  private:
   bool HasChoice() const {
-    return std::any_of(p_.jobs.begin(), p_.jobs.end(), [&](const Job& job) {
+    return std::any_of(p_.jobs.begin(), p_.jobs.end(), [&](const PlacedTask& job) {
       return job.options.count > 1 || p_.options->List(job.options)[0].lane_ns != kForever ||
              p_.options->List(job.options)[0].silicon != p_.OptionsOf(0)[0].silicon;
     });
@@ -67,10 +77,10 @@ class Searcher {
   bool IsDone() const { return best_.plan.makespan <= bound_; }
   bool IsSpent() const { return spent_ >= effort_ && attempts_ >= kAttemptsMin; }
 
-  // True when the guide makes a better plan than any before.
+  // Returns true when the guide makes a better plan than any before.
   bool Try(const Guide& guide) { return Try(guide, best_.plan.makespan); }
 
-  // True when it makes a plan, plan_, that takes less than `below`, which is no less than the best.
+  // Returns true when it makes a plan, plan_, that takes less than `below`, which is at least the best makespan.
   bool Try(Guide guide, int64_t below) {
     guide.gaps_max = is_large_ ? kLargeGaps : guide.gaps_max;
     guide.stop_ns = below;
@@ -87,7 +97,7 @@ class Searcher {
     return plan_.makespan < below;
   }
 
-  // Each device that could run everything, in the graph's own order.
+  // Tries each device that could run everything, in the graph's own order.
   void TryOneDevice() {
     std::vector<uint32_t> pinned(p_.jobs.size());
     for (DeviceIndex device = 0; device < p_.resources->of_device.size(); ++device) {
@@ -108,7 +118,7 @@ class Searcher {
   void TryRanks() {
     rests_ = Rests(p_);
     const std::vector<int64_t> table = OptimisticCosts(p_);
-    const bool has_widths = std::any_of(p_.jobs.begin(), p_.jobs.end(), [&](const Job& job) {
+    const bool has_widths = std::any_of(p_.jobs.begin(), p_.jobs.end(), [&](const PlacedTask& job) {
       const std::span<const Option> options = p_.options->List(job.options);
       return std::any_of(options.begin(), options.end(),
                          [](const Option& o) { return o.all_ns != kForever && o.lane_ns != kForever; });
@@ -143,8 +153,8 @@ class Searcher {
     }
   }
 
-  // Changes of options and priorities near the best plan; those on its critical chain more often than others. Where a
-  // change makes nothing worse the search goes on from there.
+  // Local search: changes options and priorities near the best plan, preferring jobs on its critical chain. The search
+  // continues from a change that makes nothing worse.
   void LookAround() {
     priority_ = best_.priority.empty() ? UpwardRanks(p_, Take::kMean) : best_.priority;
     pinned_.resize(p_.jobs.size());
@@ -193,7 +203,7 @@ class Searcher {
     }
   }
 
-  // plan_ is where to go on from.
+  // Continues the search from plan_.
   void Adopt() {
     for (uint32_t job = 0; job < p_.jobs.size(); ++job) {
       pinned_[job] = plan_.jobs[job].option;
@@ -201,8 +211,8 @@ class Searcher {
     FindChain();
   }
 
-  // From the job that ends last back over what each waited for: the job before it on its silicon, or the last of those
-  // whose results it reads.
+  // Finds the critical chain: goes back from the job that ends last, at each job to the one it waited for, which is the
+  // preceding job on its silicon or the last job whose results it reads.
   void FindChain() {
     chain_.clear();
     const std::vector<Planned>& jobs = plan_.jobs;
@@ -238,14 +248,14 @@ class Searcher {
   const Problem& p_;
   Best& best_;
   Decoder decoder_;
-  Plan plan_;
+  DecodedPlan plan_;
   SeededRng rng_;
   const uint64_t effort_;
   uint64_t spent_ = 0, attempts_ = 0;
   int64_t bound_ = 0;
   bool is_large_ = false;
   std::vector<int64_t> rests_;
-  // Of the local search: where it is, and what was changed last.
+  // State of the local search: the current position, and the latest changes.
   std::vector<int64_t> priority_;
   std::vector<uint32_t> pinned_;
   std::vector<std::pair<uint32_t, uint32_t>> old_pins_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which plan to take: several ways to make one, the best of them by their makespan, and a look around it.
+// Searches for a good plan: makes plans in several ways, takes the one with the smallest makespan, and improves it by
+// local search.
 #ifndef HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_SEARCH_H_
 #define HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_SEARCH_H_
 
@@ -12,19 +13,19 @@
 namespace hpvm::scheduler::placing {
 
 struct SearchLimits {
-  uint64_t effort = 0;  // Launches that may be planned, all attempts together; a few attempts are made in any case.
+  uint64_t effort = 0;  // Number of launches that all attempts together may plan; a few attempts are made in any case.
   uint64_t seed = 1;
 };
 
-// With each job pinned to its option in the plan, the rest makes the same plan again.
+// With each job pinned to its option in the plan, the other members reproduce the plan.
 struct Best {
-  Plan plan;
+  DecodedPlan plan;
   std::vector<int64_t> priority;
   Width width = Width::kEither;
   size_t gaps_max = 0;
 };
 
-// The work done is bounded by the effort and some attempts more; deterministic.
+// The work is bounded by the effort plus a few attempts; deterministic.
 void Search(const Problem& problem, const SearchLimits& limits, Best& best);
 
 }  // namespace hpvm::scheduler::placing

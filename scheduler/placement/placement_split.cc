@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: makes sets of cuts, plans the whole graph with each by a short search, and keeps the best. Cuts follow
+// the devices' speeds, or have the same places in all launches with weights corrected by when each silicon ended
+// (at most four times), or are added greedily to the twelve longest launches, or are equal on one device.
+// Invariants: parts of a launch are disjoint, in order, and cover its extent along one dimension; they begin at
+// multiples of the launch's grain; SplitIsSafe holds. The kept plan takes at most 95 % of the time of the plan
+// without cuts (75 % when parts rest on estimates).
+// Bounded by 256 launches, 4000 jobs and 75 sets of cuts; the kept one gets half of the search's effort in
+// addition.
 #include "scheduler/placement/placement_split.h"
 
 #include <algorithm>
@@ -12,44 +20,46 @@
 namespace hpvm::scheduler::placing {
 namespace {
 
-// What a plan with cuts may take of one without. Estimates are wrong by factors: a plan that stands on them has to
-// promise more.
+// Largest ratio of the time with cuts to the time without. Estimates are wrong by factors, so a plan based on them has
+// to promise more.
 constexpr double kGain = 0.95, kGainEstimated = 0.75;
-// And one with more pieces of the best so far: each costs a launch, a copy and an event.
+// Largest ratio for a plan with more pieces than the best so far: each piece costs a launch, a copy and an event.
 constexpr double kGainPieces = 0.96;
-// Shorter launches are not worth it: a part costs a launch, and its results a meeting of devices.
+// Shorter launches are not cut: a part costs a launch, and its results cost a synchronisation of devices.
 constexpr int64_t kCutNsMin = 50'000;
-constexpr int64_t kCutShareMin = 200;  // Of the makespan: one in so many.
+constexpr int64_t kCutShareMin = 200;  // As a fraction of the makespan: 1 in kCutShareMin.
 constexpr size_t kCutNodesMax = 256, kJobsMax = 4'000;
 constexpr size_t kSinglesMax = 12;
 constexpr int kRefinements = 4;
-// Which devices get parts: those about as quick as the quickest, those that are not far behind, all. Each that takes
-// part costs copies, launches and a meeting, which the model knows too little of.
+// Sets of devices that get parts, by speed relative to the fastest: those about as fast, those not far behind, and all.
+// Each participating device costs copies, launches and a synchronisation that the model underestimates.
 constexpr double kReaches[] = {1.5, 4, std::numeric_limits<double>::infinity()};
-// Guesses compare devices of one kind, not the processor with a GPU: there they are off by factors of ten and more, and
-// a device that gets a tenth too much is waited for by all. Until all have been measured only one kind shares a launch,
-// and one device of each other kind gets a part so small that it costs little whatever it takes: that measures it.
+// Guesses compare devices of one kind, but not the processor with a GPU: there they are off by factors of ten and more,
+// and all devices wait for one that gets a tenth too much. Until all have been measured, only one kind shares a launch,
+// and one device of each other kind gets a probe: a part so small that it costs little however long it takes, and
+// yields a measurement.
 constexpr uint64_t kProbeParts = 256, kProbeTilesMin = 16;
-constexpr int64_t kProbeSlowerMax = 16;  // Than the quickest, by the guess.
+constexpr int64_t kProbeSlowerMax = 16;  // Relative to the fastest, by the guess.
 bool IsAlike(const DeviceFacts& a, const DeviceFacts& b) {
   return a.is_gpu == b.is_gpu && a.tier == b.tier && a.compute_units == b.compute_units &&
          a.bytes_per_second == b.bytes_per_second && a.operations_per_second == b.operations_per_second;
 }
 
-// Smaller parts than this share cost more than they save; of many devices half of an equal one.
+// Parts smaller than this share cost more than they save; with many devices the minimum is half of an equal share.
 constexpr double kShareMin = 0.03;
-// Instances that processors run together, by dimension: cuts between them cost vectors.
+// Instances that processors run together, by dimension: cuts inside a tile break vectors.
 constexpr uint64_t kTile[3] = {64, 16, 1};
 constexpr uint64_t kTilesMin = 8;
 
-// A node that may be cut, and by what.
+// A node that may be cut, and the options that may run its parts.
 struct Cuttable {
   uint32_t node = 0;
   uint32_t dimension = 0;
   uint64_t grain = 1;
-  std::vector<Option> options;  // One a silicon.
-  std::vector<Option> probes;   // Of other kinds, one each: by guesses.
-  uint32_t planned = kNone;     // Of these, that of the plan without cuts; kNone: another.
+  std::vector<Option> options;  // One per silicon.
+  std::vector<Option> probes;   // Options of other kinds, one each, whose times are guesses.
+  // Index in `options` of the one in the plan without cuts; kNone when it is another.
+  uint32_t planned = kNone;
 };
 
 struct Trial {
@@ -59,9 +69,9 @@ struct Trial {
 };
 
 struct TryOptions {
-  std::map<uint32_t, double>* ends = nullptr;  // Gets FindEnds.
-  int64_t* limit_ns = nullptr;                 // What it may take; lowered to what it takes.
-  double of_kept = 1;                          // What it may take of the plan that is kept.
+  std::map<uint32_t, double>* ends = nullptr;  // Receives the result of FindEnds.
+  int64_t* limit_ns = nullptr;                 // Limit of the plan's time; lowered to the time it takes.
+  double of_kept = 1;                          // Largest ratio to the time of the kept plan.
 };
 
 class Cutter {
@@ -148,8 +158,8 @@ class Cutter {
     }
   }
 
-  // Adds the option if it may be cut as the others are and runs beside them. How much a launch does whose extent is
-  // known only when it starts, nobody can divide before. Answers why not.
+  // Adds the option if it can be cut like the others and runs concurrently with them. A launch whose extent is known
+  // only when it starts cannot be divided in advance. Returns the reason if it is not added.
   Whole Allow(Cuttable& cuttable, const Option& option) const {
     const std::array<int32_t, 3>& from = flat_.nodes[cuttable.node].extent_port;
     if (std::any_of(from.begin(), from.end(), [](int32_t port) { return port >= 0; })) {
@@ -168,7 +178,7 @@ class Cutter {
     }
     cuttable.dimension = dimension;
     cuttable.grain = both;
-    // Of a silicon's drivers the one that the plan has, else the quicker.
+    // If a silicon has several drivers, the one in the plan is kept, otherwise the faster.
     const auto same = std::find_if(cuttable.options.begin(), cuttable.options.end(),
                                    [&](const Option& other) { return other.silicon == option.silicon; });
     if (same == cuttable.options.end()) {
@@ -184,7 +194,7 @@ class Cutter {
     return IsAlike(input_.devices[a.device], input_.devices[b.device]);
   }
 
-  // Of options of which some are guesses those of the kind that is quickest together; of each other kind a probe.
+  // If some options are guesses, keeps the kind that is fastest in total, and one probe for each other kind.
   void KeepAlike(Cuttable& cuttable) const {
     std::vector<Option>& options = cuttable.options;
     if (std::ranges::none_of(options, &Option::is_guess)) {
@@ -221,13 +231,14 @@ class Cutter {
     }
   }
 
-  // Parts with such weights, each by one of the options; nothing when they are not at least two, or not safe.
+  // Makes parts with these weights, each by one of the options; nullopt when there are fewer than two, or they are not
+  // safe.
   std::optional<Cut> MakeCut(const Cuttable& cuttable, std::vector<std::pair<uint32_t, double>> weights) {
     const double all = std::accumulate(weights.begin(), weights.end(), 0.0,
                                        [](double before, const auto& weight) { return before + weight.second; });
     const double least = all * std::min(kShareMin, 0.5 / static_cast<double>(weights.size()));
     std::erase_if(weights, [&](const auto& weight) { return weight.second <= 0 || weight.second < least; });
-    // Also a cut that only has several pieces of a launch run on one device leaves others out.
+    // A cut that only divides a launch into pieces on one device leaves out the other devices as well.
     const bool has_several = std::ranges::any_of(weights, [&](const auto& w) { return w.first != weights[0].first; });
     const std::array<uint64_t, 3>& extent = flat_.nodes[cuttable.node].extent;
     const uint64_t all_units = extent[cuttable.dimension] / cuttable.grain;
@@ -276,8 +287,8 @@ class Cutter {
     return cut;
   }
 
-  // Each launch by the speeds that it has itself; what has to be moved slows a device down. Each device's share in one
-  // piece or in several, so that copies run beside launches.
+  // Cuts each launch by its own speeds; data movements slow a device down. Each device's share is one piece or several,
+  // so that copies overlap with launches.
   void CutBySpeed() {
     for (const bool counts_moves : {false, true}) {
       for (const uint32_t pieces : {1, 2, 4}) {
@@ -297,7 +308,7 @@ class Cutter {
     }
   }
 
-  // Of those within reach.
+  // Speeds of the options within reach.
   std::vector<std::pair<uint32_t, double>> SpeedsOf(const Cuttable& cuttable, bool counts_moves) const {
     std::vector<std::pair<uint32_t, double>> weights;
     const auto quickest = std::min_element(cuttable.options.begin(), cuttable.options.end(),
@@ -329,10 +340,10 @@ class Cutter {
     }
   }
 
-  // All launches at the same places, so that what one part makes the next one's part has; weights that make all devices
-  // end together.
+  // Cuts all launches at the same places, so that a part's data stays with the corresponding part of the next launch,
+  // with weights that make all devices end together.
   void CutTogether() {
-    std::map<uint32_t, double> ns;  // By silicon.
+    std::map<uint32_t, double> ns;  // Keyed by silicon.
     for (const Cuttable& cuttable : cuttables_) {
       for (const Option& option : cuttable.options) {
         ns[option.silicon] += static_cast<double>(option.best_ns());
@@ -353,7 +364,7 @@ class Cutter {
         for (uint32_t i = 0; i < cuttable.options.size(); ++i) {
           weights.emplace_back(i, weight[cuttable.options[i].silicon]);
         }
-        // In the same order everywhere.
+        // Use the same order for every launch.
         std::sort(weights.begin(), weights.end(), [&](const auto& a, const auto& b) {
           return cuttable.options[a.first].silicon < cuttable.options[b.first].silicon;
         });
@@ -369,7 +380,7 @@ class Cutter {
     }
   }
 
-  // The longest launches alone, and what was gained with those before.
+  // Cuts the longest launches one at a time, keeping cuts that gained before.
   void CutSingles() {
     std::vector<Cut> cuts;
     for (size_t i = 0; i < std::min(cuttables_.size(), kSinglesMax) && cuttables_.size() > 1; ++i) {
@@ -382,8 +393,8 @@ class Cutter {
     }
   }
 
-  // Equal parts where the plan has the launch: those that pass instances one to one to another device, or all that may
-  // be cut.
+  // Makes equal parts on the launch's planned device: either of launches that pass instances one to one to another
+  // device, or of all launches that may be cut.
   void CutEqually() {
     std::vector<bool> passes(flat_.nodes.size());
     std::vector<uint32_t> silicon_of(flat_.nodes.size(), kNone);
@@ -415,9 +426,9 @@ class Cutter {
     }
   }
 
-  // Plans with these cuts; keeps the plan if it is the best with cuts and enough better than that without. False when
-  // there are no cuts or, with `limit_ns`, when the plan takes as long or longer: then options from `options` on are
-  // forgotten.
+  // Plans with these cuts; keeps the plan if it is the best with cuts and sufficiently better than the plan without.
+  // Returns false when there are no cuts or, with `limit_ns`, when the plan is not shorter; options from `options` on
+  // are then dropped.
   bool Try(std::vector<Cut> cuts, size_t options, const TryOptions& how = {}) {
     if (cuts.empty()) {
       return false;
@@ -452,7 +463,7 @@ class Cutter {
     });
   }
 
-  // When each silicon's last part has ended and is back, if the caller gets it.
+  // Finds when each silicon's last part has ended and, if it is an output, has been returned.
   static void FindEnds(const Trial& trial, std::map<uint32_t, double>& ends) {
     const Problem& p = trial.problem;
     for (uint32_t job = 0; job < p.jobs.size(); ++job) {
@@ -471,10 +482,10 @@ class Cutter {
   Options& options_;
   Problem& problem_;
   Best& best_;
-  std::vector<Cuttable> cuttables_;  // The longest first.
+  std::vector<Cuttable> cuttables_;  // Longest first.
   std::optional<Trial> kept_;
-  std::vector<Whole> whole_{flat_.nodes.size()};  // By node.
-  double reach_ = 1;                              // Devices that are so many times slower than the quickest get parts.
+  std::vector<Whole> whole_{flat_.nodes.size()};  // Indexed by node.
+  double reach_ = 1;                              // Devices at most this many times slower than the fastest get parts.
   int64_t single_ns_ = kForever;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches cut into parts: over several devices in proportion to their speeds, or on one in equal parts, so that who
-// reads them or brings them their data need not wait for all of it.
+// Cuts launches into parts: over several devices in proportion to their speeds, or into equal parts on one device, so
+// that readers and transfers need not wait for the whole launch.
 #ifndef HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_SPLIT_H_
 #define HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_SPLIT_H_
 
@@ -9,9 +9,9 @@
 
 namespace hpvm::scheduler::placing {
 
-// Replaces `problem` and `best`, the plan without cuts, when cuts make a plan that is enough better. `options` gets
-// those of the parts. PlacementInput::accesses is not null. Answers, by node, why those that are long stay whole; empty
-// when nothing was looked at.
+// Replaces `problem` and `best`, the plan without cuts, when cuts make a sufficiently better plan. Adds the parts'
+// options to `options`. Requires PlacementInput::accesses. Returns, by node, why long launches were not cut; empty when
+// no launch was considered.
 std::vector<Whole> ImproveByCuts(const PlacementInput& input, const Resources& resources, Options& options,
                                  Problem& problem, Best& best);
 

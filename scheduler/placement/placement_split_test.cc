@@ -18,7 +18,7 @@ using graph::FlatValueId;
 
 constexpr uint64_t kRows = 4096;
 
-// Instance i touches row i of every port, and of `in` ports so many more on both sides.
+// Instance i accesses row i of every port, and of `in` ports also this many rows on both sides.
 class RowAccess final : public AccessModel {
  public:
   RowAccess(const FlatGraph& flat, uint64_t halo, bool may_cut) : flat_(flat), halo_(halo), may_cut_(may_cut) {}
@@ -48,7 +48,7 @@ class RowAccess final : public AccessModel {
   const bool may_cut_;
 };
 
-// Nanoseconds a row by device; 10 GB/s and 5 µs to each space.
+// Nanoseconds per row by device; 10 GB/s and 5 µs to each space.
 class RowCosts final : public CostModel {
  public:
   RowCosts(std::vector<int64_t> row_ns, bool is_estimate, double host_copies = 0, std::set<DeviceIndex> guessed = {})
@@ -75,10 +75,11 @@ const std::vector<DeviceFacts> kDevices = {
     {.id = "cpu:0", .lanes = 2, .silicon = 0},
     {.id = "gpu:0", .space = 1, .is_gpu = true, .silicon = 1, .has_copy_lanes = true},
     {.id = "gpu:1", .space = 2, .is_gpu = true, .silicon = 2, .has_copy_lanes = true},
-    {.id = "other:1", .space = 3, .is_gpu = true, .silicon = 2, .has_copy_lanes = true},  // The same by another driver.
+    // The same device through another driver.
+    {.id = "other:1", .space = 3, .is_gpu = true, .silicon = 2, .has_copy_lanes = true},
 };
 
-// A chain of nodes over a buffer, read by each and made anew; the last is an output.
+// A chain of nodes over a buffer that each node reads and makes anew; the last is an output.
 FlatGraph Chain(uint32_t nodes, uint64_t row_bytes, bool is_one_to_one = false) {
   FlatGraph flat;
   flat.values.push_back({.bytes = kRows * row_bytes, .shape = {}, .producer = {}});
@@ -99,12 +100,12 @@ FlatGraph Chain(uint32_t nodes, uint64_t row_bytes, bool is_one_to_one = false) 
 
 struct Setting {
   std::vector<int64_t> row_ns;
-  std::vector<DeviceIndex> devices;  // Of every node's candidates.
+  std::vector<DeviceIndex> devices;  // Devices of every node's candidates.
   uint64_t halo = 0;
   bool may_cut = true;
   bool is_estimate = false;
   double host_copies = 0;
-  std::set<DeviceIndex> guessed{};  // Devices where the kernel was never measured.
+  std::set<DeviceIndex> guessed{};  // Devices on which the kernel was never measured.
 };
 
 Placement PlaceRows(const FlatGraph& flat, const Setting& s, bool with_cuts = true) {
@@ -140,7 +141,7 @@ size_t Parts(const Placement& placement) {
       std::count_if(placement.tasks.begin(), placement.tasks.end(), [](const Task& task) { return task.is_part; }));
 }
 
-// Two equal GPUs share one long launch, and a chain of them whose halves stay where they are.
+// Two equal GPUs share one long launch, and a chain of launches whose halves stay in place.
 TEST(PlacementSplitTest, TwoDevicesAreNearlyTwiceOne) {
   const Setting gpus{.row_ns = {0, 1'000, 1'000}, .devices = {1, 2}};
   EXPECT_GT(Gain(Chain(1, 64), gpus), 1.8);
@@ -150,7 +151,7 @@ TEST(PlacementSplitTest, TwoDevicesAreNearlyTwiceOne) {
   EXPECT_GT(Gain(Chain(8, 64), halo), 1.7);
 }
 
-// Shares follow speeds: a device three times as quick gets three times as much.
+// Shares follow speeds: a device three times as fast gets three times as much.
 TEST(PlacementSplitTest, SharesFollowMeasuredSpeed) {
   const Placement placement = PlaceRows(Chain(1, 4), {.row_ns = {3'000, 1'000, 0}, .devices = {0, 1}});
   ASSERT_EQ(Parts(placement), 2u);
@@ -170,18 +171,18 @@ std::set<DeviceIndex> DevicesOf(const Placement& placement) {
   return devices;
 }
 
-// A device that would get a sliver gets nothing: it costs a launch and a meeting.
+// A device that would get a sliver gets nothing, because it costs a launch and a synchronisation.
 TEST(PlacementSplitTest, NoSlivers) {
   const Placement placement = PlaceRows(Chain(1, 64), {.row_ns = {30'000, 1'000, 1'000}, .devices = {0, 1, 2}});
   EXPECT_EQ(Parts(placement), 2u);
   EXPECT_EQ(DevicesOf(placement), (std::set<DeviceIndex>{1, 2}));
   const Placement chain = PlaceRows(Chain(8, 64), {.row_ns = {30'000, 1'000, 1'000}, .devices = {0, 1, 2}});
   EXPECT_EQ(DevicesOf(chain), (std::set<DeviceIndex>{1, 2}));
-  // A third that is worth it takes part.
+  // A third device that is worth it takes part.
   EXPECT_EQ(DevicesOf(PlaceRows(Chain(1, 4), {.row_ns = {2'000, 1'000, 1'000}, .devices = {0, 1, 2}})).size(), 3u);
 }
 
-// Guesses split a launch over equal devices. One of another kind, however quick it may be, is measured by a small part.
+// Guesses split a launch over equal devices. A device of another kind, however fast, is measured by a small part.
 TEST(PlacementSplitTest, GuessesSplitOverEquals) {
   const Placement placement =
       PlaceRows(Chain(1, 64), {.row_ns = {700, 1'000, 1'000}, .devices = {0, 1, 2}, .guessed = {0, 1, 2}});
@@ -193,12 +194,12 @@ TEST(PlacementSplitTest, GuessesSplitOverEquals) {
       EXPECT_NEAR(static_cast<double>(task.box.count[0]), kRows / 2.0, 64);
     }
   }
-  // Once all are measured the quicker one gets most.
+  // Once all are measured, the faster one gets most.
   const Placement known = PlaceRows(Chain(1, 64), {.row_ns = {700, 1'000, 1'000}, .devices = {0, 1, 2}});
   for (const Task& task : known.tasks) {
     EXPECT_GT(task.box.count[0], task.device == 0 ? kRows / 3 : kRows / 4);
   }
-  // One device alone is not split for a measurement, and one that seems hopeless gets nothing.
+  // A single device is not split for a measurement, and a device that seems hopeless gets nothing.
   const Placement alone = PlaceRows(Chain(1, 64), {.row_ns = {900, 1'000, 0}, .devices = {0, 1}, .guessed = {0}});
   EXPECT_EQ(Parts(alone), 0u);
   EXPECT_EQ(alone.tasks[0].whole, Whole::kNotMeasured);
@@ -207,8 +208,8 @@ TEST(PlacementSplitTest, GuessesSplitOverEquals) {
       (std::set<DeviceIndex>{1, 2}));
 }
 
-// Two links that share what the host moves carry no more than it does: what mostly waits for its data gains nothing
-// by a second device then.
+// Two links that share the host's copies carry no more than the host does: a launch that mostly waits for its data then
+// gains nothing from a second device.
 TEST(PlacementSplitTest, LinksShareTheHostsCopies) {
   const auto gain = [](const FlatGraph& flat, double host_copies) {
     Setting gpus{.row_ns = {0, 1'000, 1'000}, .devices = {1}, .host_copies = host_copies};
@@ -223,7 +224,7 @@ TEST(PlacementSplitTest, LinksShareTheHostsCopies) {
   EXPECT_GT(gain(Chain(1, 64), 10e9), 1.8);
 }
 
-// Of two drivers for one GPU the quicker runs its part, whichever is listed first.
+// The faster of two drivers for one GPU runs its part, whichever is listed first.
 TEST(PlacementSplitTest, TheQuickerDriverOfTwo) {
   for (const auto& devices : {std::vector<DeviceIndex>{1, 2, 3}, std::vector<DeviceIndex>{1, 3, 2}}) {
     const Placement placement = PlaceRows(Chain(1, 64), {.row_ns = {0, 900, 3'000, 1'000}, .devices = devices});
@@ -231,8 +232,8 @@ TEST(PlacementSplitTest, TheQuickerDriverOfTwo) {
   }
 }
 
-// Where the data's way costs more than the second device saves, where nothing may be cut, and where little is gained
-// (on estimates: less than a lot), nothing is.
+// Nothing is cut when moving data costs more than the second device saves, when nothing may be cut, or when the gain is
+// small (with estimates: less than large).
 TEST(PlacementSplitTest, CutsOnlyWhatPays) {
   EXPECT_EQ(Parts(PlaceRows(Chain(1, 4'000'000), {.row_ns = {1'000, 500, 0}, .devices = {0, 1}})), 0u);
   EXPECT_EQ(Parts(PlaceRows(Chain(1, 64), {.row_ns = {0, 1'000, 1'000}, .devices = {1, 2}, .may_cut = false})), 0u);
@@ -242,7 +243,7 @@ TEST(PlacementSplitTest, CutsOnlyWhatPays) {
   EXPECT_GT(Parts(PlaceRows(Chain(1, 4), {.row_ns = {0, 1'000, 1'000}, .devices = {1, 2}, .is_estimate = true})), 0u);
 }
 
-// Writers that meet are not cut: here every part may write everything.
+// Writers that overlap are not cut: here every part may write everything.
 TEST(PlacementSplitTest, PartsThatMeetStayTogether) {
   class Meeting final : public AccessModel {
    public:
@@ -268,7 +269,7 @@ TEST(PlacementSplitTest, PartsThatMeetStayTogether) {
   EXPECT_EQ(placement->tasks[0].whole, Whole::kPartsMeet);
 }
 
-// Why a launch stays whole is said of those that are long and that several devices could run.
+// The reason why a launch stays whole is given for long launches that several devices could run.
 TEST(PlacementSplitTest, SaysWhyNot) {
   const auto why = [](const FlatGraph& flat, const Setting& setting) {
     return PlaceRows(flat, setting).tasks[0].whole;
@@ -286,13 +287,13 @@ TEST(PlacementSplitTest, SaysWhyNot) {
   EXPECT_EQ(why(late, gpus), Whole::kSizeUnknown);
 }
 
-// Parts that read nothing of what the parts before them write could run at any time; in the order of tasks their node
-// stands behind its producer all the same.
+// Parts that read nothing written by the parts before them could run at any time; in the order of tasks their node
+// still comes after its producer.
 TEST(PlacementSplitTest, OrderFollowsEdgesWithoutBytes) {
   FlatGraph flat = Chain(2, 1);
   flat.nodes[0].extent[0] = kRows / 4;
   for (graph::FlatValue& value : flat.values) {
-    value.bytes = 100;  // Fewer than rows.
+    value.bytes = 100;  // Fewer bytes than rows.
   }
   const Placement placement = PlaceRows(flat, {.row_ns = {0, 1'000, 1'000}, .devices = {1, 2}});
   EXPECT_EQ(Parts(placement), 4u);
@@ -300,7 +301,7 @@ TEST(PlacementSplitTest, OrderFollowsEdgesWithoutBytes) {
   EXPECT_EQ(placement.tasks.back().node.index, 1u);
 }
 
-// Producer and consumer on two devices work at once when instances pass one to one.
+// Producer and consumer on two devices overlap when instances pass one to one.
 TEST(PlacementSplitTest, PipelinesOneToOneEdges) {
   const FlatGraph flat = Chain(2, 64, true);
   const RowAccess accesses(flat, 0, true);
@@ -316,14 +317,13 @@ TEST(PlacementSplitTest, PipelinesOneToOneEdges) {
   ASSERT_TRUE(makespan.ok()) << Message(makespan.status());
   EXPECT_EQ(*makespan, placement->makespan);
   EXPECT_LT(makespan->count() * 10, whole.count() * 7);
-  // Parts of a node stand side by side.
+  // Parts of a node are adjacent.
   for (size_t t = 1; t < placement->tasks.size(); ++t) {
     EXPECT_LE(placement->tasks[t - 1].node, placement->tasks[t].node);
   }
 }
 
-// In-place updates, halos, outputs of parts, and nodes that are not cut among such that are: whatever comes out can
-// run.
+// In-place updates, halos, outputs of parts, and uncut nodes among cut ones: every resulting plan can run.
 TEST(PlacementSplitTest, RandomGraphsWithCutsCanRunAsPlanned) {
   size_t parts = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {

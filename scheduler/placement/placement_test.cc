@@ -13,7 +13,7 @@ using graph::FlatGraph;
 using graph::FlatNodeId;
 using graph::FlatValueId;
 
-// Every launch costs the same everywhere; transfers cost 10 µs and 10 GB/s.
+// Every launch costs the same on every device; transfers cost 10 µs and 10 GB/s.
 class ConstantCosts final : public CostModel {
  public:
   Cost Run(const Work&, DeviceIndex, const DeviceFacts&) const override {
@@ -62,7 +62,7 @@ std::vector<DeviceIndex> DevicesOf(const FlatGraph& flat, const std::vector<std:
   return out;
 }
 
-// Tiers come before everything else, and what had to fall back is counted.
+// Tiers take precedence over everything else, and nodes that fell back are counted.
 TEST(PlacementTest, PrefersRealDevices) {
   uint64_t fallback = 0;
   EXPECT_EQ(DevicesOf(Chain(4, 4),
@@ -75,7 +75,7 @@ TEST(PlacementTest, PrefersRealDevices) {
   EXPECT_EQ(fallback, 3u);
 }
 
-// Among real devices a hint wins; without one the data's place does; equal costs go to the first candidate.
+// Among real devices a hint wins; without a hint the location of the data does; equal costs select the first candidate.
 TEST(PlacementTest, HintsThenDataThenOrder) {
   EXPECT_EQ(DevicesOf(Chain(3, 1 << 20), {{{.device = 1}, {.device = 3, .hint = 0}},
                                           {{.device = 1}, {.device = 3}},
@@ -85,7 +85,7 @@ TEST(PlacementTest, HintsThenDataThenOrder) {
             (std::vector<DeviceIndex>{1}));
 }
 
-// A node that nothing can run is reported by its index.
+// A node that no device can run is reported by its index.
 TEST(PlacementTest, NamesTheNodeWithoutCandidates) {
   const FlatGraph flat = Chain(2, 4);
   const std::vector<std::vector<Candidate>> candidates = {{{.device = 1}}, {}};
@@ -97,7 +97,7 @@ TEST(PlacementTest, NamesTheNodeWithoutCandidates) {
   EXPECT_EQ(unplaced, 1u);
 }
 
-// What a launch's sizes rule out is passed over, hint or not; when that is everything, the node is reported.
+// Candidates that cannot run a launch's sizes are skipped, hinted or not; when none is left, the node is reported.
 TEST(PlacementTest, PassesOverWhatCannotRunTheLaunch) {
   const FlatGraph flat = Chain(1, 4);
   const std::vector<std::vector<Candidate>> candidates = {{{.device = 3, .hint = 0}, {.device = 1}}};
@@ -158,7 +158,7 @@ TEST(PlacementTest, StaticCostsWeighWorkAgainstTransfers) {
   }
 }
 
-// What the caller gets back lies in host memory: the way there is part of the price.
+// Outputs end in host memory: the transfer there is part of the cost.
 TEST(PlacementTest, CountsTheWayBack) {
   const std::vector<DeviceFacts> devices = {{.id = "cpu:0"}, {.id = "gpu:0", .space = 1}};
   FlatGraph flat = Chain(2, 1 << 20);
@@ -170,13 +170,13 @@ TEST(PlacementTest, CountsTheWayBack) {
         ->tasks[1]
         .choice;
   };
-  EXPECT_EQ(place(), 0u);  // The data is there.
+  EXPECT_EQ(place(), 0u);  // The data is already there.
   flat.values[2].bytes = 2 << 20;
   flat.outputs = {FlatValueId(2u)};
   EXPECT_EQ(place(), 1u);  // A larger result has to come back.
 }
 
-// Nodes that read one value and make one each.
+// Nodes that all read one value and make one each.
 FlatGraph Wide(uint32_t nodes, uint64_t instances) {
   FlatGraph flat = Chain(0, 64);
   for (uint32_t i = 0; i < nodes; ++i) {
@@ -192,7 +192,7 @@ FlatGraph Wide(uint32_t nodes, uint64_t instances) {
   return flat;
 }
 
-// So long with all of a device, everywhere.
+// Takes this long with all of a device, on every device.
 class FixedCosts final : public CostModel {
  public:
   explicit FixedCosts(int64_t ns, bool is_estimate = false) : ns_(ns), is_estimate_(is_estimate) {}
@@ -218,8 +218,8 @@ Placement PlaceOn(const FlatGraph& flat, const std::vector<DeviceFacts>& devices
   return *std::move(placement);
 }
 
-// Short launches run side by side, one a lane; a long one has all lanes; one of few instances cannot use them all, so
-// that several share the time.
+// Short launches run side by side, one per lane; a long launch uses all lanes; a launch of few instances cannot use all
+// of them, so that several share the time.
 TEST(PlacementTest, LanesAreUsedByShortAndNarrowLaunches) {
   const std::vector<DeviceFacts> cpu = {{.id = "cpu:0", .lanes = 4}};
   EXPECT_EQ(PlaceOn(Wide(8, 1'000), cpu, FixedCosts(1'000)).makespan, Duration(2'000));
@@ -227,8 +227,8 @@ TEST(PlacementTest, LanesAreUsedByShortAndNarrowLaunches) {
   EXPECT_EQ(PlaceOn(Wide(8, 1), cpu, FixedCosts(1'000'000)).makespan, Duration(2'000'000));
 }
 
-// Two devices share the work when they are two; the same silicon behind two interfaces does one thing at a time, so
-// that the first one keeps all; and for little gain on estimates nothing leaves it either.
+// Two devices share the work when they are different hardware. The same silicon behind two interfaces runs one launch
+// at a time, so the first device keeps everything; and a small gain on estimates moves nothing away from it either.
 TEST(PlacementTest, DevicesOfOneSiliconContend) {
   std::vector<DeviceFacts> devices = {{.id = "cpu:0", .silicon = 0}, {.id = "opencl:0", .silicon = 1}};
   const Placement apart = PlaceOn(Wide(4, 1), devices, FixedCosts(100'000));
@@ -243,7 +243,7 @@ TEST(PlacementTest, DevicesOfOneSiliconContend) {
   }
 }
 
-// A quicker device far away is worth it when what it is given stays there for many runs.
+// A faster device behind a slow link is worth it when its inputs stay there for many runs.
 TEST(PlacementTest, RepetitionsPayTheWayOnce) {
   class Costs final : public CostModel {
    public:
@@ -267,7 +267,7 @@ TEST(PlacementTest, RepetitionsPayTheWayOnce) {
   EXPECT_EQ(place(100).makespan, std::chrono::microseconds(10 + 20 + 10));
 }
 
-// A pin outranks what would be chosen, for its node alone; one that names no candidate is no more than a wish.
+// A pin outranks the normal choice, for its node alone; a pin that names no candidate is ignored.
 TEST(PlacementTest, PinsOutrankCosts) {
   const std::vector<DeviceFacts> devices = {{.id = "cpu:0", .silicon = 0}, {.id = "gpu:0", .space = 1, .silicon = 1}};
   const Placement placement = PlaceOn(Wide(3, 1), devices, FixedCosts(100), {{FlatNodeId(1u), 1}, {FlatNodeId(2u), 7}});

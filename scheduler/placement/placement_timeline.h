@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When one thing that does one job at a time (a lane of a processor, a link) is free: its idle gaps, and the time
-// after which nothing is planned. At most `gaps_max` gaps are remembered, the latest; older ones count as busy, so the
-// cost of a look is bounded however long the plan is. No thread safety.
+// Timeline tracks when a resource that does one job at a time (a lane of a processor, a link) is free: its idle gaps,
+// and the time after which nothing is planned. At most `gaps_max` gaps are remembered, the latest ones; older gaps
+// count as busy, so that the cost of a lookup is bounded however long the plan is. Not thread-safe.
 #ifndef HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_TIMELINE_H_
 #define HPVMD_SCHEDULER_PLACEMENT_PLACEMENT_TIMELINE_H_
 
@@ -20,7 +20,7 @@ class Timeline {
   }
   int64_t tail() const { return tail_; }
 
-  // The earliest start not before `from` of `length` > 0 idle nanoseconds.
+  // Returns the earliest start not before `from` of `length` > 0 idle nanoseconds.
   int64_t Find(int64_t from, int64_t length) const {
     if (from >= tail_) {
       return from;
@@ -35,7 +35,7 @@ class Timeline {
     return tail_;
   }
 
-  // Busy from now on; the time was idle when Find was asked. A gap that was forgotten since counts as busy already.
+  // Marks the time as busy; it was idle when Find was called. A gap forgotten since then already counts as busy.
   void Take(int64_t start, int64_t length, size_t gaps_max) {
     if (start >= tail_) {
       if (start > tail_ && gaps_max > 0) {
@@ -68,7 +68,7 @@ class Timeline {
   struct Gap {
     int64_t start, end;
   };
-  std::vector<Gap> gaps_;  // By time, apart from each other, before the tail.
+  std::vector<Gap> gaps_;  // Disjoint gaps before the tail, sorted by time.
   int64_t tail_ = 0;
 };
 

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: a backward pass marks the nodes that make a value which is wanted and not kept; a forward pass copies
+// them. A value that is used before any copied node makes it becomes an input.
+// Invariants: nodes come after the nodes whose values they use, in the whole graph and in the remainder. value_of_
+// maps each value in use to its one counterpart; `kept` and the numbers of the new inputs grow together. Only a
+// kept value or an input of the whole graph is used without being made (checked).
+// Both passes are linear in the graph's ports and scalars.
 #include "scheduler/placement/remainder.h"
 
 #include <utility>
@@ -42,7 +48,7 @@ class Remover {
   }
 
  private:
-  // Backwards: nodes stand behind those whose values they use.
+  // Goes backwards, because nodes come after the nodes whose values they use.
   void FindNeeded() {
     std::vector<bool> wanted(whole_.values.size());
     for (const FlatValueId value : whole_.outputs) {
@@ -94,7 +100,7 @@ class Remover {
     return value_of_[value.index] = FlatValueId(out_.flat.values.size() - 1);
   }
 
-  // A value that is not made yet is given: who makes it stands before.
+  // A value that is not made yet becomes an input, because its producer would come before.
   FlatValueId Use(FlatValueId value) {
     FlatValueId& known = value_of_[value.index];
     if (known.valid()) {
@@ -115,14 +121,14 @@ class Remover {
   const FlatGraph& whole_;
   const std::vector<bool>& is_kept_;
   const uint32_t first_input_;
-  std::vector<bool> is_needed_;        // By node of the whole.
-  std::vector<FlatValueId> value_of_;  // By value of the whole.
+  std::vector<bool> is_needed_;        // Indexed by node of the whole graph.
+  std::vector<FlatValueId> value_of_;  // Indexed by value of the whole graph.
   Remainder out_;
 };
 
 }  // namespace
 
-Remainder Remain(const FlatGraph& whole, const std::vector<bool>& is_kept, uint32_t first_input) {
+Remainder BuildRemainder(const FlatGraph& whole, const std::vector<bool>& is_kept, uint32_t first_input) {
   return Remover(whole, is_kept, first_input).Run();
 }
 

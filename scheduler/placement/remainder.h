@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left of a run when it stopped half way: which values are still in host memory, and the smaller graph that
-// makes the others. Pure.
+// Computes what remains of a run that stopped half way: which values are still in host memory, and the smaller graph
+// that makes the others. Pure.
 //
-// A value's bytes are told apart by who wrote them last: a byte that the launch which makes the value does not write
-// (PortAccess::written of all its parts) is the byte of the value that it updates, or zero. So a value may be found in
-// storages that held its predecessor, and in pieces.
+// A value's bytes are distinguished by their last writer: a byte that the launch which makes the value does not write
+// (PortAccess::written of all its parts) is the byte of the value that it updates, or zero. A value may therefore be
+// found in storages that held its predecessor, and in pieces.
 #ifndef HPVMD_SCHEDULER_PLACEMENT_REMAINDER_H_
 #define HPVMD_SCHEDULER_PLACEMENT_REMAINDER_H_
 
@@ -19,34 +19,34 @@
 namespace hpvm::scheduler {
 
 struct Remainder {
-  graph::FlatGraph flat;                 // Outputs as the whole graph's.
-  std::vector<graph::FlatValueId> kept;  // Of the whole graph: the inputs of `flat` that the whole graph makes.
-  std::vector<uint32_t> node_of;         // By node of `flat`: the whole graph's.
+  graph::FlatGraph flat;                 // Has the same outputs as the whole graph.
+  std::vector<graph::FlatValueId> kept;  // Values of the whole graph that it makes and that are inputs of `flat`.
+  std::vector<uint32_t> node_of;         // Indexed by node of `flat`: the node of the whole graph.
 };
 
-// The nodes that the outputs still need when the values in `is_kept` (by value of `whole`) need not be made. Kept
-// values have FlatValue::input = first_input + their index in Remainder::kept; the graph's inputs keep theirs.
-Remainder Remain(const graph::FlatGraph& whole, const std::vector<bool>& is_kept, uint32_t first_input);
+// Returns the nodes that the outputs still need when the values in `is_kept` (by value of `whole`) need not be made.
+// Kept values have FlatValue::input = first_input + their index in Remainder::kept; the graph's inputs keep theirs.
+Remainder BuildRemainder(const graph::FlatGraph& whole, const std::vector<bool>& is_kept, uint32_t first_input);
 
 enum class SegmentState : uint8_t { kUntouched, kDone, kBroken };  // kBroken: some of its steps may have run.
 
-// Bytes [begin, end) of a value, which `storage` holds.
-struct HeldPiece {
+// Bytes [begin, end) of a value, held by `storage`.
+struct SurvivingPiece {
   StorageId storage;
   ByteRange range;
 };
 
-struct HeldInput {
+struct SurvivingInput {
   const graph::FlatGraph& flat;
   std::span<const Task> tasks;
   const AccessModel& accesses;
   const Residency& residency;
-  std::span<const SegmentState> states;  // By segment; the body's.
+  std::span<const SegmentState> states;  // Indexed by segment of the body.
 };
 
-// By value: where its bytes are in host space, in order and without gaps; empty when some are not (and for the graph's
-// own inputs, and for values without bytes). Looks at the body's segments, as of a plan without carries.
-std::vector<std::vector<HeldPiece>> FindHeld(const HeldInput& input);
+// Returns, by value, where its bytes are in host space, in order and without gaps; empty when some are not there (and
+// for the graph's inputs, and for values without bytes). Considers the body's segments, as of a plan without carries.
+std::vector<std::vector<SurvivingPiece>> FindSurviving(const SurvivingInput& input);
 
 }  // namespace hpvm::scheduler
 

@@ -16,7 +16,7 @@ using graph::FlatValueId;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Flat graphs, node by node.
+// Builds flat graphs node by node.
 class Flat {
  public:
   FlatValueId Input() {
@@ -61,7 +61,7 @@ uint32_t EndPort(const FlatGraph& flat, size_t node) {
   return node + 1 < flat.nodes.size() ? flat.nodes[node + 1].first_port : static_cast<uint32_t>(flat.ports.size());
 }
 
-// What each value is, as a number that depends on everything it was made from. `given` by FlatValue::input.
+// Evaluates each value as a number that depends on everything it was made from. `given` is indexed by FlatValue::input.
 std::vector<uint64_t> Evaluate(const FlatGraph& flat, const std::vector<uint64_t>& given) {
   std::vector<uint64_t> values(flat.values.size());
   for (size_t v = 0; v < values.size(); ++v) {
@@ -87,7 +87,7 @@ std::vector<uint64_t> Evaluate(const FlatGraph& flat, const std::vector<uint64_t
   return values;
 }
 
-// a -> b -> c, and d from a and c: with b's value kept, b is gone and c reads it as an input.
+// a -> b -> c, and d from a and c: with b's value kept, b is omitted and c reads its value as an input.
 TEST(RemainderTest, KeptValuesBecomeInputs) {
   Flat f;
   const FlatValueId x = f.Input();
@@ -107,21 +107,21 @@ TEST(RemainderTest, KeptValuesBecomeInputs) {
   f.Output(d);
   std::vector<bool> kept(f.flat().values.size());
   kept[b.index] = true;
-  const Remainder rest = Remain(f.flat(), kept, 7);
+  const Remainder rest = BuildRemainder(f.flat(), kept, 7);
   EXPECT_THAT(rest.node_of, ElementsAre(0u, 2u, 3u));
   EXPECT_THAT(rest.kept, ElementsAre(b));
   ASSERT_EQ(rest.flat.nodes.size(), 3u);
   const FlatValueId held = rest.flat.ports[rest.flat.nodes[1].first_port].in;
   EXPECT_FALSE(rest.flat.values[held.index].producer.valid());
   EXPECT_EQ(rest.flat.values[held.index].input, 7u);
-  // What is given has no instances that it could be ready by.
+  // Input values have no instances that could become ready one by one.
   EXPECT_FALSE(rest.flat.ports[rest.flat.nodes[1].first_port].is_one_to_one);
   EXPECT_TRUE(rest.flat.ports[rest.flat.nodes[2].first_port].is_one_to_one);
   EXPECT_FALSE(rest.flat.outputs[0].valid());
   EXPECT_EQ(rest.flat.values[rest.flat.outputs[1].index].producer.index, 2u);
 }
 
-// Nothing to do: outputs are kept, or inputs.
+// Nothing remains: outputs are kept, or are inputs.
 TEST(RemainderTest, NothingIsLeft) {
   Flat f;
   const FlatValueId x = f.Input();
@@ -132,15 +132,15 @@ TEST(RemainderTest, NothingIsLeft) {
   f.Output(x);
   std::vector<bool> kept(f.flat().values.size());
   kept[a.index] = true;
-  const Remainder rest = Remain(f.flat(), kept, 1);
+  const Remainder rest = BuildRemainder(f.flat(), kept, 1);
   EXPECT_THAT(rest.node_of, IsEmpty());
   EXPECT_THAT(rest.kept, ElementsAre(a));
   EXPECT_EQ(rest.flat.values[rest.flat.outputs[0].index].input, 1u);
   EXPECT_EQ(rest.flat.values[rest.flat.outputs[1].index].input, 0u);
 }
 
-// A random graph whose values are kept at random gives the same outputs, and runs no node but such as make something
-// that is asked for and not kept.
+// A random graph whose values are kept at random gives the same outputs, and runs only nodes that make a value that is
+// needed and not kept.
 TEST(RemainderTest, RandomGraphsGiveTheSame) {
   for (uint32_t seed = 0; seed < 500; ++seed) {
     SCOPED_TRACE(seed);
@@ -169,7 +169,7 @@ TEST(RemainderTest, RandomGraphsGiveTheSame) {
     }
     std::vector<uint64_t> given = {11, 22};
     const std::vector<uint64_t> whole = Evaluate(f.flat(), given);
-    const Remainder rest = Remain(f.flat(), kept, 2);
+    const Remainder rest = BuildRemainder(f.flat(), kept, 2);
     for (const FlatValueId value : rest.kept) {
       EXPECT_TRUE(kept[value.index]);
       given.push_back(whole[value.index]);

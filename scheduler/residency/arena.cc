@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: best fit. Holes are kept by offset, to join neighbours, and by size, to find the smallest that suffices;
+// the end of the arena grows when none does. Freed memory waits in a heap, by the end of its last user.
+// Invariants: holes, held ranges and allocations are disjoint and lie below high_, which never falls. Both indices
+// have the same holes. No hole crosses the end of a piece, and two holes touch only there. Sizes are multiples of
+// kAlignment, and offsets stay at or below 2^63.
+// Every operation is logarithmic in the holes, plus the held ranges that it releases, each of which is released
+// once.
 #include "scheduler/residency/arena.h"
 
 #include <algorithm>
@@ -58,7 +65,7 @@ std::optional<uint64_t> Arena::FromHoles(uint64_t bytes) {
 
 std::optional<uint64_t> Arena::Grow(uint64_t bytes) {
   uint64_t offset = high_;
-  // A hole at the end is the beginning of what is needed.
+  // A hole at the end becomes the beginning of the new range.
   const auto tail = holes_.empty() ? holes_.end() : std::prev(holes_.end());
   const bool has_tail = tail != holes_.end() && tail->first + tail->second == high_ && high_ % piece_bytes_ != 0;
   if (has_tail) {

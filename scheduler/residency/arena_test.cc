@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kUnit = Arena::kAlignment;
 
-// Random users: no two share memory, nothing crosses a piece or the end, and when all are gone everything fits again.
+// Random users: no two share memory, nothing crosses a piece or the end, and when all are freed everything fits again.
 TEST(ArenaTest, RandomUsersStayApart) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SeededRng rng(seed);
@@ -54,7 +54,7 @@ TEST(ArenaTest, RandomUsersStayApart) {
   }
 }
 
-// Memory that is in use until later is left alone while there is other, and taken before the arena refuses.
+// Memory in use until later is avoided while there is other memory, and taken before the arena refuses.
 TEST(ArenaTest, HoldsBackWhatIsStillInUse) {
   Arena arena(2 * kUnit);
   ASSERT_EQ(arena.Allocate(kUnit, Duration(0)), 0u);
@@ -64,7 +64,7 @@ TEST(ArenaTest, HoldsBackWhatIsStillInUse) {
   EXPECT_FALSE(arena.Allocate(kUnit, Duration(5)).has_value());
 }
 
-// Of several holes the smallest that is large enough.
+// The smallest sufficient hole is taken.
 TEST(ArenaTest, TakesTheHoleThatFitsBest) {
   Arena arena;
   for (const uint64_t units : {3, 1, 2, 1, 4}) {

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of PlanResidency: what is to leave a space that is full. The order of uses is known, so that what is needed last
-// leaves first (L. A. Belady, A study of replacement algorithms for a virtual-storage computer, 1966), and what need
-// not be written back before what must be, if it is not needed much earlier.
+// Method: CopyTable chooses what leaves a full space. Uses are known in order, so the search begins at the copies
+// needed last; a window grows from each, to the neighbour needed later, until the request fits. The window with the
+// least traffic per group until its next use wins; one that need not be waited for precedes all others.
+// Invariants: each temporary copy with bytes in a space with a budget is in by_offset and, under its present
+// next_use, in by_next_use. No window contains a pinned copy, or the only copy of some bytes unless the space has
+// an overflow.
+// At most 16 more copies are examined after the first window that fits (256 while the best would have to be waited
+// for), and a window grows inside one piece of the arena.
+// Source: L. A. Belady, "A study of replacement algorithms for a virtual-storage computer" (1966), for the order of
+// victims.
 #include "scheduler/residency/copy_table.h"
 
 #include <algorithm>
@@ -12,11 +19,11 @@ namespace {
 
 using graph::FlatValueId;
 
-// Uses elsewhere that are looked over to find the next one in a space.
+// Number of uses elsewhere that are scanned to find the next one in a space.
 constexpr uint32_t kUsesAhead = 4096;
-// How many of the copies that are needed last are weighed against each other.
+// Number of copies needed last that are compared.
 constexpr size_t kVictims = 16;
-// So many when all of them would be waited for.
+// Number compared when all of them would have to be waited for.
 constexpr size_t kRecentVictims = 256;
 
 }  // namespace
@@ -121,8 +128,8 @@ void CopyTable::UpdateNextUse(uint32_t index) {
   }
 }
 
-// The group after the present one that needs the value there. Host memory is where other spaces' values come from, so
-// that every use counts.
+// Returns the next group after the current one that needs the value there. In host memory every use counts, because it
+// is the source of other spaces' copies.
 uint32_t CopyTable::NextUse(FlatValueId value, SpaceIndex space) {
   const uint32_t end = uses_.first_value_use[value.index + 1];
   uint32_t& first = next_value_use_[value.index];
@@ -159,7 +166,7 @@ void CopyTable::UnpinAll() {
   pins_.clear();
 }
 
-// Bytes that are nowhere else.
+// Returns the bytes that are in no other copy.
 RangeSet CopyTable::OnlyIn(uint32_t index) const {
   const Copy& copy = copies_[index];
   RangeSet only = copy.valid;
@@ -176,8 +183,8 @@ bool CopyTable::MayEvict(uint32_t index) {
   return !copy.is_pinned && (residents_[copy.space].overflow != SpaceFacts::kNone || OnlyIn(index).is_empty());
 }
 
-// What moves in while the task before still runs must not wait for it, nor, where values move out first, for the one
-// before that.
+// A transfer in that overlaps with the previous task must not wait for that task, nor, when values are written back
+// first, for the one before it.
 bool CopyTable::IsRecent(uint32_t index, bool is_written_back) const {
   const Copy& copy = copies_[index];
   const std::array<uint32_t, 3>& groups = residents_[copy.space].groups;
@@ -185,7 +192,7 @@ bool CopyTable::IsRecent(uint32_t index, bool is_written_back) const {
          (copy.last_use == groups[0] || copy.last_use == groups[1] || (is_written_back && copy.last_use == groups[2]));
 }
 
-// The copies around one that must leave for `bytes` to fit; no bytes: there is no room there.
+// Returns the copies around `index` that must leave for `bytes` to fit; an empty window when there is no room there.
 CopyTable::Window CopyTable::WindowAt(SpaceIndex space, uint32_t index, uint64_t bytes) {
   const auto& by_offset = residents_[space].by_offset;
   const auto offset_of = [&](uint32_t copy) { return storages_[copies_[copy].storage.index].offset; };
@@ -216,7 +223,7 @@ CopyTable::Window CopyTable::WindowAt(SpaceIndex space, uint32_t index, uint64_t
     if (!has_left && !has_right) {
       return {};
     }
-    // The neighbour that is needed later.
+    // Take the neighbour that is needed later.
     if (has_left && (!has_right || copies_[std::prev(left)->second].next_use >= copies_[right->second].next_use)) {
       take((--left)->second);
     } else {
@@ -257,7 +264,7 @@ CopyTable::Window CopyTable::BestWindow(SpaceIndex space, uint64_t bytes) {
     if (window.end == 0) {
       continue;
     }
-    // Traffic for each group that goes by until it is needed again.
+    // Traffic per group until the next use.
     const double distance = window.next_use - std::min(group_, window.next_use) + 1.0;
     const double cost = static_cast<double>(window.traffic) / distance;
     if (best.end == 0 || std::pair(window.is_recent, cost) < std::pair(best.is_recent, best_cost)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of PlanResidency: which bytes of which value lie where, what is free, and what of it had best leave.
+// CopyTable, a part of PlanResidency: records which bytes of which value are where, which memory is free, and which
+// copies to evict.
 #ifndef HPVMD_SCHEDULER_RESIDENCY_COPY_TABLE_H_
 #define HPVMD_SCHEDULER_RESIDENCY_COPY_TABLE_H_
 
@@ -24,51 +25,52 @@ class CopyTable {
 
   // Bytes of one value in one space.
   struct Copy {
-    uint32_t next = kNone;  // Of the same value.
+    uint32_t next = kNone;  // The next copy of the same value.
     SpaceIndex space = kHostSpace;
     StorageId storage{};
     bool is_temporary = false;
     bool is_writable = false;
-    bool is_window = false;  // Its storage holds a part of the value only (Storage::first); nothing runs on it.
-    bool is_pinned = false;  // The task that is worked on uses it.
+    bool is_window = false;  // Its storage holds only a part of the value (Storage::first); no launch uses it.
+    bool is_pinned = false;  // The current task uses it.
     graph::FlatValueId value{};
-    uint32_t next_use = 0;      // Where it can be evicted: the group that needs it next.
-    uint32_t last_use = kNone;  // And the one that used it last.
-    DeviceIndex device = 0;     // Wrote to it last.
-    Duration until{0};          // When its last user ends, as planned.
+    uint32_t next_use = 0;      // If it can be evicted: the next group that needs it.
+    uint32_t last_use = kNone;  // The last group that used it.
+    DeviceIndex device = 0;     // The device that wrote to it last.
+    Duration until{0};          // Planned end of its last user.
     RangeSet valid{};
   };
 
-  // Copies that lie side by side, with free memory between them.
+  // Copies that are adjacent, with free memory between them.
   struct Window {
     std::vector<uint32_t> copies;
     uint64_t begin = 0, end = 0;
-    uint32_t next_use = 0xffffffffu;  // The earliest of them.
+    uint32_t next_use = 0xffffffffu;  // The earliest of its copies' next uses.
     uint64_t traffic = 0;             // Bytes to be moved out, and back in later.
-    bool is_recent = false;           // To be waited for: tasks that use it may still run then.
+    // Evicting it means waiting, because tasks that use it may still run then.
+    bool is_recent = false;
   };
 
-  // `reserved`: by space, what is not to be used of it. `storages` and `uses` are borrowed; BeginUses says that the
-  // latter are known.
+  // `reserved`: by space, the number of bytes not to be used. `storages` and `uses` are borrowed; BeginUses must be
+  // called once `uses` is filled.
   CopyTable(const ResidencyInput& input, const std::vector<uint64_t>& reserved, SpaceIndex spaces,
             const std::vector<Storage>& storages, const Uses& uses);
   void BeginUses();
-  void BeginGroup(uint32_t group) { group_ = group; }  // From now on the table works on this one,
-  void NoteWork(SpaceIndex space);                     // and that it is in this space.
+  void BeginGroup(uint32_t group) { group_ = group; }  // Sets the current group,
+  void NoteWork(SpaceIndex space);                     // and the space in which it works.
   bool has_budgets() const { return has_budgets_; }
   bool HasBudget(SpaceIndex space) const { return residents_[space].has_budget; }
   SpaceIndex OverflowOf(SpaceIndex space) const { return residents_[space].overflow; }
   Arena& arena(SpaceIndex space) { return arenas_[space]; }
   const Arena& arena(SpaceIndex space) const { return arenas_[space]; }
 
-  // The copies of a value are a list: First, Copy::next.
+  // The copies of a value form a list: First, Copy::next.
   uint32_t First(graph::FlatValueId value) const { return first_copy_[value.index]; }
   Copy& operator[](uint32_t copy) { return copies_[copy]; }
   const Copy& operator[](uint32_t copy) const { return copies_[copy]; }
   uint32_t Add(graph::FlatValueId value, Copy copy);
   void Drop(graph::FlatValueId value, uint32_t copy);
   void DropValue(graph::FlatValueId value);
-  void PassOn(graph::FlatValueId from, graph::FlatValueId to);  // `to` has none.
+  void PassOn(graph::FlatValueId from, graph::FlatValueId to);  // `to` has no copies.
   bool IsIn(graph::FlatValueId value, StorageId storage) const;
   bool IsInUse(StorageId storage) const;
   RangeSet OnlyIn(uint32_t copy) const;
@@ -78,20 +80,21 @@ class CopyTable {
   void UnpinAll();
   uint64_t PinnedBytes(SpaceIndex space) const;
   void UpdateNextUse(uint32_t copy);
-  // The copies that must leave for so many bytes to fit; an `end` of 0: nothing can.
+  // Returns the copies that must leave for `bytes` to fit; `end` is 0 when no set of copies suffices.
   Window BestWindow(SpaceIndex space, uint64_t bytes);
-  uint32_t Lowest(SpaceIndex space) const {  // The copy that can be evicted, by its place; kNone: there is none.
+  // Returns the evictable copy with the lowest offset; kNone when there is none.
+  uint32_t Lowest(SpaceIndex space) const {
     return residents_[space].by_offset.empty() ? kNone : residents_[space].by_offset.begin()->second;
   }
 
  private:
-  // What a space with a budget holds.
+  // Copies in a space with a budget.
   struct Residents {
     bool has_budget = false;
     SpaceIndex overflow = SpaceFacts::kNone;
     std::map<uint64_t, uint32_t> by_offset;               // Copies.
     std::set<std::pair<uint32_t, uint32_t>> by_next_use;  // (Copy::next_use, copy).
-    // The group that is worked on there, and the two before it.
+    // The current group in that space, and the two before it.
     std::array<uint32_t, 3> groups{kNone, kNone, kNone};
   };
   void NoteResident(uint32_t copy);
@@ -103,15 +106,16 @@ class CopyTable {
 
   const Uses& uses_;
   const std::vector<Storage>& storages_;
-  std::vector<Arena> arenas_;         // By space.
-  std::vector<Residents> residents_;  // By space.
+  std::vector<Arena> arenas_;         // Indexed by space.
+  std::vector<Residents> residents_;  // Indexed by space.
   bool has_budgets_ = false;
-  std::vector<uint32_t> next_value_use_;  // By value: in Uses::value_uses, the first that is not over.
+  // Indexed by value: index in Uses::value_uses of the first use that is not over.
+  std::vector<uint32_t> next_value_use_;
   std::vector<uint32_t> pins_;
   uint32_t group_ = 0;
   std::deque<Copy> copies_;
   std::vector<uint32_t> free_copies_;
-  std::vector<uint32_t> first_copy_;  // By value.
+  std::vector<uint32_t> first_copy_;  // Indexed by value.
 };
 
 }  // namespace hpvm::scheduler

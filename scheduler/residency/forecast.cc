@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: discrete-event simulation. The lane whose next step can begin first advances by one step; the segments of
+// the submitting thread advance whole.
+// Invariants: a queue's time is the end of its last step; ends_ is kNever until a segment has ended; a resource is
+// free from the end of its last use. Steps of queues on one resource therefore never overlap, and none begins
+// before the segments that its own waits for have ended.
+// Each round completes a step or a segment. Segments wait only for earlier ones, so some queue can always advance.
+// Steps are capped at a day, so that times add up without overflow.
 #include "scheduler/residency/forecast.h"
 
 #include <algorithm>
@@ -12,9 +19,9 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr uint32_t kNone = 0xffffffffu;
-// The speed of memory that has none of its own in the description.
+// Speed of memory whose description gives none.
 constexpr double kBytesPerNs = 10;
-// No step is taken for longer (a day), so that those of a plan add up without overflow.
+// Upper limit of a step's time (a day), so that the times of a plan add up without overflow.
 constexpr int64_t kStepNsMax = int64_t{86'400} * 1'000'000'000;
 
 class Run {
@@ -42,15 +49,15 @@ class Run {
   struct Queue {
     std::vector<uint32_t> segments;
     bool is_inline = false;
-    size_t next = 0;    // In segments.
-    uint32_t step = 0;  // Of that segment: how many are done.
-    int64_t time = 0;   // The last step's end.
+    size_t next = 0;    // Index in segments.
+    uint32_t step = 0;  // Number of completed steps of that segment.
+    int64_t time = 0;   // End of the last step.
   };
-  // One direction of a link, or a silicon.
+  // Use of one direction of a link, or of a silicon.
   struct Use {
     uint32_t resource = kNone;
     int64_t ns = 0;
-    int64_t host_ns = 0;  // Of the host's copies.
+    int64_t host_ns = 0;  // Time of the host's copies.
   };
 
   const Segment& At(uint32_t s) const { return in_.residency.segments[first_ + s]; }
@@ -75,7 +82,7 @@ class Run {
     host_ns_per_byte_ = speed > 0 ? 1e9 / speed : 0;
   }
 
-  // The one whose next step can begin first; null when all is done.
+  // Returns the queue whose next step can begin first; null when all are done.
   Queue* Next() {
     Queue* best = nullptr;
     int64_t best_start = kNever;
@@ -89,7 +96,7 @@ class Run {
     return best;
   }
 
-  // kNever: not before others have gone on.
+  // Returns kNever when the queue has to wait for another queue.
   int64_t StartOf(const Queue& queue) const {
     const Segment& segment = At(queue.segments[queue.next]);
     int64_t start = queue.time;
@@ -131,7 +138,7 @@ class Run {
     }
   }
 
-  // Launches stand where they were planned, beside others or not; copies and fills between them.
+  // Launches are placed as planned, concurrent or not, with copies and fills between them.
   int64_t InlineNs(const Segment& segment) {
     int64_t ns = 0;
     planned_.clear();
@@ -178,14 +185,15 @@ class Run {
 
   const ForecastInput& in_;
   const uint32_t first_;
-  std::map<uint32_t, Queue> queues_;  // By device and lane; kNone: the submitting thread.
-  std::vector<int64_t> ends_;         // By segment; kNever: not yet.
-  std::vector<uint32_t> silicon_;     // By device.
-  uint32_t first_link_ = 0;           // Of the resources: silicons, then each space's link there and back.
-  std::vector<int64_t> free_;         // By resource: from when on.
-  int64_t host_free_ = 0;             // The host's copies.
-  double host_ns_per_byte_ = 0;       // 0: they are no limit.
-  std::vector<std::pair<int64_t, int64_t>> planned_;  // Of one segment.
+  std::map<uint32_t, Queue> queues_;  // Keyed by device and lane; kNone is the submitting thread.
+  std::vector<int64_t> ends_;         // Indexed by segment; kNever while it has not ended.
+  std::vector<uint32_t> silicon_;     // Indexed by device.
+  // Index of the first link among the resources: silicons, then two links per space, one per direction.
+  uint32_t first_link_ = 0;
+  std::vector<int64_t> free_;                         // Indexed by resource: the time from which it is free.
+  int64_t host_free_ = 0;                             // The time from which the host's copies are free.
+  double host_ns_per_byte_ = 0;                       // 0: the host's copies are no limit.
+  std::vector<std::pair<int64_t, int64_t>> planned_;  // Planned launches of one segment.
 };
 
 }  // namespace

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a memory plan takes: its own steps, segment by segment, worked off in virtual time. Placement searches with
-// a quicker model of copies; what decides whether launches are cut, and what runs are held to later, is this. Pure.
+// Forecasts how long a memory plan takes, by executing its own steps, segment by segment, in virtual time. Placement
+// searches with a faster model of copies; this forecast decides whether launches are cut, and is the standard to which
+// runs are compared later. Pure.
 //
-// The model of a run. Each lane of a device works its segments off in order; a segment begins when those that it waits
-// for have ended. Segments of the processor share the submitting thread; launches of one of them that were planned side
-// by side run so. Devices of one silicon take turns. Copies between host memory and a space have the direction's link
-// to themselves and, where the device copies beside launches, what the host moves for all links together.
+// Model of a run: each lane of a device executes its segments in order; a segment begins when the segments that it
+// waits for have ended. Segments of the processor share the submitting thread; launches within one of them run
+// concurrently if they were planned so. Devices of one silicon take turns. Copies between host memory and a space have
+// the direction's link to themselves and, when the device copies concurrently with launches, also the host's copy
+// bandwidth.
 #ifndef HPVMD_SCHEDULER_RESIDENCY_FORECAST_H_
 #define HPVMD_SCHEDULER_RESIDENCY_FORECAST_H_
 
@@ -19,14 +21,14 @@ namespace hpvm::scheduler {
 
 struct ForecastInput {
   const Residency& residency;
-  std::span<const DeviceFacts> devices;  // As the plan was made with.
-  std::span<const Task> tasks;           // The same; they say how long launches take.
-  const CostModel& costs;                // Of copies.
-  uint32_t repeat = 1;                   // So often the body runs between prologue and epilogue; at least 1.
+  std::span<const DeviceFacts> devices;  // The devices for which the plan was made.
+  std::span<const Task> tasks;           // The tasks for which the plan was made; they give the launch times.
+  const CostModel& costs;                // Costs of copies.
+  uint32_t repeat = 1;                   // Number of runs of the body between prologue and epilogue; at least 1.
 };
 
-// The time of one body, with an equal share of what comes before the first and after the last. Time and memory are
-// linear in the steps, times the lanes used.
+// Returns the time of one body, with an equal share of the prologue and epilogue. Time and memory are linear in the
+// number of steps times the number of lanes used.
 Duration Forecast(const ForecastInput& input);
 
 }  // namespace hpvm::scheduler

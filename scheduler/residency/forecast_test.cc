@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long memory plans take: lanes beside each other, links and the host's copies shared, launches that were planned
-// side by side; and bounds that hold for random plans.
+// Forecasts of memory plans: concurrent lanes, shared links and host copies, launches that were planned side by side;
+// and bounds that hold for random plans.
 #include "scheduler/residency/forecast.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr int64_t kMs = 1'000'000;
-constexpr double kZeroing = 1e18;  // Memory so quick that clearing it takes no more than a nanosecond.
+constexpr double kZeroing = 1e18;  // Memory so fast that clearing it takes at most a nanosecond.
 
 // A mebibyte takes a millisecond on a link, and `host_ms` of the host's copies.
 class LinkCosts final : public CostModel {
@@ -43,7 +43,7 @@ class ForecastTest : public ::testing::Test {
                           .has_copy_lanes = has_copy_lanes});
     }
   }
-  // The last node of the builder, so many milliseconds from then on.
+  // Places the builder's last node, for `ms` milliseconds from `start_ms`.
   void On(DeviceIndex device, int64_t start_ms, int64_t ms) {
     tasks_.push_back({.node = graph::FlatNodeId(b_.flat.nodes.size() - 1),
                       .device = device,
@@ -74,7 +74,7 @@ class ForecastTest : public ::testing::Test {
   LinkCosts costs_;
 };
 
-// Up, a launch, down.
+// An upload, a launch, a download.
 TEST_F(ForecastTest, OneAfterTheOther) {
   Gpus(1);
   const auto x = b_.Input(3 * kMiB);
@@ -85,7 +85,7 @@ TEST_F(ForecastTest, OneAfterTheOther) {
   EXPECT_EQ(Ms(), 3 + 10 + 2);
 }
 
-// Two GPUs with links of their own end together, until the host moves no more than one link does.
+// Two GPUs with their own links end together, until the host's copies are limited to one link's speed.
 TEST_F(ForecastTest, LinksShareTheHostsCopies) {
   Gpus(2);
   for (const DeviceIndex device : {1u, 2u}) {
@@ -102,7 +102,7 @@ TEST_F(ForecastTest, LinksShareTheHostsCopies) {
   EXPECT_EQ(Ms(), 2 + 4 + 10 + 1);
 }
 
-// Without lanes for copies the device does nothing beside them.
+// Without copy lanes the device does nothing during copies.
 TEST_F(ForecastTest, CopiesKeepTheDevice) {
   Gpus(1, false);
   for (int i = 0; i < 2; ++i) {
@@ -117,7 +117,7 @@ TEST_F(ForecastTest, CopiesKeepTheDevice) {
   EXPECT_EQ(Ms(), 4 + 10 + 10 + 4);
 }
 
-// Drivers of one GPU take turns on it.
+// Two drivers of one GPU take turns.
 TEST_F(ForecastTest, OneSiliconTakesTurns) {
   Gpus(2);
   devices_[2].silicon = devices_[1].silicon;
@@ -131,8 +131,8 @@ TEST_F(ForecastTest, OneSiliconTakesTurns) {
   EXPECT_EQ(Ms(), 1 + 10 + 10 + 1);
 }
 
-// Halves of a stencil over repetitions exchange a mebibyte each, and run side by side also where a device copies
-// between launches: what one needs of the other goes down before the launches. The grids come and go once.
+// Halves of a stencil exchange a mebibyte per repetition and overlap, even if the device copies between launches: data
+// that the other half needs is downloaded before the launches. The grids are moved once.
 TEST_F(ForecastTest, PartsOfAStencilRunSideBySide) {
   constexpr uint64_t kHalf = 10 * kMiB;
   for (const bool has_copy_lanes : {false, true}) {
@@ -156,14 +156,14 @@ TEST_F(ForecastTest, PartsOfAStencilRunSideBySide) {
                     {.read = {own.begin - (part == 1 ? kMiB : 0), own.end + (part == 0 ? kMiB : 0)}, .written = {}});
       accesses_.Set(graph::FlatNodeId(0u), part, 1, {.read = {}, .written = own, .overwrites = true});
     }
-    // A halo comes down and goes up, then the launches; where copies have lanes both ways go on beside each other.
+    // A halo is downloaded and uploaded, then the launches run; with copy lanes both directions overlap.
     EXPECT_EQ(Ms(1'000'000), 1 + 1 + 20);
     EXPECT_GE(Ms(10), 1 + 1 + 20 + 2);
     EXPECT_LE(Ms(10), 1 + 1 + 20 + 4);
   }
 }
 
-// The processor's launches stand beside each other where they were planned so; a GPU's beside all of them.
+// The processor's launches overlap where they were planned so; a GPU's launches overlap with all of them.
 TEST_F(ForecastTest, LanesOfTheProcessor) {
   Gpus(1);
   const auto x = b_.Input(kMiB);
@@ -183,7 +183,7 @@ TEST_F(ForecastTest, LanesOfTheProcessor) {
   EXPECT_EQ(Ms(), 40);
 }
 
-// Nobody is quicker than its own steps, nor slower than all of them one after another.
+// No plan is faster than its own steps, nor slower than all of them one after another.
 TEST(ForecastRandomTest, IsWithinBounds) {
   LinkCosts costs;
   for (uint64_t seed = 1; seed <= 400; ++seed) {
@@ -197,7 +197,7 @@ TEST(ForecastRandomTest, IsWithinBounds) {
     costs.host_ms = seed % 5 == 0 ? 0.5 : 0;
     const ForecastInput asked{.residency = *plan, .devices = input.devices, .tasks = input.tasks, .costs = costs};
     const int64_t forecast = Forecast(asked).count();
-    std::map<uint32_t, int64_t> launches;  // By device.
+    std::map<uint32_t, int64_t> launches;  // Keyed by device.
     int64_t all = 0;
     for (uint32_t s = 0; s < plan->body.segment_count; ++s) {
       const Segment& segment = plan->segments[plan->body.first_segment + s];
@@ -208,7 +208,7 @@ TEST(ForecastRandomTest, IsWithinBounds) {
           launches[step.device] += std::max<int64_t>(ns, 1);
           all += std::max<int64_t>(ns, 1);
         } else {
-          // Within a memory it is at most 10 bytes a nanosecond slower than on a link.
+          // A copy within a memory is at most 10 bytes a nanosecond slower than on a link.
           all += 2 + static_cast<int64_t>(2 * step.bytes) * kMs / static_cast<int64_t>(kMiB);
         }
       }

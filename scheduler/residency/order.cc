@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: each memory is an ordered map of byte ranges with their last writer and the readers since. An access
+// splits the ranges at its ends, collects the recorded steps that conflict, and replaces what they imply.
+// Invariants: ranges of one memory do not overlap. Steps arrive in increasing order, so every collected step is
+// earlier and the order has no cycle; steps that are no longer recorded come before a recorded one, or are of its
+// group.
+// A read of more than 64 ranges merges them, and more than 1024 readers of a range (without groups) are replaced by
+// the next one: successors may then wait for more than necessary, and the cost stays near-linear.
 #include "scheduler/residency/order.h"
 
 #include <algorithm>
@@ -7,12 +14,11 @@ namespace hpvm::scheduler {
 namespace {
 
 constexpr uint32_t kNoStep = 0xffffffffu;
-// An access to so many ranges with a history of their own stands for all of them afterwards, so that small writes
-// followed by large reads again and again do not cost the square of their number. Its successors then wait for more
-// than they must.
+// An access to this many ranges with separate histories merges them, so that repeated small writes followed by large
+// reads do not cost quadratic time. Its successors may then wait for more than necessary.
 constexpr size_t kEntriesMax = 64;
 constexpr size_t kReadersMax = 1024;
-// Temporaries of a space have one memory, all others have their own.
+// Temporaries of a space share one memory; every other storage is its own memory.
 constexpr uint64_t kOwnMemory = uint64_t{1} << 32;
 constexpr double kCopyBytesPerNs = 10;
 constexpr int64_t kRunNs = 1000;
@@ -97,7 +103,7 @@ void ConflictMap::Access(uint64_t memory_index, ByteRange range, bool writes, ui
     return;
   }
   if (!writes) {
-    // The readers so far must come first, as this one takes their place.
+    // The earlier readers must come first, as this step replaces them in the record.
     for (auto other = memory.lower_bound(range.begin); other != it; ++other) {
       for (const uint32_t reader : other->second.readers) {
         if (reader != step) {
@@ -115,7 +121,7 @@ MemoryRange Locate(const Residency& residency, const Touch& touch) {
   if (storage.kind != Storage::Kind::kTemporary) {
     return {kOwnMemory + touch.storage.index, touch.range};
   }
-  const uint64_t base = storage.offset - storage.first;  // Of the value's byte 0, which need not be there.
+  const uint64_t base = storage.offset - storage.first;  // Address of the value's byte 0, which need not be present.
   return {storage.space, {base + touch.range.begin, base + touch.range.end}};
 }
 

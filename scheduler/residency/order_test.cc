@@ -17,7 +17,7 @@ using graph::FlatNodeId;
 using graph::FlatValueId;
 using ::testing::ElementsAre;
 
-// On one processor: a step for each task, and what belongs to it.
+// A plan on one processor: a step for each task, and its related data.
 struct Planned {
   explicit Planned(const FlatBuilder& b) {
     for (size_t node = 0; node < b.flat.nodes.size(); ++node) {
@@ -39,7 +39,7 @@ struct Planned {
   StepOrder order;
 };
 
-// Steps of a chain need no order beside the list's.
+// Steps of a chain need no order besides the list's.
 TEST(OrderTest, ChainHasNoParallelism) {
   FlatBuilder b;
   FlatValueId value = b.Input(64);
@@ -55,8 +55,8 @@ TEST(OrderTest, ChainHasNoParallelism) {
   EXPECT_LT(p.order.parallelism, kParallelismMin);
 }
 
-// A writer waits for the readers since the last write, and not for that write besides; readers of one value do not
-// wait for each other.
+// A writer waits for the readers since the last write, but not also for that write; readers of one value do not wait
+// for each other.
 TEST(OrderTest, WaitsForTheLastWriterAndReadersSince) {
   ConflictMap map;
   const auto access = [&](ByteRange range, bool writes, uint32_t step) {
@@ -76,11 +76,11 @@ TEST(OrderTest, WaitsForTheLastWriterAndReadersSince) {
   EXPECT_THAT(access({100, 200}, true, 7), ElementsAre());
 }
 
-// Random accesses: whatever conflicts is ordered, directly or through others.
+// Random accesses: all conflicting steps are ordered, directly or transitively.
 TEST(OrderTest, RandomConflictsAreOrdered) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     SeededRng rng(seed);
-    // Small ranges now and then read at once, so that histories are folded.
+    // Small ranges are sometimes read together, so that histories are merged.
     const uint64_t bytes = seed % 2 == 0 ? 40 : 1000;
     ConflictMap map;
     struct Access {
@@ -112,7 +112,7 @@ TEST(OrderTest, RandomConflictsAreOrdered) {
   }
 }
 
-// Independent chains: as parallel as they are many, and edges only within each.
+// Independent chains: the parallelism is their number, and edges exist only within each.
 TEST(OrderTest, ChainsSideBySide) {
   FlatBuilder b;
   std::vector<FlatValueId> values;

@@ -42,7 +42,7 @@ void RangeSet::Add(ByteRange range) {
   if (range.is_empty()) {
     return;
   }
-  // Ranges that touch the new one become part of it.
+  // Ranges adjacent to the new one are merged with it.
   size_t first = FirstEndingAfter(range.begin);
   if (first > 0 && ranges_[first - 1].end == range.begin) {
     --first;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets of bytes as sorted, disjoint, not touching ranges. Most hold one range, so they are plain vectors.
+// Sets of bytes as sorted, disjoint, non-adjacent ranges. Most sets hold one range, so they are plain vectors.
 #ifndef HPVMD_SCHEDULER_RESIDENCY_RANGE_SET_H_
 #define HPVMD_SCHEDULER_RESIDENCY_RANGE_SET_H_
 
@@ -25,7 +25,7 @@ class RangeSet {
   void Add(const RangeSet& other);
   void Remove(ByteRange range);
   void Remove(const RangeSet& other);
-  // What of `range` is in the set, and what is not.
+  // Return the part of `range` that is in the set, and the part that is not.
   RangeSet Within(ByteRange range) const;
   RangeSet Missing(ByteRange range) const;
   RangeSet Within(const RangeSet& other) const;

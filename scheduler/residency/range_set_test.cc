@@ -28,7 +28,7 @@ Bits BitsOf(const RangeSet& set) {
 
 Bits BitsOf(ByteRange range) { return BitsOf(RangeSet(range)); }
 
-// Against one bit a byte.
+// Compares with one bit per byte.
 TEST(RangeSetTest, AgreesWithBits) {
   SeededRng rng(1);
   RangeSet set, other;

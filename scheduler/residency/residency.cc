@@ -13,17 +13,17 @@
 namespace hpvm::scheduler {
 namespace {
 
-// How often the body of an iteration is planned: at all, and of those that fit.
+// Limits of how often the body of an iteration is planned: in total, and successfully.
 constexpr int kLooksMax = 16;
 constexpr int kFitsMax = 4;
 
-// A plan that is not yet cut into segments.
+// A plan before it is cut into segments.
 struct Draft {
   Residency residency;
   uint32_t body_begin = 0, body_end = 0;
   uint64_t restored_bytes = 0;
 
-  // What an iteration moves.
+  // Bytes moved by an iteration.
   uint64_t Traffic() const {
     return std::accumulate(residency.moved_bytes.begin(), residency.moved_bytes.end(), restored_bytes);
   }
@@ -38,7 +38,7 @@ Residency Cut(const ResidencyInput& input, Draft draft) {
   return residency;
 }
 
-// `*natural`: where values were when the body ended; also of a walk that failed at the very end.
+// `*natural` receives the locations of values at the end of the body, also when the walk failed at the very end.
 StatusOr<Draft> Look(const ResidencyInput& input, const CarryLayout& layout, CarryLayout* natural, uint32_t* culprit) {
   ResidencyWalk walk(input, layout);
   StatusOr<Residency> residency = walk.Run(culprit);
@@ -50,7 +50,7 @@ StatusOr<Draft> Look(const ResidencyInput& input, const CarryLayout& layout, Car
                .restored_bytes = walk.restored_bytes()};
 }
 
-// Lets the larger half of what is carried elsewhere wait in host memory; false: it all does.
+// Moves the larger half of the values carried elsewhere to host memory; returns false when all are there already.
 bool MoveToHost(const ResidencyInput& input, CarryLayout& layout) {
   std::vector<std::pair<uint64_t, size_t>> elsewhere;  // Bytes and carry.
   uint64_t total = 0;
@@ -74,8 +74,8 @@ bool MoveToHost(const ResidencyInput& input, CarryLayout& layout) {
   return !elsewhere.empty();
 }
 
-// Looks at the body with the layout that it leaves behind, until one look leaves what it began with: then nothing need
-// be moved between two iterations. The best look counts.
+// Plans the body repeatedly with the layout that the previous plan left behind, until a plan ends with the layout it
+// began with: then nothing need be moved between iterations. Returns the best of these plans.
 StatusOr<Draft> PlanIterations(const ResidencyInput& input, uint32_t* culprit) {
   CarryLayout natural;
   HPVMD_RETURN_IF_ERROR(Look(input, {}, &natural, culprit).status());
@@ -104,10 +104,11 @@ StatusOr<Draft> PlanIterations(const ResidencyInput& input, uint32_t* culprit) {
       break;
     }
     if (natural.reserved != layout.reserved && !natural.reserved.empty()) {
-      layout.reserved = natural.reserved;  // It went through, but what it hands on did not fit beside the rest.
+      // The plan succeeded, but the values that it hands on did not fit beside the rest.
+      layout.reserved = natural.reserved;
       continue;
     }
-    // Inputs first: they can be brought again.
+    // Drop inputs first, because they can be transferred again.
     const bool has_inputs = !layout.inputs.empty();
     layout.inputs.clear();
     layout.reserved.clear();

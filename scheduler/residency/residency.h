@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where each value's bytes lie, and which copies keep every reader right: coherence decided once, when a plan is built.
-// Pure.
+// Decides where each value's bytes are, and which copies keep every reader correct: coherence is decided once, when a
+// plan is built. Pure.
 //
-// A storage is a piece of memory in one space; it holds one value after another. Reading shares: a value may have a
-// copy in several spaces, each valid in some ranges of bytes; only ranges that a task needs are brought to it. Writing
-// in place is allowed when nobody else reads the old value later and its memory may be written; otherwise the writer
-// gets a copy (copy on write). Memory is reused after its value's last reader. Values that become a graph output are
-// made in the output's own memory when the chain of in-place updates leads there, so that nothing is copied out.
+// A storage is a piece of memory in one space; it holds one value after another. Reads share: a value may have copies
+// in several spaces, each valid in some ranges of bytes, and only the ranges that a task needs are copied to it.
+// Writing in place is allowed when no other task reads the old value later and its memory is writable; otherwise the
+// writer gets a copy (copy on write). Memory is reused after its value's last reader. A value that becomes a graph
+// output is made in the output's own memory when the chain of in-place updates leads there, so that no final copy is
+// needed.
 //
-// The result is a list of steps, in an order in which they could run one after another, cut into segments (runs of one
-// lane of a device) with the segments each waits for. Segments stand in the order in which to submit them: work for
-// drivers before work that occupies the submitting thread.
+// The result is a list of steps, in an order in which they could run one after another, cut into segments (sequences of
+// one lane of a device), each with the segments that it waits for. Segments are in the order of submission: work for
+// drivers comes before work that occupies the submitting thread.
 #ifndef HPVMD_SCHEDULER_RESIDENCY_RESIDENCY_H_
 #define HPVMD_SCHEDULER_RESIDENCY_RESIDENCY_H_
 
@@ -31,37 +32,37 @@ namespace hpvm::scheduler {
 using StorageId = Id<struct StorageTag>;
 
 struct Storage {
-  // Inputs and outputs are the memory that a run binds, in host space; `port` is the root's. Carried ones hold what one
-  // iteration hands to the next.
+  // Inputs and outputs are memory that a run binds, in host space; `port` is the root's port. Carried storages hold
+  // values that one iteration hands to the next.
   enum class Kind : uint8_t { kTemporary, kInput, kOutput };
   Kind kind = Kind::kTemporary;
   SpaceIndex space = kHostSpace;
   uint32_t port = 0;
   uint64_t bytes = 0;
-  // Temporaries: where in the space's arena; a multiple of kStorageAlignment. Storages of one arena may overlap where
-  // their uses do not, which the order of steps and waits respects.
+  // For temporaries: offset in the space's arena, a multiple of kStorageAlignment. Storages of one arena may overlap
+  // when their uses do not, which the order of steps and waits respects.
   uint64_t offset = 0;
-  // Of a value that only passes through, the storage holds the bytes from here on; else 0. Steps and touches count
-  // bytes of values: byte b of them is byte b - first of the storage.
+  // For a value that only passes through: the first byte of the value that the storage holds; otherwise 0. Steps and
+  // touches use byte numbers of values: byte b of the value is byte b - first of the storage.
   uint64_t first = 0;
 };
 
-// What drivers bind at least: code of tenants' own needs views at multiples of 512 bytes on some.
+// Minimum alignment required by drivers; on some devices tenants' own code needs views at multiples of 512 bytes.
 inline constexpr uint64_t kStorageAlignment = 512;
 
 struct Step {
   enum class Kind : uint8_t { kCopy, kZero, kRun };
   Kind kind = Kind::kRun;
-  DeviceIndex device = 0;        // Executes it.
-  Lane lane = Lane::kCompute;    // Copies of devices with copy lanes have their own.
-  uint32_t task = 0;             // kRun: in ResidencyInput::tasks.
+  DeviceIndex device = 0;        // The device that executes it.
+  Lane lane = Lane::kCompute;    // Copies of devices with copy lanes have their own lanes.
+  uint32_t task = 0;             // kRun: index in ResidencyInput::tasks.
   StorageId source{}, target{};  // kCopy; kZero: target.
-  uint64_t offset = 0;           // kCopy, kZero: first byte of the values in source and target.
+  uint64_t offset = 0;           // kCopy, kZero: first byte of the value, in source and target.
   uint64_t bytes = 0;            // kCopy, kZero.
-  // kCopy from host memory: bytes of the target behind the value, which are nobody's; the step's touch has them.
+  // kCopy from host memory: number of unused bytes in the target after the value; the step's touch includes them.
   uint64_t room = 0;
-  // kRun outside host space: its extent comes from Residency::late_extents; it begins a segment, which is submitted
-  // when all that it waits for is done.
+  // kRun outside host space: its extent comes from Residency::late_extents. It begins a segment, which is submitted
+  // when all segments that it waits for are done.
   bool has_late_extent = false;
 };
 
@@ -69,7 +70,7 @@ struct SegmentWait {
   uint32_t segment = 0;
 };
 
-// What a step reads or writes: bytes of the value in a storage. Of kernels these are hulls.
+// Bytes of the value in a storage that a step reads or writes. For kernels these are hulls.
 struct Touch {
   StorageId storage;
   bool writes = false;
@@ -81,33 +82,36 @@ struct Segment {
   DeviceIndex device = 0;
   Lane lane = Lane::kCompute;
   uint32_t first_step = 0, step_count = 0;
-  uint32_t first_wait = 0, wait_count = 0;  // In Residency::waits: earlier segments; at most one a lane, the latest.
-  // Of its own lane it waits for the segment before it.
+  // Range in Residency::waits: earlier segments, at most one per lane, the latest. The preceding segment of its own
+  // lane is an implicit wait.
+  uint32_t first_wait = 0, wait_count = 0;
 };
 
-// What a space may hold of this graph's temporaries.
+// Limits of the graph's temporaries in a space.
 struct SpaceFacts {
   static constexpr SpaceIndex kNone = 0xffffffffu;
   uint64_t bytes_max = ~uint64_t{0};
-  // Where values go that do not fit: of a GPU's memory the host's, of the host's the disk. kNone: nowhere.
+  // Space that receives values that do not fit: host memory for a GPU's memory, disk for host memory. kNone: no such
+  // space.
   SpaceIndex overflow = kNone;
-  // Who moves bytes between this space and the host's; for the disk a device of its own, in ResidencyInput::devices.
+  // Device that moves bytes between this space and the host's; for the disk a separate device in
+  // ResidencyInput::devices.
   DeviceIndex mover = 0;
-  uint64_t piece_bytes_max = ~uint64_t{0};  // Arenas consist of pieces so large; no storage straddles two.
+  uint64_t piece_bytes_max = ~uint64_t{0};  // Arenas consist of pieces of this size; no storage straddles two.
 };
 
-// A root output that becomes a root input of the next iteration; equal types and shapes.
+// A root output that becomes a root input of the next iteration; types and shapes are equal.
 struct Carry {
-  uint32_t output = 0, input = 0;  // Of the root's ports.
+  uint32_t output = 0, input = 0;  // Indices of the root's ports.
 };
 
 struct ResidencyInput {
   const graph::FlatGraph& flat;
   std::span<const DeviceFacts> devices;  // At least one in host space.
-  std::span<const SpaceFacts> spaces;    // By space. Empty: no limits.
+  std::span<const SpaceFacts> spaces;    // Indexed by space. Empty: no limits.
   std::span<const Task> tasks;           // Placement::tasks.
   const AccessModel& accesses;
-  std::span<const Carry> carries{};  // Not empty: the plan is for iterations.
+  std::span<const Carry> carries{};  // When not empty, the plan is for iterations.
   // Output ports of the root whose values the host reads after every body.
   std::span<const uint32_t> on_host{};
 };
@@ -116,7 +120,7 @@ struct StepRange {
   uint32_t first_segment = 0, segment_count = 0;
 };
 
-// Where in host memory a launch elsewhere finds how many instances it has.
+// Location in host memory where a launch on another device finds its number of instances.
 struct LateExtent {
   uint32_t task = 0, dimension = 0;
   StorageId storage;
@@ -124,32 +128,32 @@ struct LateExtent {
 
 struct Residency {
   std::vector<Storage> storages;
-  // By task, then by port of its leaf: what the kernel sees, the whole buffer. Port p of task t has
+  // Indexed by task, then by port of its leaf: the whole buffer, as seen by the kernel. Port p of task t has
   // port_storage[first_port[t] + p].
   std::vector<uint32_t> first_port;
   std::vector<StorageId> port_storage;
   std::vector<Step> steps;
-  // Those of step i are [first_touch[i], first_touch[i + 1]).
+  // The touches of step i are [first_touch[i], first_touch[i + 1]).
   std::vector<uint32_t> first_touch;
   std::vector<Touch> touches;
   std::vector<Segment> segments;
   std::vector<SegmentWait> waits;
-  // Once before the first iteration, for each iteration, once after the last. Without carries all is in `body`.
-  // Segments of the body do not wait for those of the prologue, nor those of the epilogue for others: who runs them
-  // waits for all in between.
+  // Run once before the first iteration, for each iteration, and once after the last. Without carries everything is in
+  // `body`. Segments of the body do not wait for those of the prologue, nor those of the epilogue for any others: the
+  // caller waits for all work in between.
   StepRange prologue, body, epilogue;
-  // Storages that trade places between two iterations: equal size and space.
+  // Storages that are exchanged between two iterations; equal size and space.
   std::vector<std::pair<StorageId, StorageId>> swaps;
   std::vector<StorageId> on_host;         // As ResidencyInput::on_host; in host space, holding the value after a body.
   std::vector<LateExtent> late_extents;   // In the order of tasks.
-  std::vector<uint64_t> temporary_bytes;  // By space: the arena's size, within SpaceFacts::bytes_max.
-  uint64_t copies = 0, in_place = 0;      // Copy steps; inout ports updated without one.
-  std::vector<uint64_t> moved_bytes;      // By space: to it and from it, of one iteration.
-  uint64_t evictions = 0, spills = 0;     // Values that left a space for want of room; those of them to disk.
+  std::vector<uint64_t> temporary_bytes;  // Indexed by space: the arena's size, at most SpaceFacts::bytes_max.
+  uint64_t copies = 0, in_place = 0;      // Copy steps; inout ports updated without a copy.
+  std::vector<uint64_t> moved_bytes;      // Indexed by space: bytes moved to it and from it in one iteration.
+  uint64_t evictions = 0, spills = 0;  // Values that left a space for lack of room; the part of them that went to disk.
 };
 
-// kResourceExhausted when one task's buffers do not fit a space together, or values that do not fit have nowhere to go,
-// with the sizes; `*culprit` is then the task.
+// Returns kResourceExhausted, with the sizes, when one task's buffers do not fit in a space together, or values that do
+// not fit have no overflow space; `*culprit` is then the task.
 StatusOr<Residency> PlanResidency(const ResidencyInput& input, uint32_t* culprit = nullptr);
 
 }  // namespace hpvm::scheduler

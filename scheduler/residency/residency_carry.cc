@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of PlanResidency: what one iteration hands to the next. A carried value begins an iteration where the last one made
-// it; the memory of input and output trades places, so that nothing is copied.
+// Values that one iteration hands to the next (part of PlanResidency).
+// Method: an iteration begins with its carried values where the layout says. At its end each is completed in a
+// storage from which the next one can begin: the input's own, its output's, or that of another carry, with which it
+// is exchanged. NoteLayout records where values would lie if nothing were moved; PlanResidency plans again with
+// that layout, a bounded number of times, until nothing is restored.
+// Invariants: pieces of a carried value cover all of it. No storage is handed to two carries, and a storage takes
+// part in at most one swap. Carried storages lie above all others of their arena, so temporaries never overlap
+// them.
 #include <algorithm>
 #include <string>
 #include <unordered_map>
@@ -22,7 +28,7 @@ constexpr uint64_t kBytesMax = uint64_t{1} << 63;
 void ResidencyWalk::FindCarries() {
   chain_carry_.assign(input_.carries.empty() ? 0 : flat_.values.size(), kNoOutput);
   carries_.resize(input_.carries.size());
-  std::unordered_map<uint32_t, uint32_t> carry_of;  // By the root's input port.
+  std::unordered_map<uint32_t, uint32_t> carry_of;  // Keyed by the root's input port.
   for (uint32_t k = 0; k < carries_.size(); ++k) {
     carry_of.emplace(input_.carries[k].input, k);
   }
@@ -32,7 +38,7 @@ void ResidencyWalk::FindCarries() {
       continue;
     }
     const FlatValueId output = flat_.outputs[input_.carries[it->second].output];
-    // Without a reader, or handed through, the input needs no memory of its own.
+    // An input without a reader, or one that is passed through, needs no memory of its own.
     if (uses_.last_use[v] != kNoUse && output != FlatValueId(v)) {
       carries_[it->second].input = FlatValueId(v);
       carries_[it->second].output = output;
@@ -72,7 +78,8 @@ StorageId ResidencyWalk::CarriedFor(FlatValueId value, SpaceIndex space) {
   return next;
 }
 
-// The prologue: what the first iteration needs goes from the memory that the run binds to where the others have it.
+// The prologue moves values that the first iteration needs from the memory bound by the run to their place in later
+// ones.
 void ResidencyWalk::BeginCarries() {
   if (!layout_.is_known) {
     return;
@@ -86,10 +93,10 @@ void ResidencyWalk::BeginCarries() {
     for (const CarryLayout::Piece& piece : layout_.carried[k]) {
       carries_[k].from[piece.space] = Bring(bound, input, piece.space, piece.ranges, /*is_writable=*/true);
     }
-    copies_.Drop(input, bound);  // Later iterations must not read what the first one got.
+    copies_.Drop(input, bound);  // Later iterations must not read the first one's input.
   }
   for (const CarryLayout::Resident& resident : layout_.inputs) {
-    // What was bound; copies made since stand before it.
+    // The bound memory is the last copy; later copies precede it.
     uint32_t bound = copies_.First(resident.value);
     while (copies_[bound].next != kNone) {
       bound = copies_[bound].next;
@@ -116,7 +123,7 @@ void ResidencyWalk::NoteInputCopy(const Copy& source, SpaceIndex target, ByteRan
   }
 }
 
-// Where the next iteration would find its values if nothing were moved; spaces that read them come first.
+// Records where the next iteration would find its values if nothing were moved; spaces that read them come first.
 void ResidencyWalk::NoteLayout() {
   natural_.is_known = true;
   natural_.carried.assign(carries_.size(), {});
@@ -135,7 +142,7 @@ void ResidencyWalk::NoteLayout() {
     for (const bool reads : {true, false}) {
       for (uint32_t c = copies_.First(carry.output); c != kNone; c = copies_[c].next) {
         const Copy& copy = copies_[c];
-        // A disk is no place to begin from.
+        // An iteration does not begin with values on disk.
         if (copy.space == kZeros || copy.is_window || !copy.is_writable || is_read[copy.space] != reads ||
             copies_.OverflowOf(kHostSpace) == copy.space) {
           continue;
@@ -192,8 +199,8 @@ Status ResidencyWalk::EndBody() {
   return absl::OkStatus();
 }
 
-// Whether the next iteration can begin from this storage: the input's own, its output's, or that of another carry's
-// input whose output is in ours, so that they trade places; `*other` is then that carry.
+// Returns true when the next iteration can begin from this storage: the input's own, its output's, or that of another
+// carry's input whose output is in ours, in which case the two are exchanged; `*other` is then that carry.
 bool ResidencyWalk::MayBegin(uint32_t k, SpaceIndex space, StorageId storage, uint32_t* other) {
   CarryState& carry = carries_[k];
   *other = k;
@@ -222,7 +229,7 @@ bool ResidencyWalk::MayBegin(uint32_t k, SpaceIndex space, StorageId storage, ui
   return false;
 }
 
-// Completes the carried value in a storage that the next iteration can begin from.
+// Completes the carried value in a storage from which the next iteration can begin.
 Status ResidencyWalk::RestoreCarry(uint32_t k, const CarryLayout::Piece& piece) {
   CarryState& carry = carries_[k];
   uint32_t target = kNone;
@@ -239,7 +246,7 @@ Status ResidencyWalk::RestoreCarry(uint32_t k, const CarryLayout::Piece& piece) 
   }
   if (target == kNone) {
     StorageId& next = carry.next[piece.space];
-    // Its own memory may hold an earlier version that is still wanted.
+    // Its own memory may hold an earlier version that is still needed.
     next = next.valid() && !copies_.IsInUse(next) ? next : NewCarried(piece.space, BytesOf(carry.output));
     target = copies_.Add(carry.output, {.space = piece.space, .storage = next, .is_writable = true});
   }
@@ -265,7 +272,7 @@ void ResidencyWalk::AddSwaps() {
   }
 }
 
-// At the end of each arena, where nothing else ever lies.
+// Carried storages are at the end of each arena, where nothing else is ever placed.
 Status ResidencyWalk::PlaceCarried() {
   natural_.reserved.assign(spaces_, 0);
   for (const StorageId id : carried_) {
@@ -281,8 +288,9 @@ Status ResidencyWalk::PlaceCarried() {
     end += wraps ? 0 : storage.bytes;
     natural_.reserved[storage.space] += end - begin;
     if (wraps || storage.bytes > facts.piece_bytes_max || end > facts.bytes_max) {
-      return ResourceExhausted("What iterations hand on (" + std::to_string(natural_.reserved[storage.space]) +
-                               " bytes) does not fit into memory of " + std::to_string(facts.bytes_max) + " bytes.");
+      return ResourceExhausted("The values that iterations pass on (" +
+                               std::to_string(natural_.reserved[storage.space]) + " bytes) do not fit into memory of " +
+                               std::to_string(facts.bytes_max) + " bytes.");
     }
   }
   return absl::OkStatus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of PlanResidency: moves what is to leave a space that is full.
+// Evicts values from a full space (part of PlanResidency).
 #include <algorithm>
 #include <string>
 
@@ -20,7 +20,7 @@ StatusOr<bool> ResidencyWalk::MakeRoom(SpaceIndex space, uint64_t bytes) {
   return true;
 }
 
-// Moves what is nowhere else to where the space overflows to, and gives the memory back.
+// Moves bytes that exist only here to the space's overflow space, and frees the memory.
 Status ResidencyWalk::Evict(uint32_t index) {
   Copy& copy = copies_[index];
   const FlatValueId value = copy.value;
@@ -36,7 +36,7 @@ Status ResidencyWalk::Evict(uint32_t index) {
     for (uint32_t c = copies_.First(value); c != kNone; c = copies_[c].next) {
       target = copies_[c].space == overflow && copies_[c].is_writable && !copies_[c].is_window ? c : target;
     }
-    copy.is_pinned = true;  // Making room there must not come back to it.
+    copy.is_pinned = true;  // Making room in the overflow space must not select this copy again.
     if (target == kNone) {
       // It can leave as soon as its last user is done, and should not wait for memory until later.
       HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, overflow, std::min(start_, copy.until)));
@@ -64,8 +64,8 @@ Status ResidencyWalk::DoesNotFit(SpaceIndex space, uint64_t bytes) const {
   const bool fits_alone = bytes + pinned <= copies_.arena(space).storage_bytes_max();
   return ResourceExhausted("A buffer (" + std::to_string(bytes) + " bytes) does not fit into " + where + " (" +
                            std::to_string(copies_.arena(space).bytes_max()) +
-                           " bytes) beside what is needed with it (" + std::to_string(pinned) + " bytes)" +
-                           (fits_alone ? ", and other values have nowhere to go." : "."));
+                           " bytes) beside the values that are needed with it (" + std::to_string(pinned) + " bytes)" +
+                           (fits_alone ? ", and there is no memory to move other values to." : "."));
 }
 
 }  // namespace hpvm::scheduler

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What memory plans move and keep: ranges, budgets, lanes, iterations.
+// Data moved and memory used by memory plans: ranges, budgets, lanes, iterations.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ struct Scene {
   std::vector<Carry> carries;
   std::vector<uint32_t> on_host;
 
-  // The last node of the builder runs there.
+  // Runs the builder's last node on `device`.
   void On(DeviceIndex device, uint64_t part = 0, Duration takes = Duration(1'000'000)) {
     Task task{.node = FlatNodeId(b.flat.nodes.size() - 1), .device = device, .box = {}};
     task.box.first[0] = part;
@@ -50,7 +50,7 @@ struct Scene {
             .carries = carries,
             .on_host = on_host};
   }
-  // Plans and checks.
+  // Makes a plan and checks it.
   Residency Plan() const {
     StatusOr<Residency> plan = PlanResidency(input());
     EXPECT_TRUE(plan.ok()) << plan.status();
@@ -77,7 +77,7 @@ uint64_t Zeroed(const Residency& plan) {
   return bytes;
 }
 
-// A chain on a GPU: one segment up, one of launches, one down.
+// A chain on a GPU: one segment for uploads, one for launches, one for downloads.
 TEST(ResidencyMemoryTest, GpuChainHasThreeSegments) {
   Scene s;
   FlatValueId value = s.b.Input(4 * kMiB);
@@ -95,7 +95,7 @@ TEST(ResidencyMemoryTest, GpuChainHasThreeSegments) {
   EXPECT_EQ(plan.copies, 2u);
 }
 
-// Uploads run beside launches: the first launch waits for its own input only.
+// Uploads overlap with launches: the first launch waits only for its own input.
 TEST(ResidencyMemoryTest, UploadsOverlapLaunches) {
   Scene s;
   std::vector<FlatValueId> inputs;
@@ -117,8 +117,8 @@ TEST(ResidencyMemoryTest, UploadsOverlapLaunches) {
   EXPECT_EQ(uploads, 8u);
 }
 
-// A thousand small launches on 250 small buffers, as many copies up and down, are few submissions: each costs more than
-// many such launches.
+// A thousand small launches on 250 small buffers, with as many copies up and down, take few submissions, because a
+// submission costs more than many such launches.
 TEST(ResidencyMemoryTest, SmallWorkIsFewSubmissions) {
   Scene s;
   std::vector<FlatValueId> values;
@@ -138,8 +138,7 @@ TEST(ResidencyMemoryTest, SmallWorkIsFewSubmissions) {
   EXPECT_LE(plan.segments.size(), 16u);
 }
 
-// In a lane with more to do, a small value that the processor works on is worth a submission, and a small output is
-// not.
+// In a lane with more to do, a small value that the processor needs is worth a submission, and a small output is not.
 TEST(ResidencyMemoryTest, WhatOthersNeedIsNotKeptWaiting) {
   for (const bool is_read : {true, false}) {
     Scene s;
@@ -170,8 +169,8 @@ TEST(ResidencyMemoryTest, WhatOthersNeedIsNotKeptWaiting) {
   }
 }
 
-// A value that goes up whole may be followed by zeros up to the next place; a part may not: the rest of the value is
-// there.
+// An upload of a whole value may be followed by zeros up to the next storage; that of a part may not, because the rest
+// of the value is there.
 TEST(ResidencyMemoryTest, RoomBehindWholeValues) {
   for (const uint64_t bytes : {uint64_t{64}, uint64_t{512}, uint64_t{1000}}) {
     Scene s;
@@ -189,7 +188,7 @@ TEST(ResidencyMemoryTest, RoomBehindWholeValues) {
   }
 }
 
-// Work for drivers is submitted before the submitting thread is busy with its own.
+// Work for drivers is submitted before the submitting thread is busy with its own work.
 TEST(ResidencyMemoryTest, DriversGoFirst) {
   Scene s;
   const FlatValueId input = s.b.Input(kMiB);
@@ -206,7 +205,7 @@ TEST(ResidencyMemoryTest, DriversGoFirst) {
   EXPECT_EQ(plan.segments[1].device, 1u);
 }
 
-// A launch split over both devices moves the GPU's half up and down, no more.
+// A launch split over both devices moves only the GPU's half up and down.
 TEST(ResidencyMemoryTest, SplitMovesOnlyItsRanges) {
   Scene s;
   FlatValueId value = s.b.Input(kMiB);
@@ -224,7 +223,8 @@ TEST(ResidencyMemoryTest, SplitMovesOnlyItsRanges) {
   EXPECT_EQ(plan.moved_bytes[1], 2 * (kMiB - kMiB / 4));
 }
 
-// A writer of everything needs neither zeros nor what was there; a partial one keeps the rest, which stays where it is.
+// A launch that writes everything needs neither zeros nor the old value; a partial writer keeps the rest, which stays
+// in place.
 TEST(ResidencyMemoryTest, OverwrittenBytesAreNotMoved) {
   Scene s;
   const FlatValueId input = s.b.Input(kMiB);
@@ -241,7 +241,7 @@ TEST(ResidencyMemoryTest, OverwrittenBytesAreNotMoved) {
   EXPECT_EQ(Zeroed(plan), 0u);
 }
 
-// Only what nobody writes is filled with zeros, on the device that needs it.
+// Only bytes that no launch writes are filled with zeros, on the device that needs them.
 TEST(ResidencyMemoryTest, ZeroesWhatIsNotWritten) {
   Scene s;
   s.b.Node();
@@ -256,7 +256,7 @@ TEST(ResidencyMemoryTest, ZeroesWhatIsNotWritten) {
                            [](const Step& step) { return step.kind == Step::Kind::kZero && step.device == 1; }));
 }
 
-// Reading a working set of four times the memory round after round: what must come in comes, nothing is written back.
+// Reading a working set of four times the memory repeatedly: necessary transfers happen, nothing is written back.
 TEST(ResidencyMemoryTest, ReadOnlyWorkingSetMovesTheMinimum) {
   constexpr uint64_t kRoom = 16, kBuffers = 64, kRounds = 4;
   Scene s;
@@ -276,7 +276,7 @@ TEST(ResidencyMemoryTest, ReadOnlyWorkingSetMovesTheMinimum) {
     }
   }
   const Residency plan = s.Plan();
-  // All of them once; then, of the others of each round, those that the best replacement cannot have kept.
+  // All buffers once; then, in each round, those that optimal replacement cannot have kept.
   const uint64_t hits = (kRounds - 1) * (kRoom - 1) * kBuffers / (kBuffers - 1);
   const uint64_t minimum = (kRounds * kBuffers - hits) * kMiB;
   EXPECT_GE(plan.moved_bytes[1], minimum);
@@ -284,7 +284,7 @@ TEST(ResidencyMemoryTest, ReadOnlyWorkingSetMovesTheMinimum) {
   EXPECT_EQ(plan.spills, 0u);
 }
 
-// Values that fit nowhere else go to disk, and come back.
+// Values that fit in no memory are spilled to disk and restored.
 TEST(ResidencyMemoryTest, SpillsToDisk) {
   Scene s;
   s.devices = {{.id = "cpu:0"}, {.id = "disk", .space = 1, .has_copy_lanes = true}};
@@ -303,12 +303,12 @@ TEST(ResidencyMemoryTest, SpillsToDisk) {
   }
   const Residency plan = s.Plan();
   EXPECT_LE(plan.temporary_bytes[0], 4 * kMiB);
-  // At least four of them must leave.
+  // At least four values must be spilled.
   EXPECT_GE(plan.spills, 4u);
   EXPECT_LE(plan.spills, 6u);
 }
 
-// Between two devices bytes pass through the host's memory in pieces, so that one goes up while the next comes down.
+// Transfers between two devices pass through host memory in pieces, so that uploads overlap with downloads.
 TEST(ResidencyMemoryTest, PassesThroughTheHostInPieces) {
   Scene s;
   s.devices.push_back({.id = "gpu:1", .space = 2, .is_gpu = true, .has_copy_lanes = true});
@@ -329,7 +329,7 @@ TEST(ResidencyMemoryTest, PassesThroughTheHostInPieces) {
   EXPECT_EQ(segments(2, Lane::kUpload), 4);
 }
 
-// Sizes near the end of what can be counted are refused, and planned in no time.
+// Sizes near the end of the integer range are refused quickly.
 TEST(ResidencyMemoryTest, HugeBuffersAreRefused) {
   Scene s;
   s.devices.push_back({.id = "gpu:1", .space = 2, .is_gpu = true, .has_copy_lanes = true});
@@ -346,7 +346,7 @@ TEST(ResidencyMemoryTest, HugeBuffersAreRefused) {
   EXPECT_TRUE(absl::IsResourceExhausted(PlanResidency(s.input()).status()));
 }
 
-// What can never fit is refused, with the task and the sizes.
+// Buffers that can never fit are refused, with the task and the sizes.
 TEST(ResidencyMemoryTest, RefusesWhatCannotFit) {
   Scene s;
   s.spaces = {{}, {.bytes_max = 3 * kMiB, .overflow = kHostSpace, .mover = 1}};
@@ -367,7 +367,7 @@ TEST(ResidencyMemoryTest, RefusesWhatCannotFit) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("3145728"));
 }
 
-// Two buffers of which each iteration makes one from the other trade places; nothing is copied.
+// Two buffers, each computed from the other in turn, are exchanged; nothing is copied.
 TEST(ResidencyMemoryTest, IterationsSwap) {
   Scene s;
   const FlatValueId state = s.b.Input(kMiB), constant = s.b.Input(kMiB);
@@ -378,14 +378,14 @@ TEST(ResidencyMemoryTest, IterationsSwap) {
   s.On(1);
   s.carries = {{.output = 0, .input = 0}};
   const Residency plan = s.Plan();
-  EXPECT_EQ(CopiesIn(plan, plan.prologue), 2u);  // The constant goes up once, too.
+  EXPECT_EQ(CopiesIn(plan, plan.prologue), 2u);  // The constant is also uploaded once.
   EXPECT_EQ(CopiesIn(plan, plan.body), 0u);
   EXPECT_EQ(CopiesIn(plan, plan.epilogue), 1u);
   EXPECT_EQ(plan.swaps.size(), 1u);
   EXPECT_EQ(plan.moved_bytes[1], 0u);
 }
 
-// What is updated in place needs not even that.
+// A value that is updated in place needs no exchange either.
 TEST(ResidencyMemoryTest, IterationsInPlace) {
   Scene s;
   FlatValueId state = s.b.Input(kMiB);
@@ -401,8 +401,8 @@ TEST(ResidencyMemoryTest, IterationsInPlace) {
   EXPECT_THAT(plan.swaps, IsEmpty());
 }
 
-// Three fields in turn, as wave equations have them: the oldest is replaced by the next one, and the present one is
-// handed on as the oldest.
+// Three fields in rotation, as in wave equations: the oldest is replaced by the next one, and the current one is handed
+// on as the oldest.
 TEST(ResidencyMemoryTest, IterationsRotate) {
   Scene s;
   const FlatValueId present = s.b.Input(kMiB), oldest = s.b.Input(kMiB);
@@ -417,7 +417,7 @@ TEST(ResidencyMemoryTest, IterationsRotate) {
   EXPECT_EQ(plan.swaps.size(), 1u);
 }
 
-// Halves of a stencil on two devices exchange only what the other one reads.
+// Halves of a stencil on two devices exchange only the bytes that the other one reads.
 TEST(ResidencyMemoryTest, IterationsExchangeHalos) {
   Scene s;
   constexpr uint64_t kHalf = kMiB / 2, kHalo = 4096;
@@ -437,7 +437,7 @@ TEST(ResidencyMemoryTest, IterationsExchangeHalos) {
   EXPECT_EQ(plan.swaps.size(), 2u);
 }
 
-// Of two carried values only one fits beside what a launch needs: that one stays, the other goes up and down.
+// Only one of two carried values fits beside a launch's buffers: it stays, the other one is moved up and down.
 TEST(ResidencyMemoryTest, IterationsKeepWhatFits) {
   Scene s;
   s.spaces = {{}, {.bytes_max = 10 * kMiB, .overflow = kHostSpace, .mover = 1}};
@@ -458,7 +458,7 @@ TEST(ResidencyMemoryTest, IterationsKeepWhatFits) {
   EXPECT_EQ(plan.moved_bytes[1], 2 * 6 * kMiB);
 }
 
-// What the host reads after each iteration comes to it, and that is all.
+// Values that the host reads after each iteration are downloaded, and nothing else.
 TEST(ResidencyMemoryTest, IterationsBringWhatTheHostReads) {
   Scene s;
   FlatValueId state = s.b.Input(kMiB);
@@ -475,7 +475,7 @@ TEST(ResidencyMemoryTest, IterationsBringWhatTheHostReads) {
   ASSERT_EQ(plan.on_host.size(), 1u);
 }
 
-// A launch whose extent another one decides begins a segment, after its extent has come to the host.
+// A launch whose extent another launch decides begins a segment, after its extent has reached the host.
 TEST(ResidencyMemoryTest, LateExtentsAreOnTheHost) {
   Scene s;
   s.devices[1].has_copy_lanes = false;  // All of the device's work is in one lane.

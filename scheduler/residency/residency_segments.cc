@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: on devices without copy lanes, downloads that others need are hoisted to the earliest place that their
+// conflicts allow; then lanes take turns, a lane that only queues before one that occupies the thread, and each
+// turn takes as many steps as one submission should have.
+// Invariants: a lane keeps the plan's order. A step enters a segment only when all that it depends on are in
+// segments, so waits lead backwards only. A segment waits for at most one segment of each other lane, the latest,
+// and only if its lane has not waited for that or a later one.
+// Every turn places at least one step; some lane is always ready, because the plan's order is an order of
+// execution.
 #include "scheduler/residency/residency_segments.h"
 
 #include <algorithm>
@@ -12,18 +20,18 @@ namespace hpvm::scheduler {
 namespace {
 
 constexpr uint32_t kNone = 0xffffffffu;
-// Work that is worth a submission of its own, about what submitting it and waiting for it costs. A processor's workers
-// meet at the end of each segment.
+// Amount of work that justifies a submission: about the cost of submitting and waiting. A processor's workers
+// synchronise at the end of each segment.
 constexpr Duration kDriverGrain{10'000};
 constexpr Duration kInlineGrain{30'000};
 
-// Devices make small copies together (backends/gpu/small_copies.h).
+// Devices batch small copies (backends/gpu/small_copies.h).
 constexpr uint64_t kSmallCopyBytes = 16 * 1024;
 constexpr Duration kSmallCopyTime{100};
-// No sum of two overflows.
+// The sum of two such times does not overflow.
 constexpr Duration kEndless{Duration::max() / 2};
 
-// Who only waits for something small should not wait for what is so many times a grain, too.
+// A lane that waits only for small work should not also wait for work this many grains long.
 constexpr int64_t kLongGrains = 4;
 
 void Permute(uint32_t first_step, const std::vector<uint32_t>& order, Residency& residency) {
@@ -46,8 +54,8 @@ void Permute(uint32_t first_step, const std::vector<uint32_t>& order, Residency&
   std::copy(touches.begin(), touches.end(), residency.touches.begin() + first);
 }
 
-// Of devices that copy between launches, what others need goes down as early as it can: parts of a stencil would
-// otherwise run one after another. What only the caller needs stays behind the launches.
+// On devices that copy between launches, downloads that others need are moved as early as possible, because parts of a
+// stencil would otherwise run one after another. Downloads that only the caller needs stay after the launches.
 void HoistDownloads(const ResidencyInput& input, uint32_t first, uint32_t count, Residency& residency) {
   const auto is_alone = [&](const Step& step) {
     const DeviceFacts& device = input.devices[step.device];
@@ -74,7 +82,7 @@ void HoistDownloads(const ResidencyInput& input, uint32_t first, uint32_t count,
   }
   ConflictMap conflicts(&device_of);
   std::vector<uint32_t> earlier;
-  std::vector<std::pair<uint32_t, uint32_t>> order;  // Before or at which step, and the step.
+  std::vector<std::pair<uint32_t, uint32_t>> order;  // The step before or at which it is placed, and the step.
   for (uint32_t i = 0; i < count; ++i) {
     const Step& step = residency.steps[first + i];
     earlier.clear();
@@ -89,7 +97,7 @@ void HoistDownloads(const ResidencyInput& input, uint32_t first, uint32_t count,
     }
     order.emplace_back(at, i);
   }
-  // What goes before a step stands there in its own order; the step itself comes last.
+  // Steps moved before another step keep their order; that step itself comes last.
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     return std::tuple(a.first, a.first == a.second) < std::tuple(b.first, b.first == b.second);
   });
@@ -127,7 +135,7 @@ class Cutter {
     size_t next = 0;
     bool is_inline = false;
     uint32_t last_segment = kNone;
-    std::vector<uint32_t> waited;  // By lane: the latest segment that this lane has waited for.
+    std::vector<uint32_t> waited;  // Indexed by lane: the latest segment that this lane has waited for.
   };
 
   void FindLanes() {
@@ -149,14 +157,14 @@ class Cutter {
     }
   }
 
-  // Of each step, the latest of each other lane that must come before it.
+  // Finds for each step, in each other lane, the latest step that must come before it.
   void FindDependencies() {
     ConflictMap conflicts(&lane_of_);
     std::vector<uint32_t> earlier;
     std::vector<uint32_t> latest(lanes_.size(), kNone);
     first_dependency_.resize(count_ + 1);
     std::vector<bool> has_successor(count_);
-    // With one lane there is nothing to find.
+    // With one lane there are no such steps.
     for (uint32_t i = 0; i < count_ && used_lanes_.size() > 1; ++i) {
       earlier.clear();
       for (uint32_t t = out_.first_touch[first_ + i]; t < out_.first_touch[first_ + i + 1]; ++t) {
@@ -186,9 +194,9 @@ class Cutter {
     FindTimes(has_successor);
   }
 
-  // How long each step takes, and what other lanes do as soon as it is done: of a copy that nobody waits for, what it
-  // takes itself; of anything else no end is known. Small copies of the caller's memory come many at a time; what one
-  // device needs of another is worth its own call.
+  // Finds how long each step takes, and how much work of other lanes it releases: for a copy for which no lane waits,
+  // its own time; otherwise without limit. Small copies of the caller's memory are batched; a copy that another device
+  // needs is worth its own submission.
   void FindTimes(const std::vector<bool>& has_successor) {
     time_.resize(count_);
     awaited_.assign(count_, Duration(0));
@@ -216,7 +224,8 @@ class Cutter {
     return true;
   }
 
-  // Of the lanes that can go on, the one that stands first in the plan; those that only queue before others.
+  // Returns, among the lanes that can proceed, the one whose step is first in the plan; lanes that only queue come
+  // first.
   uint32_t NextLane() const {
     uint32_t best = kNone;
     for (const uint32_t lane : used_lanes_) {
@@ -233,7 +242,7 @@ class Cutter {
     return best;
   }
 
-  // Whether the step makes its segment wait for more than its lane has waited for.
+  // Returns true when the step makes its segment wait for a segment for which its lane has not waited.
   bool AddsWait(const LaneState& lane, uint32_t step) const {
     for (uint32_t d = first_dependency_[step]; d < first_dependency_[step + 1]; ++d) {
       const uint32_t waited = lane.waited[lane_of_[dependencies_[d]]];
@@ -301,13 +310,13 @@ class Cutter {
   const ResidencyInput& input_;
   const uint32_t first_, count_;
   Residency& out_;
-  std::vector<LaneState> lanes_;  // By device and lane.
+  std::vector<LaneState> lanes_;  // Indexed by device and lane.
   std::vector<uint32_t> used_lanes_;
-  // By step, counted from first_.
+  // Indexed by step, counted from first_.
   std::vector<uint32_t> lane_of_, segment_of_, first_dependency_;
   std::vector<uint32_t> dependencies_;
   std::vector<Duration> time_, awaited_;
-  std::vector<uint32_t> order_;  // Steps as they were put into segments.
+  std::vector<uint32_t> order_;  // Steps in the order in which they were put into segments.
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of PlanResidency: cuts steps into segments, in an order that lets one thread submit ahead.
+// Cuts steps into segments, in an order that lets one thread submit ahead (part of PlanResidency).
 //
 // Each lane of a device keeps the plan's order; between lanes only conflicts of bytes count. A segment is cut where
-// another lane waits for what is done so far, or where it would have to wait for more itself, unless it has not done
-// enough yet to be worth a submission. Copies to the host for which nobody waits count for what they take: many small
-// ones are not worth a submission each. Lanes that only queue are served before those that occupy the submitting
+// another lane waits for the work done so far, or where it would itself have to wait for more, unless it does not yet
+// have enough work to justify a submission. Copies to the host for which no lane waits count with their own time: many
+// small ones do not justify a submission each. Lanes that only queue work come before those that occupy the submitting
 // thread.
 #ifndef HPVMD_SCHEDULER_RESIDENCY_RESIDENCY_SEGMENTS_H_
 #define HPVMD_SCHEDULER_RESIDENCY_RESIDENCY_SEGMENTS_H_
@@ -16,7 +16,7 @@
 namespace hpvm::scheduler {
 
 // Reorders the steps [first, first + count) of `residency` with their touches, and appends their segments and waits.
-// Earlier steps have their segments; nothing waits for those.
+// Earlier steps already have segments, for which nothing waits.
 StepRange CutSegments(const ResidencyInput& input, uint32_t first, uint32_t count, Residency& residency);
 
 }  // namespace hpvm::scheduler

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of PlanResidency: one node after another, part by part: what a task needs is brought to its device, what it writes is
-// valid there and nowhere else.
+// Processes nodes in order, part by part (part of PlanResidency).
+// Method: the bytes that a task reads are copied to its space from any copy that has them, then the task is added,
+// then its written ranges become valid in its copy and nowhere else. Memory of a value passes to the value that
+// updates it when no one reads the old one later.
+// Invariants: every byte of a value that is still read is valid in at least one copy, or is a zero that no one
+// wrote. A copy that the current task uses is pinned until the task is added. A copy whose last valid byte is
+// overwritten is dropped.
+// A task that fails for lack of memory is tried once more, after everything has left its space and host memory.
 #include <utility>
 
 #include "scheduler/residency/residency_walk.h"
@@ -16,7 +22,7 @@ void ResidencyWalk::BeginValue(FlatNodeId node, uint32_t group, uint32_t port) {
   if (!p.in.valid()) {
     copies_.Add(p.out, {.space = kZeros, .valid = RangeSet({0, BytesOf(p.out)})});
   } else if (IsLastReader(flat_, uses_, node, group, port)) {
-    // The memory passes to the new value; what was bound as an input can still be read.
+    // The memory passes to the new value; memory bound as an input remains readable.
     copies_.PassOn(p.in, p.out);
   }
 }
@@ -66,7 +72,7 @@ StatusOr<uint32_t> ResidencyWalk::EnsurePort(uint32_t task, uint32_t port, const
   return target;
 }
 
-// What a driver is told before the launch is read on the host.
+// Extents that a driver is told before the launch are read on the host.
 Status ResidencyWalk::EnsureExtents(uint32_t task) {
   const Task& t = input_.tasks[task];
   const graph::FlatNode& node = flat_.nodes[t.node.index];
@@ -90,8 +96,8 @@ Status ResidencyWalk::EnsurePorts(uint32_t task) {
   for (uint32_t port = begin; port < end && has_budget; ++port) {
     PinResidents(flat_.ports[port], space);
   }
-  // New values first: memory that the task before has left is free for them when this one starts, while what is moved
-  // in should not wait for that.
+  // New values come first: memory freed by the previous task suits them when this task starts, whereas transfers in
+  // should not wait for that.
   for (const bool is_new : {true, false}) {
     for (uint32_t port = begin; port < end; ++port) {
       if (has_budget ? flat_.ports[port].in.valid() != is_new : is_new) {
@@ -103,7 +109,7 @@ Status ResidencyWalk::EnsurePorts(uint32_t task) {
   return EnsureExtents(task);
 }
 
-// What is there already must not make room for the rest.
+// Copies that are already present must not be evicted for the rest.
 void ResidencyWalk::PinResidents(const FlatPort& port, SpaceIndex space) {
   for (const FlatValueId value : {port.in, port.out}) {
     for (uint32_t c = value.valid() ? copies_.First(value) : kNone; c != kNone; c = copies_[c].next) {
@@ -114,8 +120,8 @@ void ResidencyWalk::PinResidents(const FlatPort& port, SpaceIndex space) {
   }
 }
 
-// Everything that the task needs, in place. When there is no room only because what it uses lies scattered, it all
-// moves out and comes back side by side.
+// Brings everything that the task needs to its space. When there is no room only because of fragmentation, everything
+// is moved out and brought back adjacent.
 Status ResidencyWalk::EnsureTask(uint32_t task) {
   copies_.NoteWork(SpaceOf(input_.tasks[task].device));
   const size_t late = out_.late_extents.size();
@@ -196,7 +202,7 @@ Status ResidencyWalk::KeepRest(const TaskGroup& group, uint32_t port) {
   for (uint32_t c = copies_.First(p.in); c != kNone && !rest.is_empty(); c = copies_[c].next) {
     const bool is_input = !copies_[c].is_writable && copies_[c].space != kZeros;
     if (is_input || copies_[c].space == kZeros) {
-      // Nobody writes there, so that the new version may use it, too.
+      // No launch writes there, so the new version may share the copy.
       Copy shared = copies_[c];
       shared.valid = shared.valid.Within(rest);
       rest.Remove(shared.valid);
@@ -204,7 +210,7 @@ Status ResidencyWalk::KeepRest(const TaskGroup& group, uint32_t port) {
     }
   }
   for (uint32_t t = group.first_task; t < group.first_task + group.task_count && !rest.is_empty(); ++t) {
-    // What lies where a part ran stays there.
+    // Bytes where a part ran stay there.
     const DeviceIndex device = input_.tasks[t].device;
     HPVMD_ASSIGN_OR_RETURN(const uint32_t target, Ensure(p.out, device, {}, /*writes=*/true));
     for (uint32_t c = copies_.First(p.in); c != kNone; c = copies_[c].next) {

@@ -19,7 +19,7 @@ using ::testing::IsEmpty;
 
 const std::vector<DeviceFacts> kOneCpu = {{.id = "cpu:0"}};
 
-// Plans and checks.
+// Makes a plan and checks it.
 Residency Plan(const FlatGraph& flat, const std::vector<DeviceFacts>& devices,
                const std::vector<DeviceIndex>& device_of) {
   std::vector<Task> tasks;
@@ -34,7 +34,7 @@ Residency Plan(const FlatGraph& flat, const std::vector<DeviceFacts>& devices,
   return *std::move(plan);
 }
 
-// A chain of in-place updates copies its input once, straight into the output's memory, and needs no temporary.
+// A chain of in-place updates copies its input once, directly into the output's memory, and needs no temporary.
 TEST(ResidencyTest, ChainWorksInTheOutput) {
   FlatBuilder b;
   FlatValueId value = b.Input(4096);
@@ -50,7 +50,7 @@ TEST(ResidencyTest, ChainWorksInTheOutput) {
   EXPECT_EQ(plan.segments.size(), 1u);
 }
 
-// Fan-out to two writers: one copies, the last one works in place.
+// Fan-out to two writers: one gets a copy, the last works in place.
 TEST(ResidencyTest, LastOfSeveralWritersNeedsNoCopy) {
   FlatBuilder b;
   b.Node();
@@ -64,7 +64,7 @@ TEST(ResidencyTest, LastOfSeveralWritersNeedsNoCopy) {
   EXPECT_EQ(plan.in_place, 1u);
 }
 
-// A long chain of `out` nodes needs two temporaries, however long it is.
+// A chain of `out` nodes of any length needs two temporaries.
 TEST(ResidencyTest, ReusesMemoryAfterTheLastReader) {
   FlatBuilder b;
   FlatValueId value = b.Input(1000);
@@ -93,7 +93,7 @@ TEST(ResidencyTest, CopiesWhatHasNoMemoryOfItsOwn) {
   EXPECT_EQ(plan.copies, 2u);
 }
 
-// Two devices with memory of their own exchange through host memory, and each read copy is made once.
+// Two devices with separate memories exchange data through host memory, and each read copy is made once.
 TEST(ResidencyTest, SharedCopiesAcrossDevices) {
   const std::vector<DeviceFacts> devices = {{.id = "cpu:0"}, {.id = "gpu:0", .space = 1}, {.id = "gpu:1", .space = 2}};
   FlatBuilder b;
@@ -111,15 +111,15 @@ TEST(ResidencyTest, SharedCopiesAcrossDevices) {
   EXPECT_EQ(plan.copies, 5u);
 }
 
-// Inputs go up in the order in which tasks need them, not in that of the document, and a task waits for its own alone:
-// so the first launch begins while the other inputs are on their way.
+// Inputs are uploaded in the order in which tasks need them, not in document order, and a task waits only for its own
+// inputs, so the first launch begins while the others are in transit.
 TEST(ResidencyTest, UploadsStandInTheOrderOfFirstUse) {
   constexpr uint64_t kBytes = uint64_t{64} << 20;
   const std::vector<DeviceFacts> devices = {{.id = "cpu:0"}, {.id = "gpu:0", .space = 1, .has_copy_lanes = true}};
   FlatBuilder b;
   std::vector<FlatValueId> inputs;
   for (int i = 0; i < 4; ++i) {
-    inputs.push_back(b.Input(kBytes + static_cast<uint64_t>(i)));  // Sizes tell them apart.
+    inputs.push_back(b.Input(kBytes + static_cast<uint64_t>(i)));  // Distinct sizes identify them.
   }
   std::vector<Task> tasks;
   for (uint32_t node = 0; node < 4; ++node) {
@@ -170,7 +170,7 @@ TEST(ResidencyTest, UploadsStandInTheOrderOfFirstUse) {
   EXPECT_EQ(launches, 4u);
 }
 
-// What a part has made comes back by itself, while the next part runs.
+// The result of one part is downloaded while the next part runs.
 TEST(ResidencyTest, PartsComeBackOneByOne) {
   constexpr uint64_t kBytes = uint64_t{1} << 20;
   class Quarters final : public AccessModel {
@@ -210,14 +210,14 @@ TEST(ResidencyTest, PartsComeBackOneByOne) {
   EXPECT_EQ(downloads, 4u);
 }
 
-// Edges of a grid that two GPUs share pass through host memory for edges, not for the grid.
+// Edges of a grid that two GPUs share pass through host memory sized for edges, not for the grid.
 TEST(ResidencyTest, HalosTakeNoMemoryForTheGrid) {
   static constexpr uint64_t kRow = uint64_t{1} << 20, kRows = 1024;
   class Rows final : public AccessModel {
    public:
     PortAccess Of(FlatNodeId node, uint32_t, const Box& box, uint32_t port) const override {
       const uint64_t begin = box.first[0], end = begin + box.count[0];
-      if (port == 1) {  // What the second launch reads.
+      if (port == 1) {  // The input of the second launch.
         return {.read = {(begin - std::min<uint64_t>(begin, 1)) * kRow, std::min<uint64_t>(end + 1, kRows) * kRow},
                 .written = {}};
       }
@@ -253,8 +253,8 @@ TEST(ResidencyTest, HalosTakeNoMemoryForTheGrid) {
   EXPECT_EQ(plan->temporary_bytes[kHostSpace], 2 * kRow);
 }
 
-// A long chain over a grid of which each device gets an edge only: memory is free early for the edge's way, not for the
-// grid's, so that a few grids suffice.
+// A long chain over a grid of which each device receives only an edge: memory is freed early only for the edge's
+// transfer, not for the grid's, so that a few grids suffice.
 TEST(ResidencyTest, LongChainsOverHalosUseMemoryAgain) {
   static constexpr uint64_t kRow = uint64_t{1} << 20, kRows = 256;
   class Rows final : public AccessModel {
@@ -307,7 +307,7 @@ TEST(ResidencyTest, LongChainsOverHalosUseMemoryAgain) {
   EXPECT_LE(plan->temporary_bytes[kHostSpace], 8 * kRow);
 }
 
-// Random graphs on random devices, with parts of launches: every port sees its value, inputs stay untouched, outputs
+// Random graphs on random devices, with parts of launches: every port sees its value, inputs are not modified, outputs
 // arrive, conflicting steps are ordered.
 TEST(ResidencyTest, RandomGraphsStayCoherent) {
   for (uint64_t seed = 1; seed <= 1500; ++seed) {
@@ -318,8 +318,8 @@ TEST(ResidencyTest, RandomGraphsStayCoherent) {
   }
 }
 
-// The same with spaces that hold little more than the largest task: what does not fit goes to the host and to disk, and
-// comes back.
+// The same with spaces hardly larger than the largest task: values that do not fit go to the host and to disk, and come
+// back.
 TEST(ResidencyTest, RandomGraphsFitTheirBudgets) {
   uint64_t evictions = 0, spills = 0;
   for (uint64_t seed = 1; seed <= 1500; ++seed) {
@@ -334,7 +334,7 @@ TEST(ResidencyTest, RandomGraphsFitTheirBudgets) {
   EXPECT_GT(spills, 100u);
 }
 
-// Iterations, with and without budgets: each finds what the last one made, after any number of swaps.
+// Iterations with and without budgets: each finds the values of the last one, after any number of swaps.
 TEST(ResidencyTest, RandomIterationsCarryTheirValues) {
   size_t swaps = 0, carries = 0, refused = 0;
   for (uint64_t seed = 1; seed <= 1500; ++seed) {
@@ -342,7 +342,7 @@ TEST(ResidencyTest, RandomIterationsCarryTheirValues) {
         seed, {.nodes_max = 15, .has_ranges = seed % 3 != 0, .has_budgets = seed % 4 == 0, .has_carries = true});
     const StatusOr<Residency> plan = PlanResidency(random.input());
     if (seed % 4 == 0 && absl::IsResourceExhausted(plan.status())) {
-      ++refused;  // What is carried has a place of its own, which budgets here do not foresee.
+      ++refused;  // Carried values have their own storage, which budgets here do not include.
       continue;
     }
     ASSERT_TRUE(plan.ok()) << plan.status() << " seed " << seed;

@@ -39,7 +39,7 @@ void FindLastUses(const ResidencyInput& input, Uses& uses) {
   }
 }
 
-// Calls `visit(value, use)` in the order of groups; each pair once for a group.
+// Calls `visit(value, use)` in the order of groups; each pair once per group.
 template <typename F>
 void VisitUses(const ResidencyInput& input, const Uses& uses, F visit) {
   std::vector<SpaceIndex> spaces;
@@ -78,7 +78,7 @@ void FindOutputChains(const ResidencyInput& input, Uses& uses) {
   const FlatGraph& flat = input.flat;
   uses.chain_output.assign(flat.values.size(), kNoOutput);
   for (uint32_t k = 0; k < flat.outputs.size(); ++k) {
-    // What is carried over stays elsewhere until the last iteration.
+    // A carried output stays elsewhere until the last iteration.
     const bool is_carried =
         std::any_of(input.carries.begin(), input.carries.end(), [&](const Carry& carry) { return carry.output == k; });
     if (!is_carried && flat.outputs[k].valid() && uses.chain_output[flat.outputs[k].index] == kNoOutput) {

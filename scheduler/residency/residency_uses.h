@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of PlanResidency: who reads each value last, in the order of the plan, and which values are made in the memory of a
-// graph output.
+// Finds the last reader of each value in the order of the plan, and the values made in the memory of a graph output
+// (part of PlanResidency).
 #ifndef HPVMD_SCHEDULER_RESIDENCY_RESIDENCY_USES_H_
 #define HPVMD_SCHEDULER_RESIDENCY_RESIDENCY_USES_H_
 
@@ -12,16 +12,16 @@
 
 namespace hpvm::scheduler {
 
-inline constexpr uint32_t kNoUse = 0xffffffffu;     // A value that nobody reads.
+inline constexpr uint32_t kNoUse = 0xffffffffu;     // A value without readers.
 inline constexpr uint32_t kUseAtEnd = 0xfffffffeu;  // A value that is a graph output.
 inline constexpr uint32_t kNoOutput = 0xffffffffu;
 
-// The parts of one node, side by side in ResidencyInput::tasks.
+// The parts of one node, adjacent in ResidencyInput::tasks.
 struct TaskGroup {
   uint32_t first_task = 0, task_count = 0;
 };
 
-// A group that reads a value by tasks in a space.
+// A group that reads a value, by tasks in one space.
 struct ValueUse {
   uint32_t group = 0;
   SpaceIndex space = kHostSpace;
@@ -29,25 +29,25 @@ struct ValueUse {
 
 struct Uses {
   std::vector<TaskGroup> groups;
-  std::vector<uint32_t> last_use;  // By value: a group, kUseAtEnd or kNoUse.
-  // Of value v, in order: value_uses[first_value_use[v]] to value_uses[first_value_use[v + 1] - 1].
+  std::vector<uint32_t> last_use;  // Indexed by value: a group, kUseAtEnd or kNoUse.
+  // The uses of value v, in order, are value_uses[first_value_use[v]] to value_uses[first_value_use[v + 1] - 1].
   std::vector<uint32_t> first_value_use;
   std::vector<ValueUse> value_uses;
-  std::vector<uint32_t> chain_output;  // By value: the root's port in whose memory its chain of updates ends.
+  std::vector<uint32_t> chain_output;  // Indexed by value: the root's port in whose memory its chain of updates ends.
 };
 
-// First and end of a node's ports in FlatGraph::ports.
+// Returns the first and the end index of a node's ports in FlatGraph::ports.
 std::pair<uint32_t, uint32_t> PortsOf(const graph::FlatGraph& flat, graph::FlatNodeId node);
 
-// Whether `port` of `node`, which is group `group`, is the only and last reader of its value.
+// Returns true when `port` of `node`, which is group `group`, is the only and last reader of its value.
 bool IsLastReader(const graph::FlatGraph& flat, const Uses& uses, graph::FlatNodeId node, uint32_t group,
                   uint32_t port);
 
-// Follows in-place updates back: what a value has, the one that it updates has, too, unless it has something or is
-// read later. None: kNoOutput.
+// Follows in-place updates backwards: the entry of a value is copied to the value that it updates, unless that has an
+// entry or is read later. kNoOutput means no entry.
 void FollowChains(const ResidencyInput& input, const Uses& uses, std::vector<uint32_t>& of_value);
 
-// `has_value_uses`: value_uses are wanted.
+// `has_value_uses`: value_uses are requested.
 Uses FindUses(const ResidencyInput& input, bool has_value_uses);
 
 }  // namespace hpvm::scheduler

@@ -9,12 +9,12 @@ namespace {
 
 using graph::FlatValueId;
 
-// What it takes to move a value, about: its memory should be free so much before the task starts.
+// Approximate speed of moving a value; its memory should be free this much earlier than the task starts.
 constexpr uint64_t kMovedBytesPerNs = 10;
-// From one device to another through host memory: while one piece goes up the next one comes down.
+// Size of pieces copied between devices through host memory: the upload of one overlaps with the download of the next.
 constexpr uint64_t kPieceBytes = uint64_t{16} << 20;
 constexpr uint64_t kPiecesMax = 1024;
-// Of a value in parts that the caller gets, no smaller piece is worth a copy of its own.
+// Minimum size of a piece of an output, made by parts, that is copied separately.
 constexpr uint64_t kReturnedBytesMin = uint64_t{64} << 10;
 static_assert(Arena::kAlignment == kStorageAlignment);
 
@@ -57,7 +57,7 @@ void ResidencyWalk::FindMovers() {
   }
 }
 
-// The memory that a run binds.
+// Adds the memory that a run binds.
 void ResidencyWalk::AddPorts() {
   output_storage_.resize(flat_.outputs.size());
   for (uint32_t k = 0; k < flat_.outputs.size(); ++k) {
@@ -140,7 +140,7 @@ StatusOr<uint32_t> ResidencyWalk::NewTemporary(FlatValueId value, SpaceIndex spa
     }
     offset = copies_.arena(space).Allocate(bytes, start);
   }
-  // Storages of the same place and size are one, so that there are few.
+  // Storages with equal place and size are shared, to limit their number.
   std::vector<StorageId>& same_place = storages_at_[*offset ^ (uint64_t{space} << 56)];
   for (const StorageId storage : same_place) {
     const Storage& s = out_.storages[storage.index];
@@ -168,7 +168,7 @@ StatusOr<uint32_t> ResidencyWalk::Ensure(FlatValueId value, DeviceIndex device, 
     target = copy.is_writable ? c : target;
   }
   if (target == kNone) {
-    // What is moved in is better there when the task begins.
+    // A value that is moved should be in place when the task begins.
     const bool is_moved = has_copy_lanes_ && !need.is_empty() && copies_[copies_.First(value)].space != kZeros;
     const Duration moving(is_moved ? static_cast<int64_t>(need.bytes() / kMovedBytesPerNs) : 0);
     HPVMD_ASSIGN_OR_RETURN(target, NewCopy(value, space, start_ - moving));
@@ -196,7 +196,7 @@ Status ResidencyWalk::Fill(FlatValueId source, uint32_t target, RangeSet missing
       }
     }
   }
-  // What lies in the memory of another device only passes through the host's.
+  // Bytes in the memory of another device only pass through host memory.
   const RangeSet far = missing;
   uint32_t staged = kNone;
   bool was_pinned = false;
@@ -232,7 +232,7 @@ Status ResidencyWalk::Fill(FlatValueId source, uint32_t target, RangeSet missing
   return absl::OkStatus();
 }
 
-// A halo of a large grid needs no room for the grid. Where there is memory for all of it anyway that does as well.
+// A halo of a large grid needs no room for the grid, unless there is memory for all of it anyway.
 bool ResidencyWalk::NeedsWindow(FlatValueId value, ByteRange range) {
   if (range.bytes() >= BytesOf(value) / 2 || uses_.chain_output[value.index] != kNoOutput ||
       CarriedFor(value, kHostSpace).valid()) {
@@ -258,7 +258,7 @@ void ResidencyWalk::TakeFrom(uint32_t source, uint32_t target, RangeSet& missing
   copies_[target].valid.Add(found);
 }
 
-// `device` asks for the bytes; who moves them out of another device's memory is one of that space.
+// `device` needs the bytes; they are moved out of another device's memory by a device of that space.
 void ResidencyWalk::EmitCopy(uint32_t source_index, uint32_t target_index, ByteRange range, DeviceIndex device) {
   Copy& source = copies_[source_index];
   Copy& target = copies_[target_index];
@@ -276,7 +276,7 @@ void ResidencyWalk::EmitCopy(uint32_t source_index, uint32_t target_index, ByteR
   NoteInputCopy(source, target.space, range);
   const bool is_download = source.space != target.space && target.space == kHostSpace;
   if (is_download) {
-    // Of several devices that share the space, the one that wrote last need not wait for another.
+    // If several devices share the space, the last writer need not wait for another.
     device = SpaceOf(source.device) == source.space ? source.device : mover_[source.space];
   } else if (SpaceOf(device) != target.space) {
     device = mover_[target.space];
@@ -343,7 +343,7 @@ Status ResidencyWalk::AddOutput(uint32_t output) {
   if (target == kNone) {
     target = copies_.Add(value, {.storage = output_storage_[output], .is_writable = true});
   }
-  // Part by part: what one has made comes back while the next one runs.
+  // Part by part: the result of one part is downloaded while the next one runs.
   std::vector<uint64_t> begins = part_begins_[value.index];
   std::sort(begins.begin(), begins.end());
   begins.push_back(BytesOf(value));

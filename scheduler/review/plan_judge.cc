@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: a sequential test on ratios of paired runs. One pair can end a trial (challenger 1.5 times slower), two
+// if they agree (all below 0.8, or all above 1.15), three or more by their median (below 0.95, above 1.04), seven
+// in any case.
+// Invariants: a run of a trial begins only while the excess already spent, plus what this run is expected to add,
+// is within kGrace runs of the champion and kShare of all time; at most three hurried trials are excepted. Only
+// settled runs are paired, until a plan proves unable to settle (40 runs of a champion, 12 of a challenger). A
+// closed source stays closed for 64 runs, doubled by each loss up to three times; a new reason reopens it at half
+// of that run's number.
+// Source: docs/decisions/0021-plans-are-judged-whole.md.
 #include "scheduler/review/plan_judge.h"
 
 #include <algorithm>
@@ -9,24 +18,25 @@ namespace {
 
 // Runs of the champion before anything is compared with it.
 constexpr uint64_t kRunsFirst = 2;
-// Devices that have not settled after so many runs will not (each run has other sizes, say): such runs count then.
+// Devices that have not settled after this many runs never will (for example because each run has other sizes); their
+// runs count then.
 constexpr uint64_t kUnsettledMax = 40;
-// Likewise of a challenger, whose runs are dearer.
+// The same limit for a challenger, whose runs are more expensive.
 constexpr uint64_t kExperimentsMax = 12;
-// Ratios of challenger to champion that decide after one pair, after two, after three, and at last.
+// Ratios of challenger to champion that decide after one pair, after two, after three, and finally.
 constexpr double kLostAtOnce = 1.5;
 constexpr double kWonSoon = 0.8, kLostSoon = 1.15;
 constexpr double kWon = 0.95, kLost = 1.04;
 constexpr double kBetter = 0.98;
 constexpr size_t kPairsMax = 7;
-// A loser is tried again when it would be better by so much than what the champion takes now.
+// A loser is tried again when it would be better by this factor than the champion's current time.
 constexpr double kReopen = 0.95;
-// And after so many runs, at first.
+// And after this many runs, initially.
 constexpr uint64_t kRunsToRetry = 64;
 constexpr uint32_t kDoublingsMax = 3;
-// Plans that are adopted in a hurry, before their devices have settled.
+// Number of plans adopted in a hurry, before their devices have settled.
 constexpr uint32_t kHurriesMax = 3;
-// Of one device: it is not placed anew for having settled.
+// Number of sources with one device, where settling is no reason to place anew.
 constexpr uint32_t kSourcesAlone = 2;
 
 double Median(std::vector<double> values) {
@@ -51,7 +61,7 @@ double PlanJudge::Window::Middle() const {
   if (count == 0) {
     return 0;
   }
-  std::array<double, kSize> sorted = ns_;  // Each run asks: nothing is allocated.
+  std::array<double, kSize> sorted = ns_;  // Called after each run, so it does not allocate.
   const auto middle = sorted.begin() + static_cast<ptrdiff_t>(count / 2);
   std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<ptrdiff_t>(count));
   return *middle;
@@ -73,7 +83,7 @@ PlanJudge::Step PlanJudge::After(const Run& run) {
   const bool counts = run.is_settled || unsettled_ > kUnsettledMax;
   if (counts || settled_ == 0) {
     if (counts && settled_ == 0) {
-      usual_.Clear();  // What came before were experiments.
+      usual_.Clear();  // Earlier runs were experiments.
     }
     usual_.Add(run.ns);
     settled_ += counts ? 1 : 0;
@@ -96,7 +106,7 @@ PlanJudge::Step PlanJudge::After(const Run& run) {
   return Watch(run);
 }
 
-// While devices still try out their code.
+// Called while devices still experiment with their code.
 PlanJudge::Step PlanJudge::Hurry(const Run& run) {
   if (!run.is_far_off || !run.promises || hurries_ >= kHurriesMax) {
     return Step::kKeep;
@@ -107,8 +117,9 @@ PlanJudge::Step PlanJudge::Hurry(const Run& run) {
   return Step::kTry;
 }
 
-// The reason for which a plan lost may have changed. Where plans of before are kept, one placed anew may be better than
-// all of them: a device that became slower gets less in it, where a plan of before waits for that device.
+// Reopens losers whose reason for losing may have changed. When former plans are kept, a newly placed plan may be
+// better than all of them: a device that became slower gets less work in it, whereas a former plan waits for that
+// device.
 void PlanJudge::Reopen(const Run& run) {
   const bool has_rivals = std::any_of(sources_.begin() + first_former(), sources_.end(),
                                       [](const Source& former) { return former.losses > 0; });
@@ -124,7 +135,7 @@ void PlanJudge::Reopen(const Run& run) {
 }
 
 PlanJudge::Step PlanJudge::Watch(const Run& run) {
-  // A challenger of which nothing is known may take as long as one that is still let run.
+  // A challenger of unknown speed may take as long as the worst one that is still allowed to run.
   const auto open = std::ranges::find_if(sources_, [&](const Source& source) {
     const auto index = static_cast<uint32_t>(&source - sources_.data());
     return source.is_open && (run.is_doubtful || index < placed_ || index >= first_former());
@@ -173,7 +184,7 @@ void PlanJudge::Close(uint32_t index, double lost_ns) {
 }
 
 bool PlanJudge::Yield() {
-  challenger_ns_ = champion_ns_ = 0;  // The pair is broken.
+  challenger_ns_ = champion_ns_ = 0;  // Abandons the current pair.
   return std::exchange(is_trial_, false);
 }
 
@@ -205,7 +216,7 @@ PlanJudge::Step PlanJudge::Trial(const Run& run) {
   return Judge();
 }
 
-// Whose turn it is, and, with a pair complete, whether it decides.
+// Decides which plan runs next and, when a pair is complete, whether it is conclusive.
 PlanJudge::Step PlanJudge::Judge() {
   if (champion_ns_ > 0 && challenger_ns_ > 0) {
     ratios_.push_back(challenger_ns_ / champion_ns_);
@@ -222,7 +233,7 @@ PlanJudge::Step PlanJudge::Judge() {
     if (pairs >= kPairsMax) {
       return middle < kBetter ? Win() : Lose(middle);
     }
-    return Step::kKeep;  // The next pair begins with whoever ended this one.
+    return Step::kKeep;  // The next pair begins with the plan that ended this one.
   }
   const bool wants_trial = challenger_ns_ == 0;
   const bool may_try = wants_trial && HasBudget(planned_ns_ - usual_ns());
@@ -232,10 +243,10 @@ PlanJudge::Step PlanJudge::Judge() {
 PlanJudge::Step PlanJudge::Lose(double ratio) {
   const double ns = ratio * usual_ns();
   const double before = sources_[source_].lost_ns;
-  // One of before may be slow just now only.
+  // A former plan may be slow only temporarily.
   Close(source_, source_ >= first_former() && before != 0 ? std::min(before, ns) : ns);
   if (source_ == 0) {
-    // Costs that it taught may lead elsewhere from now on.
+    // The costs that it taught may lead to another plan from now on.
     TakeFormer();
     sources_[former_] = sources_[0];
   } else {
@@ -250,9 +261,9 @@ PlanJudge::Step PlanJudge::Win() {
   const double usual = usual_ns();
   usual_.Clear();
   usual_.Add(ratio * usual);
-  // The old one takes the new one's place among those of before, or that of the one that left longest ago.
+  // The old champion takes the new one's place among the former plans, or that of the oldest.
   if (source_ < first_former()) {
-    Refuse();  // It is the champion already.
+    Refuse();  // The plan is the champion already.
     TakeFormer();
   } else {
     former_ = source_;

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events, queues and starts. The clocks stand in fair_share_clock.cc, grants in fair_share_devices.cc.
+// Events, queues and starts. The clocks are in fair_share_clock.cc, the grants in fair_share_devices.cc.
+// Method: a Tick charges the holders for the time since the last one, applies the events in order, starts jobs
+// while slots are free, and then turns each device. The ready tenant whose clock, with the probable use of its
+// running jobs, is smallest starts its first job.
+// Invariants: queued_, running_ and refusable_ are the sums over the tenants. A job is in its tenant's queue or
+// running. Each change of a tenant ends in Rank, so every line has its present clock.
+// Each round of StartJobs fills a slot, so the loop ends. Shedding examines all tenants, and only when the queues
+// are full.
+// Source: fair_share.h derives the bound on waiting.
 #include "scheduler/share/fair_share.h"
 
 #include <algorithm>
@@ -11,10 +19,10 @@ namespace hpvm::scheduler {
 namespace {
 
 constexpr int32_t kPriorityMax = 1'000;
-// What a job is thought to use before one has ended; and bounds on what is believed later.
+// Assumed use of a job before one has ended, and a bound on later estimates.
 constexpr Duration kJobCostFirst = std::chrono::milliseconds(1);
 constexpr Duration kJobCostMax = std::chrono::seconds(1);
-// The newest job's part of the smoothed cost: one in so many.
+// Weight of the newest job in the smoothed cost: one part in kJobCostPart.
 constexpr int64_t kJobCostPart = 8;
 
 }  // namespace
@@ -155,8 +163,8 @@ void FairShare::Queue(const JobQueued& event, std::vector<Decision>& out) {
   Rank(event.tenant, *tenant);
 }
 
-// The queues are full: the last job of the tenant with most for its weight goes, if it has more than this one would
-// have. Linear in tenants, but only then.
+// The queues are full: the last job of the tenant with the most jobs for its weight is shed, if that tenant has more
+// than this one would have. Linear in tenants, but only in this case.
 bool FairShare::MakeRoom(const Tenant& tenant, TenantKey key, std::vector<Decision>& out) {
   const auto is_heavier = [](uint64_t jobs, uint32_t weight, uint64_t than_jobs, uint32_t than_weight) {
     return jobs * than_weight > than_jobs * weight;
@@ -238,7 +246,7 @@ void FairShare::Leave(TenantKey key) {
   running_ -= tenant.running;
   tenant.queued = tenant.running = 0;
   tenant.wanted = 0;
-  Rank(key, tenant);  // Out of every line.
+  Rank(key, tenant);  // Removes it from every line.
   tenants_.erase(key);
 }
 

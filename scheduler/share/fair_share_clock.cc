@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual time: accounts, clocks, and the lines that tenants stand in by them.
+// Virtual time: accounts, clocks, and the lines ordered by them.
+// Method: an account advances by use over weight. Ordered sets hold the tenants by (clock, turn served, key):
+// active_, ready_ and each device's line; a tenant is taken out and put back when its position changes.
+// Invariants: V follows the smallest clock of the active tenants upwards and never falls. No charge puts an account
+// beyond V + debt_max, and an account that is charged is first raised to V - window. A clock is the largest of its
+// tenant's accounts. A stored position is the key under which the tenant is in the set, so it can always be erased.
+// A change costs a logarithm of the tenants for each line that the tenant is in.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +16,7 @@ namespace {
 
 constexpr Duration kRecent = std::chrono::seconds(10);
 
-// What is left of recent use after some time.
+// Returns the remainder of recent usage after some time.
 double Faded(double recent_ns, Duration passed) {
   const double part = static_cast<double>(passed.count()) / static_cast<double>(kRecent.count());
   return passed >= kRecent ? 0 : recent_ns * (1 - part);
@@ -18,7 +24,7 @@ double Faded(double recent_ns, Duration passed) {
 
 }  // namespace
 
-// What the system's time is now; it never goes back.
+// Returns the current system time V; it never decreases.
 int64_t FairShare::SystemTime() {
   if (!active_.empty()) {
     system_ = std::max(system_, active_.begin()->time);
@@ -33,7 +39,7 @@ void FairShare::Advance(Tenant& tenant, int64_t& account, int64_t ns) {
   tenant.clock = std::max(tenant.clock, account);
 }
 
-// Charges holders for the time since the last Tick, in which nothing changed.
+// Charges holders for the time since the last Tick, during which nothing changed.
 void FairShare::Accrue() {
   const auto accrue = [&](Holder& holder, DeviceIndex device) {
     Use& use = tenants_.at(holder.tenant).on[device];
@@ -56,8 +62,8 @@ void FairShare::Accrue() {
   }
 }
 
-// Memory counts while the tenant has something to do: idle tenants are asked to give it back instead. Only when
-// something happens to the tenant, so a clock in a line may be behind by what the tenant waited there.
+// Memory is charged while the tenant has something to do; idle tenants are asked to give it back instead. Called only
+// when something happens to the tenant, so a clock in a line may lag by the time that the tenant waited there.
 void FairShare::AccrueBytes(Tenant& tenant) {
   const Duration time = now_ - std::exchange(tenant.bytes_since, now_);
   if (!tenant.has_bytes || !tenant.is_active || time <= Duration{0}) {
@@ -83,7 +89,7 @@ void FairShare::Spend(TenantKey key, DeviceIndex device, Duration time) {
   Rank(key, tenant);
 }
 
-// It had nothing to do and has now: V, or what is left of its own after a short gap.
+// The tenant was idle and has work now: its accounts are raised to V, less two quanta after a short gap.
 void FairShare::CatchUp(Tenant& tenant) {
   const bool is_gap = now_ - tenant.idle_since < limits_.quantum;
   const int64_t least = SystemTime() - (is_gap ? 2 * limits_.quantum.count() : 0);
@@ -101,13 +107,13 @@ bool FairShare::MayStart(const Tenant& tenant) const {
   return tenant.queued > 0 && tenant.running < std::min(own, limits_.running_per_tenant_max);
 }
 
-// After any change of what the tenant wants, runs or has used: puts it where it belongs.
+// Updates the tenant's positions after any change of what it wants, runs or has used.
 void FairShare::Rank(TenantKey key, Tenant& tenant) {
   const bool active = tenant.wanted != 0 || MayStart(tenant);
   if (active && !tenant.is_active) {
     CatchUp(tenant);
   }
-  const Place place{tenant.clock, tenant.turn, key};
+  const QueuePosition place{tenant.clock, tenant.turn, key};
   if (tenant.is_active != active || (active && tenant.active_place != place)) {
     if (tenant.is_active) {
       active_.erase(tenant.active_place);
@@ -133,11 +139,11 @@ void FairShare::Rank(TenantKey key, Tenant& tenant) {
   RankReady(key, tenant);
 }
 
-// For starts, what runs counts as if it had used its part already: it will.
+// For starts, running jobs count as if they had already used their share.
 void FairShare::RankReady(TenantKey key, Tenant& tenant) {
   const int line = !MayStart(tenant) ? -1 : tenant.running == 0 ? 0 : 1;
   const int64_t runs = tenant.running * tenant.job_cost.count() * kShareWeightDefault / tenant.weight;
-  const Place place{tenant.clock + runs, tenant.turn, key};
+  const QueuePosition place{tenant.clock + runs, tenant.turn, key};
   if (line == tenant.ready && (line < 0 || place == tenant.ready_place)) {
     return;
   }
@@ -213,7 +219,7 @@ double FairShare::DominantShare(TenantKey key, Time now) const {
   for (DeviceIndex i = 0; it != tenants_.end() && i < devices_.size(); ++i) {
     const Use& use = it->second.on[i];
     const auto unpaid = static_cast<double>((used(key, i, now) - use.used).count());
-    // What is used without a pause adds up to kRecent, as each part of it fades.
+    // Continuous usage adds up to kRecent, as each part of it decays.
     const double recent = Faded(use.recent_ns, now - use.recent_at) + unpaid;
     most = std::max(most, recent / static_cast<double>(kRecent.count()));
     if (const uint64_t all = devices_[i].share.memory_bytes; all > 0) {

@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grants: whose turn it is on each device, and who may hold it beside.
+// Grants: whose turn it is on each device, and which tenants may hold it beside the holder.
+// Method: a state machine for each device, advanced once a Tick: waiting, granted, revoked, and overdue or
+// returned. The first of the line gets a free device; short work of those behind it is granted beside it.
+// Invariants: a device has at most one holder. A tenant is in the line, or holder, or beside, and never two of them
+// at once; an overdue tenant may wait as well, and its overdue entry goes when it is granted again. Grant numbers
+// are unique and grow.
+// A revocation ends after revoke_grace in any case; next_tick_ is at most the earliest end of a slice or grace that
+// matters.
 #include <algorithm>
 #include <utility>
 
@@ -26,7 +33,7 @@ void FairShare::Unwant(Tenant& tenant, TenantKey key, uint64_t devices) {
     }
     tenant.wanted &= ~(uint64_t{1} << i);
     StopWaiting(tenant, i);
-    // A grant that nobody else waits for is kept: the tenant's next job then finds it in place.
+    // A grant for which no other tenant waits is kept, so that the tenant's next job finds it in place.
     DeviceState& device = devices_[i];
     if (device.holder && device.holder->tenant == key) {
       use.was_short = now_ - std::max(use.busy_since, device.holder->since) <= limits_.beside_max;
@@ -34,7 +41,7 @@ void FairShare::Unwant(Tenant& tenant, TenantKey key, uint64_t devices) {
   }
 }
 
-// Into the line, unless it holds the device.
+// Puts the tenant in the line, unless it holds the device.
 void FairShare::Wait(TenantKey key, DeviceIndex index) {
   DeviceState& device = devices_[index];
   const auto is_its = [&](const Holder& holder) { return holder.tenant == key; };
@@ -42,9 +49,9 @@ void FairShare::Wait(TenantKey key, DeviceIndex index) {
     return;
   }
   Tenant& tenant = tenants_.at(key);
-  // What it begins with is what its clock is worth now, also when it had nothing to do until now.
+  // It begins with the current value of its clock, even if it was idle until now.
   Rank(key, tenant);
-  const Place place{tenant.clock, tenant.turn, key};
+  const QueuePosition place{tenant.clock, tenant.turn, key};
   tenant.waits |= uint64_t{1} << index;
   tenant.waiting_place = place;
   device.waiting.insert(place);
@@ -64,7 +71,7 @@ bool FairShare::IsAwaited(DeviceIndex index, uint64_t grant) const {
                      [&](const Holder& holder) { return holder.grant == grant; });
 }
 
-// What was charged stays; only the account of held time is closed.
+// Charges remain; only the account of held time is closed.
 void FairShare::EndGrant(const Holder& holder, DeviceIndex index) {
   tenants_.at(holder.tenant).on[index].held += now_ - holder.since;
 }
@@ -94,7 +101,7 @@ void FairShare::Return(const GrantReturned& event) {
 
 void FairShare::TurnDevice(DeviceIndex index, std::vector<Decision>& out) {
   DeviceState& device = devices_[index];
-  // Who ended one job and began the next meanwhile has not stopped, and goes on paying.
+  // A tenant that ended one job and began the next in the meantime has not stopped, and keeps paying.
   std::erase_if(device.overdue, [&](const Holder& holder) { return tenants_.at(holder.tenant).on[index].wants == 0; });
   if (device.holder) {
     TurnHolder(index, out);
@@ -114,10 +121,10 @@ void FairShare::TurnDevice(DeviceIndex index, std::vector<Decision>& out) {
   PlanNext(device);
 }
 
-// A revoked one: true when it does not hold the device any longer.
+// Returns true when a revoked holder no longer holds the device.
 bool FairShare::TurnRevoked(const Holder& holder, DeviceIndex index, std::vector<Decision>& out) {
   if (tenants_.at(holder.tenant).on[index].wants == 0) {
-    EndGrant(holder, index);  // None of its jobs run: there is nothing to wait for.
+    EndGrant(holder, index);  // None of its jobs run, so there is nothing to wait for.
     return true;
   }
   if (now_ - *holder.revoked < limits_.revoke_grace) {
@@ -164,7 +171,7 @@ void FairShare::TurnHolder(DeviceIndex index, std::vector<Decision>& out) {
   out.push_back(Revoke{key, index, holder.grant});
 }
 
-// Those beside the holder leave with the end of their work, or are asked to when it is not short after all.
+// Tenants beside the holder leave at the end of their work, or are asked to when it turns out not to be short.
 void FairShare::TurnBeside(DeviceIndex index, std::vector<Decision>& out) {
   DeviceState& device = devices_[index];
   std::vector<Holder> still;
@@ -184,7 +191,7 @@ void FairShare::TurnBeside(DeviceIndex index, std::vector<Decision>& out) {
       still.push_back(holder);
     } else if (!device.holder && device.waiting.empty()) {
       holder.slice = now_;
-      device.holder = holder;  // There is nobody to be beside.
+      device.holder = holder;  // There is no holder to be beside.
     } else {
       use.was_short = false;
       holder.revoked = now_;
@@ -222,12 +229,12 @@ void FairShare::GrantNext(DeviceIndex index, std::vector<Decision>& out) {
 void FairShare::GrantBeside(DeviceIndex index, std::vector<Decision>& out) {
   DeviceState& device = devices_[index];
   std::vector<TenantKey> chosen;
-  // What their jobs will probably use together.
+  // Probable total usage of their jobs.
   Duration together{0};
   for (const Holder& holder : device.beside) {
     together += tenants_.at(holder.tenant).job_cost;
   }
-  for (const Place& place : device.waiting) {
+  for (const QueuePosition& place : device.waiting) {
     const Tenant& tenant = tenants_.at(place.tenant);
     together += tenant.job_cost;
     if (device.beside.size() + chosen.size() >= device.share.beside &&
@@ -236,7 +243,7 @@ void FairShare::GrantBeside(DeviceIndex index, std::vector<Decision>& out) {
     }
     const int64_t ahead = limits_.quantum.count() * kShareWeightDefault / tenant.weight;
     if (place.time > SystemTime() + ahead) {
-      break;  // It has had its share, and so have those behind it in the line; weights aside.
+      break;  // It has had its share, and so have those behind it in the line, ignoring weights.
     }
     if (tenant.on[index].was_short) {
       chosen.push_back(place.tenant);

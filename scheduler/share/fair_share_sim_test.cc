@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fair share promises, in simulated machines: shares by weight, a mouse beside a hog, bounded waits, and
-// accounts that add up. Executors are played: a tenant's jobs advance while its grant lets them, and stop only at the
+// Tests the guarantees of FairShare in simulated machines: shares by weight, a mouse beside a hog, bounded waits, and
+// accounts that add up. Executors are simulated: a tenant's jobs advance while its grant allows, and stop only at the
 // next chunk boundary after a revocation.
 #include <gtest/gtest.h>
 
@@ -25,20 +25,21 @@ using std::chrono::seconds;
 constexpr Duration kStep = microseconds(200);
 
 struct JobSpec {
-  // What it uses of each device, one after the other; by index.
+  // Usage of each device, one after the other, by index.
   std::vector<Duration> on;
 };
 
-// One played machine with its tenants. Jobs of a tenant share a device evenly; a device works for whoever it is
-// granted to, evenly where there are several.
+// A simulated machine with its tenants. Jobs of a tenant share a device evenly, as do the tenants to which a device is
+// granted.
 class Machine {
  public:
   struct Tenant {
     uint32_t weight = 100;
-    uint32_t chunk_steps = 1;     // Steps from a revocation to its answer.
-    bool answers = true;          // Otherwise it holds on, and works on, until its jobs end.
-    std::vector<Duration> work;   // Done, by device.
-    std::vector<Duration> waits;  // Longest wait for a device since it was last asked, by device.
+    uint32_t chunk_steps = 1;    // Number of steps from a revocation to its answer.
+    bool answers = true;         // Otherwise it keeps the device, and works on, until its jobs end.
+    std::vector<Duration> work;  // Done, by device.
+    // Longest wait for a device since it was last asked for, by device.
+    std::vector<Duration> waits;
     uint64_t queued = 0, started = 0, ended = 0;
   };
 
@@ -78,7 +79,7 @@ class Machine {
     return next_job_++;
   }
 
-  // One step; `on_end` hears of jobs that ended in it.
+  // Runs one step; `on_end` is called for jobs that ended in it.
   void Step(const std::function<void(TenantKey, JobKey)>& on_end) {
     now += kStep;
     Work();
@@ -131,7 +132,7 @@ class Machine {
     uint32_t steps_left = 0;
   };
   struct Device {
-    std::map<uint64_t, Granted> granted;  // By grant.
+    std::map<uint64_t, Granted> granted;  // Keyed by grant.
     std::map<TenantKey, Time> waiting_since;
   };
 
@@ -183,7 +184,7 @@ class Machine {
         devices_[revoke->device].granted.erase(revoke->grant);
       }
     }
-    // Overdue ones work on; a job that ends there ends it all.
+    // Overdue tenants continue; the end of a job there ends all.
   }
 
   void NoteWaits() {
@@ -224,8 +225,8 @@ FairShareLimits Limits() {
 
 double Seconds(Duration duration) { return static_cast<double>(duration.count()) / 1e9; }
 
-// The longest that one may wait for a device while the others use it: the header's bound, and the time until its own
-// answer to a revocation, since which it counts as waiting here. `slop` is for the steps of the simulation.
+// Longest time that a tenant may wait for a device while others use it: the header's bound, plus the time until its own
+// answer to a revocation, since when it counts as waiting here. `slop` allows for the simulation's steps.
 Duration WaitBound(const Machine& machine, TenantKey key, const FairShareLimits& limits, bool is_fresh) {
   const Duration slop = 4 * kStep;
   Duration sum = limits.revoke_grace + slop;
@@ -238,19 +239,19 @@ Duration WaitBound(const Machine& machine, TenantKey key, const FairShareLimits&
   return sum;
 }
 
-// Always with work, of random lengths on random devices; others come and go. The time on the device that each uses most
-// goes by weight.
+// Three tenants always have work, of random lengths on random devices; others come and go. Time on each tenant's
+// dominant device is proportional to its weight.
 TEST(FairShareSimTest, WeightsHoldOverTenSeconds) {
   double worst = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(seed);
     FairShareLimits limits = Limits();
-    // So that each has work for each device at each moment.
+    // Ensures that each tenant always has work for each device.
     limits.running_per_tenant_max = 30;
     limits.running_max = 150;
     Machine machine(limits, 3, seed);
     machine.SetBeside(seed % 3 == 0 ? 2 : 0);
-    // Lengths differ between tenants, and more than weights do.
+    // Lengths differ between tenants, more than weights do.
     const auto job = [&](TenantKey key) {
       const int64_t scale = key == 1 ? 40 : key == 2 ? 4 : 1;
       JobSpec spec{.on = {Duration{0}, Duration{0}, Duration{0}}};
@@ -306,8 +307,8 @@ TEST(FairShareSimTest, WeightsHoldOverTenSeconds) {
   std::printf("weights 1:2:4, the worst share: %.2f %% off\n", worst * 100);
 }
 
-// The hog offers a hundred times what the mouse does; the mouse offers 45 % of one device, within its half, and gets
-// it done in time.
+// The hog offers a hundred times the mouse's work; the mouse offers 45 % of one device, within its half, and gets it
+// done in time.
 TEST(FairShareSimTest, MouseCompletesWhatItOffers) {
   double least = 1;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
@@ -344,8 +345,8 @@ TEST(FairShareSimTest, MouseCompletesWhatItOffers) {
   std::printf("mouse beside a hog, the least done in time: %.1f %%\n", least * 100);
 }
 
-// Random tenants with random weights, lengths, devices, idle times and manners: nobody waits for a device for longer
-// than the bound, who comes from idleness not longer than the smaller one, every job ends, and accounts add up.
+// Random tenants with random weights, lengths, devices, idle times and behaviour: no tenant waits for a device for
+// longer than the bound, a tenant that was idle not longer than the smaller bound, every job ends, and accounts add up.
 TEST(FairShareSimTest, WaitsAreBoundedAndAccountsAddUp) {
   double longest = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
@@ -358,7 +359,7 @@ TEST(FairShareSimTest, WaitsAreBoundedAndAccountsAddUp) {
     for (TenantKey key = 1; key <= count; ++key) {
       machine.Join(key, 25u << machine.rng.Below(5));
       machine.tenants[key].chunk_steps = static_cast<uint32_t>(machine.rng.Below(6));
-      // Those that do not answer to a revocation are a few.
+      // A few tenants do not answer a revocation.
       machine.tenants[key].answers = key != 1 || seed % 4 != 0;
     }
     const auto job = [&] {
@@ -373,7 +374,7 @@ TEST(FairShareSimTest, WaitsAreBoundedAndAccountsAddUp) {
     uint64_t offered = 0;
     for (int step = 0; step < 25'000 && (step < 10'000 || machine.jobs() > 0); ++step) {
       for (TenantKey key = 1; key <= count && step < 10'000; ++key) {
-        // The first is a hog; the others work for a while and are idle for a while.
+        // The first tenant is a hog; the others alternate between work and idleness.
         const bool is_on = key == 1 || (step / 1'000 + key) % 3 != 0;
         if (is_on && machine.share().queued(key) < 5 && machine.rng.Below(40) < (key == 1 ? 40 : 3)) {
           JobSpec spec = job();
@@ -385,7 +386,7 @@ TEST(FairShareSimTest, WaitsAreBoundedAndAccountsAddUp) {
       ASSERT_FALSE(::testing::Test::HasFatalFailure());
       for (const auto& [key, tenant] : machine.tenants) {
         if (!tenant.answers) {
-          continue;  // It pays while it waits, for what it goes on to use.
+          continue;  // It pays, while it waits, for its continued use.
         }
         const Duration bound = WaitBound(machine, key, limits, /*is_fresh=*/false);
         for (const Duration wait : tenant.waits) {
@@ -399,7 +400,7 @@ TEST(FairShareSimTest, WaitsAreBoundedAndAccountsAddUp) {
       ended += tenant.ended;
       for (DeviceIndex d = 0; d < 3; ++d) {
         EXPECT_LE(machine.share().used(key, d, machine.now), machine.now) << "tenant " << key;
-        // What it worked is what it paid for: within a step for each grant's ends, and shared steps beside others.
+        // It paid for the work it did, within a step for each end of a grant, and shared steps beside others.
         EXPECT_GE(machine.share().used(key, d, machine.now) * 105 / 100 + milliseconds(60), tenant.work[d])
             << "tenant " << key << (tenant.answers ? "" : ", which does not answer") << ", device " << d;
       }
@@ -410,7 +411,7 @@ TEST(FairShareSimTest, WaitsAreBoundedAndAccountsAddUp) {
   std::printf("the longest wait is %.0f %% of its bound\n", longest * 100);
 }
 
-// A tenant that was idle, between hogs: at most the smaller bound, each time.
+// A tenant that was idle, between hogs: it waits at most the smaller bound, each time.
 TEST(FairShareSimTest, WhoWasIdleWaitsForATurnEachAtMost) {
   Duration longest{0};
   for (uint64_t seed = 1; seed <= 20; ++seed) {
@@ -446,7 +447,7 @@ TEST(FairShareSimTest, WhoWasIdleWaitsForATurnEachAtMost) {
   std::printf("who was idle waited for at most %.1f ms\n", Seconds(longest) * 1e3);
 }
 
-// Without anybody beside the holder, the held times of all tenants together are the time in which the device was held.
+// Without tenants beside the holder, the held times of all tenants add up to the time in which the device was held.
 TEST(FairShareSimTest, HeldTimesAreExact) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     SCOPED_TRACE(seed);
@@ -501,7 +502,7 @@ TEST(FairShareSimTest, HeldTimesAreExact) {
           const auto found = holder.find(d);
           const bool is_holder = found != holder.end() && found->second.first == key;
           const Duration now_held = held[{key, d}] + (is_holder ? now - found->second.second : Duration{0});
-          // Somebody who gives way without work is let go of before the next grant, in the same Tick.
+          // A tenant that gives way without work is released before the next grant, in the same Tick.
           ASSERT_LE(share.held(key, d, now), now_held);
           ASSERT_LE(share.used(key, d, now), share.held(key, d, now));
         }

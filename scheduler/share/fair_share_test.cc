@@ -35,7 +35,7 @@ std::vector<JobKey> Started(const std::vector<Decision>& decisions) {
   return out;
 }
 
-// Two tenants with many jobs each take turns, whoever queued first.
+// Two tenants with many jobs each take turns, whichever queued first.
 TEST(FairShareTest, TenantsTakeTurns) {
   FairShare share({.running_per_tenant_max = 10, .running_max = 4}, {});
   std::vector<Event> events = {TenantArrives{1}, TenantArrives{2}};
@@ -60,7 +60,7 @@ TEST(FairShareTest, PriorityOvertakesForABoundedTime) {
   const Event b[] = {JobQueued{1, 11, 5, 0}};
   const Event c[] = {JobQueued{1, 12, 5, 0}};
   all.Tick(Time(0), a);
-  all.Tick(seconds(4), b);  // 5 s worth of priority: overtakes.
+  all.Tick(seconds(4), b);  // 5 s worth of priority: it overtakes.
   all.Tick(seconds(6), c);  // Waiting has made up for it.
   std::vector<JobKey> order;
   JobKey running = 1;
@@ -74,7 +74,7 @@ TEST(FairShareTest, PriorityOvertakesForABoundedTime) {
   EXPECT_EQ(order, (std::vector<JobKey>{11, 10, 12}));
 }
 
-// Every limit refuses by name and counts nothing.
+// Every limit refuses by name, and refused jobs are not counted.
 TEST(FairShareTest, RefusesAtLimits) {
   FairShare share({.tenants_max = 2, .queued_per_tenant_max = 2, .queued_max = 3, .running_max = 0}, {});
   const Event events[] = {TenantArrives{1},      TenantArrives{2},      TenantArrives{3},      JobQueued{3, 1, 0, 0},
@@ -104,7 +104,7 @@ TEST(FairShareTest, LoneTenantKeepsItsGrant) {
   EXPECT_EQ(share.held(1, 0, seconds(12)), seconds(12));
 }
 
-// Two tenants alternate by the quantum; the holder learns that it is contended, and an overdue one does not block.
+// Two tenants alternate by the quantum; the holder learns that it is contended, and an overdue holder does not block.
 TEST(FairShareTest, QuantumRevokeAndOverdue) {
   FairShare share({}, {});
   const Event first[] = {TenantArrives{1}, TenantArrives{2}, JobQueued{1, 1}};
@@ -125,7 +125,7 @@ TEST(FairShareTest, QuantumRevokeAndOverdue) {
   EXPECT_TRUE(share.Tick(milliseconds(22), late).empty());
 }
 
-// An overdue tenant goes on using the device from job to job, and pays until it has answered, been granted the device
+// An overdue tenant keeps using the device from job to job, and pays until it has answered, been granted the device
 // anew or has nothing to run.
 TEST(FairShareTest, OverduePaysFromJobToJob) {
   FairShare share({.running_per_tenant_max = 1}, {});
@@ -142,7 +142,7 @@ TEST(FairShareTest, OverduePaysFromJobToJob) {
   EXPECT_EQ(share.used(1, 0, milliseconds(19)), milliseconds(18));
 }
 
-// A holder with nothing left to run loses the device at once, with a Revoke so that its page says so.
+// A holder with nothing left to run loses the device at once, with a Revoke so that its grant page is updated.
 TEST(FairShareTest, IdleHolderGivesWayAtOnce) {
   FairShare share({}, {});
   const Event events[] = {TenantArrives{1}, TenantArrives{2}, JobQueued{1, 1}, JobQueued{2, 1}};
@@ -208,7 +208,7 @@ struct Simulation {
         holder.erase(overdue->device);
       }
     }
-    // A revoked one whose jobs have ended is not waited for, and waits anew when it has others.
+    // A revoked holder whose jobs have ended is not waited for, and waits again when it has new jobs.
     std::erase_if(holder, [&](const auto& held) {
       return revoked.contains(held.second.second) && IsIdle(held.second.first, held.first);
     });
@@ -236,7 +236,7 @@ TEST(FairShareTest, SeededSimulationKeepsInvariants) {
       const Duration dt = microseconds(100 + sim.rng.Below(2'000));
       now += dt;
       if (step < 1'500 && sim.rng.Below(3) == 0) {
-        // Tenant 1 is a hog: half of all jobs are its.
+        // Tenant 1 is a hog: it submits half of all jobs.
         const TenantKey tenant = sim.rng.Below(2) == 0 ? 1 : 1 + sim.rng.Below(5);
         const uint64_t devices = 1 + sim.rng.Below(3);
         events.push_back(JobQueued{tenant, next_job, static_cast<int32_t>(sim.rng.Below(5)), devices});
@@ -249,7 +249,7 @@ TEST(FairShareTest, SeededSimulationKeepsInvariants) {
         for (DeviceIndex d = 0; d < 2; ++d) {
           has_all &= (job.devices >> d & 1) == 0 || (sim.holder.contains(d) && sim.holder[d].first == it->first);
         }
-        // A job makes progress on any device it holds; one with every device runs at full speed.
+        // A job makes progress on any device it holds; a job that holds all of its devices runs at full speed.
         job.left -= has_all ? dt : dt / 4;
         if (job.left <= Duration{0}) {
           events.push_back(JobEnded{it->first, it->second});
@@ -278,7 +278,8 @@ TEST(FairShareTest, SeededSimulationKeepsInvariants) {
   }
 }
 
-// A hog with a full queue and a mouse with one job at a time: the mouse waits for at most one ending of another's job.
+// A hog with a full queue and a mouse with one job at a time: the mouse waits for the end of at most one job of
+// another.
 TEST(FairShareTest, MouseIsNotDelayedByAHog) {
   FairShare share({.running_per_tenant_max = 2, .running_max = 2}, {});
   std::vector<Event> events = {TenantArrives{1}, TenantArrives{2}};
@@ -303,8 +304,8 @@ TEST(FairShareTest, MouseIsNotDelayedByAHog) {
   }
 }
 
-// Whose jobs are known to be tiny need no turn, as many of them as there are while all together is short; of others as
-// many as there are processors.
+// Tenants whose jobs are known to be tiny need no turn, any number of them while their total is short; of other tenants
+// as many as there are processors.
 TEST(FairShareTest, TinyJobsNeedNoTurn) {
   constexpr TenantKey kTenants = 30;
   FairShare share({.running_max = 64}, {});
@@ -325,7 +326,7 @@ TEST(FairShareTest, TinyJobsNeedNoTurn) {
     share.Tick(now += std::chrono::microseconds(10), ended);
     return grants;
   };
-  EXPECT_EQ(granted(), 3u);  // Nothing is known of them yet.
+  EXPECT_EQ(granted(), 3u);  // The lengths of their jobs are not known yet.
   for (int i = 0; i < 60; ++i) {
     for (TenantKey tenant = 1; tenant <= kTenants; ++tenant, ++job) {
       const Event queued[] = {JobQueued{tenant, job}}, ended[] = {JobEnded{tenant, job}};
@@ -333,7 +334,7 @@ TEST(FairShareTest, TinyJobsNeedNoTurn) {
       share.Tick(now += std::chrono::microseconds(20), ended);
     }
   }
-  EXPECT_GE(granted(), kTenants - 1);  // One may be the holder still.
+  EXPECT_GE(granted(), kTenants - 1);  // One of them may still be the holder.
 }
 
 }  // namespace

@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: an account of a held resource has the list of its leases; one of a spent resource is a bucket that fills
+// evenly. Savings are kept as amount times period in 128 bits, so that one nanosecond earns exactly `limit`.
+// Invariants: the balance of a held resource is the sum of its leases, and a total is the sum of the balances
+// (CheckSums). Savings lie between -2^120 and SavedMost, and `since` never goes back. Every change is under the one
+// mutex; no lease is destroyed or moved while it is held.
+// An operation costs at most one lookup of the tenant; only CheckSums visits the leases.
 #include "scheduler/share/ledger.h"
 
 #include <algorithm>
@@ -13,7 +19,7 @@ namespace {
 using Wide = __int128;
 
 constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
-constexpr Wide kDebtMost = Wide{1} << 120;  // Far beyond what anybody can spend, and far from overflow.
+constexpr Wide kDebtMost = Wide{1} << 120;  // Far beyond what any tenant can spend, and far from overflow.
 
 bool IsSpent(Resource resource) { return FactsOf(resource).period.count() > 0; }
 
@@ -22,7 +28,7 @@ Duration Clamped(Wide nanoseconds) {
   return Duration(static_cast<Duration::rep>(std::clamp<Wide>(nanoseconds, 0, kMax)));
 }
 
-// Seconds with at most three digits behind the point, rounded up.
+// Formats seconds with at most three decimals, rounded up.
 std::string Seconds(uint64_t nanoseconds) {
   constexpr uint64_t kMs = 1'000'000;
   const uint64_t ms = nanoseconds / kMs + (nanoseconds % kMs != 0);
@@ -36,11 +42,11 @@ std::string Seconds(uint64_t nanoseconds) {
 
 }  // namespace
 
-// The use of one resource by all tenants.
+// Use of one resource by all tenants.
 struct LedgerTotal {
   Wide used = 0;
   uint64_t limit = 0;
-  const size_t* tenants = nullptr;  // How many there are.
+  const size_t* tenants = nullptr;  // Number of tenants.
 
   bool Allows(uint64_t own, uint64_t more) const {
     if (limit == 0 || more == 0) {
@@ -50,7 +56,7 @@ struct LedgerTotal {
     return free >= 0 && (*tenants <= 1 || Wide{own} + more <= 2 * free);
   }
   uint64_t Used() const { return static_cast<uint64_t>(std::min<Wide>(used, kMost)); }
-  // The most that Allows allows: with x more, own + x <= 2 (free - x).
+  // The most that Allows accepts: with x more, own + x <= 2 (free - x).
   uint64_t RoomOf(uint64_t own) const {
     if (limit == 0) {
       return kMost;
@@ -63,12 +69,12 @@ struct LedgerTotal {
 struct LedgerAccount {
   Resource resource = Resource::kDeviceTime;
   uint64_t used = 0, peak = 0, refused = 0, limit = 0;
-  // Spent resources: what is saved as of `since`, times the period in nanoseconds, so that a nanosecond earns `limit`
-  // of it and nothing is ever rounded. Negative: a debt.
+  // For spent resources: the amount saved as of `since`, times the period in nanoseconds, so that a nanosecond earns
+  // `limit` and nothing is ever rounded. Negative: a debt.
   Wide saved = 0;
   Time since{0};
   Lease* first = nullptr;
-  LedgerTotal* total = nullptr;  // The books'.
+  LedgerTotal* total = nullptr;  // Belongs to the books.
 
   Wide Period() const { return FactsOf(resource).period.count(); }
   Wide SavedMost() const {
@@ -79,7 +85,7 @@ struct LedgerAccount {
     if (now <= since || limit == 0) {
       return saved;
     }
-    // `saved` is at most SavedMost, and what is missing may be more than a product of two 64-bit numbers could hold.
+    // `saved` is at most SavedMost, and the missing amount may exceed a product of two 64-bit numbers.
     const Wide missing = SavedMost() - saved;
     const Wide elapsed = Wide{now.count()} - since.count();
     return elapsed >= missing / limit + 1 ? SavedMost() : saved + std::min(missing, elapsed * limit);
@@ -101,7 +107,7 @@ struct LedgerAccount {
       saved = std::max(saved - Wide{amount} * Period(), -kDebtMost);
     }
   }
-  // How long from `now` (settled) until `wanted` of it may be spent; nothing: now.
+  // Returns how long from `now` (settled) until `wanted` may be spent; nullopt: now.
   std::optional<Duration> WaitFor(uint64_t wanted) const {
     const Wide needed = std::min(Wide{wanted} * Period(), SavedMost());
     if (limit == 0 || saved >= needed) {
@@ -113,7 +119,7 @@ struct LedgerAccount {
     refused += 1;
     return {.resource = resource, .used = used, .wanted = wanted, .limit = limit, .retry_after = retry_after};
   }
-  // A resource that is held, after Allows has said no.
+  // For a held resource, after Allows returned false.
   QuotaRefusal RefuseToHold(uint64_t wanted) {
     QuotaRefusal refusal = Refuse(wanted, Duration{0});
     if (AllowsOwn(wanted)) {
@@ -123,7 +129,7 @@ struct LedgerAccount {
     }
     return refusal;
   }
-  // Says whether so much more of a resource that is held fits.
+  // Returns true when `more` of a held resource fits.
   bool Allows(uint64_t more) const { return AllowsOwn(more) && total->Allows(used, more); }
   bool AllowsOwn(uint64_t more) const {
     if (more > kMost - used) {
@@ -161,10 +167,10 @@ Status ToStatus(const QuotaRefusal& refusal) {
   const ResourceFacts& facts = FactsOf(refusal.resource);
   const bool is_time = facts.unit == ResourceUnit::kNanoseconds;
   const auto number = [&](uint64_t value) { return is_time ? Seconds(value) : std::to_string(value); };
-  if (refusal.of_all) {  // A refusal does not tell how much the others use.
-    return ResourceExhausted("What all tenants together may hold of " + std::string(facts.name) + " (" +
+  if (refusal.of_all) {  // A refusal does not tell how much other tenants use.
+    return ResourceExhausted("The limit of all tenants together for " + std::string(facts.name) + " (" +
                              number(refusal.limit) + ") leaves no room for " + number(refusal.wanted) +
-                             " more now; one tenant may hold at most twice what stays free.");
+                             " more now; one tenant may hold at most twice the amount that stays free.");
   }
   std::string text = "The tenant's quota of " + std::string(facts.name) + " (" + number(refusal.limit);
   if (facts.period.count() == 0) {
@@ -172,7 +178,7 @@ Status ToStatus(const QuotaRefusal& refusal) {
                              (refusal.used == 1 ? " is" : " are") + " in use.");
   }
   text += facts.period == std::chrono::hours(1) ? " an hour" : " a second";
-  return ResourceExhausted(text + ") is spent: more is earned in " +
+  return ResourceExhausted(text + ") is spent: more is available in " +
                            Seconds(static_cast<uint64_t>(std::max<int64_t>(0, refusal.retry_after.count()))) + " s.");
 }
 
@@ -345,7 +351,7 @@ std::optional<QuotaRefusal> Ledger::Resize(Lease* lease, uint64_t amount) {
 Lease Ledger::TakeAnyway(TenantKey tenant, Resource resource, uint64_t amount) {
   Lease lease;
   {
-    // Let go before the lease is handed over: moving it takes the mutex.
+    // Released before the lease is returned, because moving the lease takes the mutex.
     std::lock_guard lock(books_->mutex);
     if (LedgerAccount* account = books_->Find(tenant, resource); account != nullptr) {
       lease.books_ = books_;
@@ -488,8 +494,8 @@ Status Ledger::CheckSums() const {
   }
   for (size_t i = 0; i < kResourceCount; ++i) {
     if (!IsSpent(static_cast<Resource>(i)) && totals[i] != books_->totals[i].used) {
-      return Internal("What all tenants hold of " + std::string(FactsOf(static_cast<Resource>(i)).name) + " (" +
-                      std::to_string(books_->totals[i].Used()) + ") is not the sum of their balances.");
+      return Internal("The amount that all tenants hold of " + std::string(FactsOf(static_cast<Resource>(i)).name) +
+                      " (" + std::to_string(books_->totals[i].Used()) + ") is not the sum of their balances.");
     }
   }
   return absl::OkStatus();

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact accounts of what tenants hold and spend: taken before the resource is, refused beyond the quota.
+// Ledger keeps exact accounts of the resources that tenants hold and spend; a resource is entered before it is taken,
+// and refused beyond the quota.
 //
-// What is held is a Lease, which gives back by itself what it holds; the sum of a tenant's leases is its balance at
-// every moment (CheckSums says so, and the simulation asks after every event). What is spent is earned evenly and may
-// be saved up to a bound, exactly, to the nanosecond; spending beyond what is there makes a debt, which later earnings
-// pay before anything more is begun.
+// A held amount is a Lease, which returns the amount on destruction; the sum of a tenant's leases is its balance at
+// every moment (CheckSums verifies it, and the simulation calls it after every event). Spent resources are earned
+// evenly and may be saved up to a bound, exactly, to the nanosecond; spending beyond the saved amount makes a debt,
+// which later earnings pay before anything more may begin.
 //
-// No clock and no threads of its own. Any thread may call: one mutex, taken last, so that leases may end wherever the
-// objects do that they pay for.
+// No clock and no threads of its own. Thread-safe: one mutex, taken last, so that leases may end wherever the objects
+// end that they pay for.
 #ifndef HPVMD_SCHEDULER_SHARE_LEDGER_H_
 #define HPVMD_SCHEDULER_SHARE_LEDGER_H_
 
@@ -26,22 +27,23 @@ namespace hpvm::scheduler {
 
 using TenantKey = uint64_t;
 
-// What a refusal was for. `retry_after`: when what is spent has been earned; 0 for what is held.
+// Details of a refusal. `retry_after`: when the missing amount of a spent resource is earned; 0 for held resources.
 struct QuotaRefusal {
   Resource resource = Resource::kDeviceTime;
   uint64_t used = 0, wanted = 0, limit = 0;
   Duration retry_after{0};
-  bool of_all = false;  // Not the tenant's quota: what all of them may hold together, which `used` is of, too.
+  // The limit is that of all tenants together, not the tenant's quota; `used` is then also the total.
+  bool of_all = false;
 };
-// kResourceExhausted: "The tenant's quota of device-bytes (4096) does not allow 2048 more: 3000 are in use."
-// "The tenant's quota of requests (10 a second) is spent: more is earned in 0.1 s."
+// Returns kResourceExhausted: "The tenant's quota of device-bytes (4096) does not allow 2048 more: 3000 are in use."
+// "The tenant's quota of requests (10 a second) is spent: more is available in 0.1 s."
 Status ToStatus(const QuotaRefusal& refusal);
 
 struct LedgerAccount;
 struct LedgerBooks;
 
-// What is held of one resource by one tenant. Movable; may outlive the ledger, since objects may outlive the daemon's
-// core. One thread at a time.
+// Lease is the amount of one resource that one tenant holds. Movable; may outlive the ledger, since objects may outlive
+// the daemon's core. Used by one thread at a time.
 class Lease {
  public:
   Lease() = default;
@@ -50,14 +52,14 @@ class Lease {
   ~Lease() { Release(); }
   void Release();
   uint64_t amount() const { return amount_; }
-  // Gives a part back.
+  // Returns a part of the amount.
   void ShrinkTo(uint64_t amount);
-  // Makes it this much, even beyond the limit: what is so anyhow. Nothing for a lease that was never given.
+  // Sets the amount even beyond the limit, because it is already in use. Does nothing for a lease that was never given.
   void SetAnyway(uint64_t amount);
-  // Takes a part over, at most all of it; the balance stays.
+  // Moves a part, at most all of it, to the returned lease; the balance does not change.
   Lease Split(uint64_t amount);
-  // Holds also what the other one does, of the same tenant and resource; nothing is given back or taken in between.
-  // An empty one becomes the other.
+  // Takes over the other lease, of the same tenant and resource, without a change of the balance in between. An empty
+  // lease becomes the other.
   void Merge(Lease other);
 
  private:
@@ -65,7 +67,7 @@ class Lease {
   void Unlink();
   void LinkInto(LedgerAccount* account);
 
-  // All changed under the books' mutex; shared, so that these live as long as the last lease.
+  // Changed only under the books' mutex; shared, so that the books live as long as the last lease.
   std::shared_ptr<LedgerBooks> books_;
   LedgerAccount* account_ = nullptr;
   Lease* next_ = nullptr;
@@ -76,17 +78,18 @@ class Lease {
 class Ledger {
  public:
   struct Balance {
-    uint64_t used = 0;  // Held now, or spent since the tenant came.
-    uint64_t peak = 0;  // The most that was held; of what is spent: as `used`.
+    uint64_t used = 0;  // Held now, or spent since the tenant was created.
+    uint64_t peak = 0;  // Largest amount held; equals `used` for spent resources.
     uint64_t refused = 0;
     uint64_t limit = 0;
-    uint64_t available = 0;  // Of what is spent, now; without a limit 0.
+    uint64_t available = 0;  // For spent resources: amount available now; 0 without a limit.
   };
 
   // The part of a spent resource's account that outlives the process.
   struct Spent {
     uint64_t used = 0;
-    uint64_t missing = 0;  // To be earned until as much is saved as may be, debts included; without a limit 0.
+    // Amount to be earned until savings are full, debts included; 0 without a limit.
+    uint64_t missing = 0;
   };
 
   Ledger();
@@ -94,41 +97,43 @@ class Ledger {
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
-  // Begins with all saved that may be. A tenant that is there already gets the limits.
+  // The tenant begins with full savings. An existing tenant gets the new limits.
   void AddTenant(TenantKey tenant, const ResourceLimits& limits, Time now);
-  // What is held beyond a smaller limit stays; what may be saved shrinks at once; a debt stays.
+  // Held amounts beyond a smaller limit stay; the bound on savings shrinks at once; a debt stays.
   void SetLimits(TenantKey tenant, const ResourceLimits& limits, Time now);
-  // All tenants together may hold so much of a resource; 0: any amount. While there are several, each may hold at most
-  // twice of it what it leaves free, so that something is there for who holds less. What is held beyond it stays.
+  // Limits the total held by all tenants together; 0: no limit. While there are several tenants, each may hold at most
+  // twice the amount that it leaves free, so that something remains for tenants that hold less. Amounts held beyond the
+  // limit stay.
   void SetTotal(Resource resource, uint64_t limit);
   uint64_t TotalOf(Resource resource) const;
 
-  // Held resources. The refusal is counted, and `lease` is then as it was; otherwise what it held before is given
-  // back. Of unknown tenants everything is refused.
+  // Takes a held resource. When refused, the refusal is counted and `lease` is unchanged; otherwise its earlier amount
+  // is returned. Everything is refused for unknown tenants.
   std::optional<QuotaRefusal> Take(TenantKey tenant, Resource resource, uint64_t amount, Lease* lease);
-  // More for the same lease, as Take; less never fails.
+  // Changes the amount of the same lease, as Take; shrinking never fails.
   std::optional<QuotaRefusal> Resize(Lease* lease, uint64_t amount);
-  // What exists already (restored jobs, outputs of a run that has ended): taken even beyond the limit. Empty for
-  // unknown tenants.
+  // Takes an amount that is already in use (restored jobs, outputs of a run that has ended), even beyond the limit.
+  // Returns an empty lease for unknown tenants.
   Lease TakeAnyway(TenantKey tenant, Resource resource, uint64_t amount);
 
-  // Spent resources: refused when less than `amount` is there (0: when there is debt). What is more than can ever be
-  // saved is allowed when all is there that can be, and makes a debt.
+  // Spends a resource; refused when less than `amount` is available (for 0: when there is a debt). An amount larger
+  // than the bound on savings is allowed when savings are full, and makes a debt.
   std::optional<QuotaRefusal> Spend(TenantKey tenant, Resource resource, uint64_t amount, Time now);
-  // As Spend of 0, and then Charge of `amount`: for what is known when it is there already.
+  // Like Spend of 0 followed by Charge of `amount`: for amounts that are known only once they are used.
   std::optional<QuotaRefusal> SpendAll(TenantKey tenant, Resource resource, uint64_t amount, Time now);
-  // After the fact: may make a debt.
+  // Records spending after the fact; may make a debt.
   void Charge(TenantKey tenant, Resource resource, uint64_t amount, Time now);
-  // How much more Take would allow.
+  // Returns how much more Take would allow.
   uint64_t RoomOf(TenantKey tenant, Resource resource) const;
-  // How long from now a Spend of 0 would be refused; 0: it would not. Counts nothing.
+  // Returns how long from now a Spend of 0 would be refused; 0 when it would not. Counts nothing.
   Duration DebtFor(TenantKey tenant, Resource resource, Time now) const;
 
   Balance BalanceOf(TenantKey tenant, Resource resource, Time now) const;
   Spent SpentOf(TenantKey tenant, Resource resource, Time now) const;
-  // Tells that a tenant which came just now had spent that so long ago; it has earned since. Not for held resources.
+  // Restores what a newly added tenant had spent `ago`; it has earned since. Not for held resources.
   void RestoreSpent(TenantKey tenant, Resource resource, const Spent& spent, Duration ago, Time now);
-  // Whether balances are the sums of live leases; a sentence otherwise. Linear in leases: for tests and simulation.
+  // Returns OK when balances equal the sums of live leases, otherwise a sentence. Linear in leases: for tests and
+  // simulation.
   Status CheckSums() const;
 
  private:
@@ -137,7 +142,7 @@ class Ledger {
 
 // One tenant's accounts, for objects that pay for themselves. Without a ledger nothing is counted or refused.
 struct Account {
-  Ledger* ledger = nullptr;  // Borrowed; lives longer.
+  Ledger* ledger = nullptr;  // Borrowed; outlives this object.
   TenantKey tenant = 0;
 
   std::optional<QuotaRefusal> Take(Resource resource, uint64_t amount, Lease* lease) const {

@@ -27,7 +27,7 @@ ResourceLimits With(Resource resource, uint64_t limit) {
   return limits;
 }
 
-// Every resource has a name of its own, found again by it.
+// Every resource has a unique name, by which it is found.
 TEST(ResourceTest, NamesAreUnique) {
   for (const ResourceFacts& facts : Resources()) {
     EXPECT_EQ(ResourceNamed(facts.name), facts.resource) << facts.name;
@@ -61,7 +61,7 @@ TEST(LedgerTest, AllowsExactlyTheLimit) {
   }
 }
 
-// A refused lease keeps what it had; the refusal is counted once, and by that tenant alone.
+// A refused lease keeps its amount; the refusal is counted once, and for that tenant alone.
 TEST(LedgerTest, RefusalChangesNothing) {
   Ledger ledger;
   ledger.AddTenant(1, With(Resource::kDiskBytes, 100), Time{0});
@@ -81,14 +81,13 @@ TEST(LedgerTest, RefusalChangesNothing) {
   EXPECT_EQ(ledger.BalanceOf(1, Resource::kDiskBytes, Time{0}).peak, 100u);
 }
 
-// What exists is counted beyond the limit; nothing more is allowed until it is below again.
-// All tenants together have a limit, and one that holds much leaves something free for the others.
+// All tenants together have a limit, and a tenant that holds much leaves something free for the others.
 TEST(LedgerTest, TenantsShareATotal) {
   Ledger ledger;
   ledger.SetTotal(Resource::kHostBytes, 900);
   ledger.AddTenant(1, {}, Time(0));
   Lease alone, first, second, third;
-  EXPECT_FALSE(ledger.Take(1, Resource::kHostBytes, 900, &alone).has_value());  // Nobody else is there.
+  EXPECT_FALSE(ledger.Take(1, Resource::kHostBytes, 900, &alone).has_value());  // There is no other tenant.
   EXPECT_TRUE(ledger.Take(1, Resource::kHostBytes, 1, &first).has_value());
   alone.Release();
   ledger.AddTenant(2, {}, Time(0));
@@ -98,8 +97,8 @@ TEST(LedgerTest, TenantsShareATotal) {
   EXPECT_TRUE(refusal->of_all);
   EXPECT_EQ(
       Message(ToStatus(*refusal)),
-      "What all tenants together may hold of host-bytes (900) leaves no room for 601 more now; one tenant may hold "
-      "at most twice what stays free.");
+      "The limit of all tenants together for host-bytes (900) leaves no room for 601 more now; one tenant may hold "
+      "at most twice the amount that stays free.");
   EXPECT_FALSE(ledger.Take(1, Resource::kHostBytes, 600, &first).has_value());
   EXPECT_EQ(ledger.RoomOf(1, Resource::kHostBytes), 0u);
   EXPECT_EQ(ledger.RoomOf(2, Resource::kHostBytes), 200u);
@@ -109,7 +108,7 @@ TEST(LedgerTest, TenantsShareATotal) {
   EXPECT_EQ(ledger.TotalOf(Resource::kHostBytes), 800u);
   EXPECT_FALSE(ledger.Take(2, Resource::kDeviceBytes, 1'000, &third).has_value());  // Has no total.
   EXPECT_EQ(ledger.CheckSums(), absl::OkStatus());
-  // TakeAnyway goes beyond the limit; nobody gets more until that is given back.
+  // TakeAnyway goes beyond the limit; no tenant gets more until that amount is returned.
   const Lease anyway = ledger.TakeAnyway(1, Resource::kHostBytes, 500);
   EXPECT_EQ(ledger.TotalOf(Resource::kHostBytes), 1'300u);
   EXPECT_EQ(ledger.RoomOf(2, Resource::kHostBytes), 0u);
@@ -134,7 +133,7 @@ TEST(LedgerTest, TakesAnyway) {
   EXPECT_EQ(ledger.BalanceOf(1, Resource::kDeviceBytes, Time{0}).used, 10u);
 }
 
-// A lease is one however often it moves, and ends with its last owner.
+// A moved lease remains one lease, and ends with its last owner.
 TEST(LedgerTest, LeasesMove) {
   Ledger ledger;
   ledger.AddTenant(1, {}, Time{0});
@@ -161,7 +160,7 @@ TEST(LedgerTest, LeasesMove) {
   EXPECT_EQ(ledger.BalanceOf(1, Resource::kModules, Time{0}).used, 0u);
 }
 
-// Two become one, and neither the balance nor the peak moves.
+// Two leases become one, without a change of balance or peak.
 TEST(LedgerTest, LeasesMerge) {
   Ledger ledger;
   ledger.AddTenant(1, With(Resource::kDiskBytes, 100), Time{0});
@@ -191,7 +190,7 @@ TEST(LedgerTest, LeasesMerge) {
   EXPECT_EQ(ledger.RoomOf(2, Resource::kHostBytes), 0u);
 }
 
-// An object that pays for itself may be the last thing that lives.
+// An object that pays for itself may outlive the ledger.
 TEST(LedgerTest, LeasesOutliveTheLedger) {
   Lease lease;
   {
@@ -205,7 +204,7 @@ TEST(LedgerTest, LeasesOutliveTheLedger) {
   other.Release();
 }
 
-// Ten a second: twenty at once, then one each tenth of a second, to the nanosecond.
+// Ten per second: twenty at once, then one each tenth of a second, to the nanosecond.
 TEST(LedgerTest, EarnsEvenly) {
   Ledger ledger;
   ledger.AddTenant(1, With(Resource::kRequests, 10), Time{0});
@@ -222,11 +221,11 @@ TEST(LedgerTest, EarnsEvenly) {
   EXPECT_EQ(ledger.BalanceOf(1, Resource::kRequests, hours(1)).refused, 2u);
 }
 
-// A third of a nanosecond is not lost at each look: 7 an hour asked for a million times are 7 an hour.
+// A third of a nanosecond is not lost at each query: 7 per hour queried a million times remain 7 per hour.
 TEST(LedgerTest, EarnsExactly) {
   Ledger ledger;
   ledger.AddTenant(1, With(Resource::kDeviceTime, 7), Time{0});
-  ledger.Charge(1, Resource::kDeviceTime, 14, Time{0});  // 7 were saved: a debt of 7.
+  ledger.Charge(1, Resource::kDeviceTime, 14, Time{0});  // 7 were saved, so the debt is 7.
   Time now{0};
   for (int i = 1; i < 1'000'000; ++i) {
     now = Duration(hours(1)) / 1'000'000 * i;
@@ -236,7 +235,7 @@ TEST(LedgerTest, EarnsExactly) {
   EXPECT_EQ(ledger.Spend(1, Resource::kDeviceTime, 0, hours(1)), std::nullopt);
 }
 
-// A debt is paid before anything begins, and says when it will be.
+// A debt is paid before anything begins, and the refusal says when it will be paid.
 TEST(LedgerTest, DebtIsPaidFirst) {
   Ledger ledger;
   const auto second = static_cast<uint64_t>(Duration(seconds(1)).count());
@@ -249,12 +248,12 @@ TEST(LedgerTest, DebtIsPaidFirst) {
   EXPECT_EQ(ledger.DebtFor(1, Resource::kDeviceTime, Time{0}), minutes(30));
   EXPECT_EQ(ledger.BalanceOf(1, Resource::kDeviceTime, Time{0}).available, 0u);
   EXPECT_EQ(Message(ToStatus(*refusal)),
-            "The tenant's quota of device-seconds (60 an hour) is spent: more is earned in 1800 s.");
+            "The tenant's quota of device-seconds (60 an hour) is spent: more is available in 1800 s.");
   EXPECT_EQ(ledger.Spend(1, Resource::kDeviceTime, 0, minutes(30)), std::nullopt);
   EXPECT_EQ(ledger.BalanceOf(1, Resource::kDeviceTime, hours(3)).available, 60 * second);
 }
 
-// What is larger than can be saved waits for all that can be, and is paid off later.
+// An amount larger than the bound on savings waits until savings are full, and is paid off later.
 TEST(LedgerTest, LargerThanTheBucket) {
   Ledger ledger;
   ledger.AddTenant(1, With(Resource::kRequestBytes, 100), Time{0});
@@ -268,10 +267,9 @@ TEST(LedgerTest, LargerThanTheBucket) {
   EXPECT_EQ(ledger.SpendAll(1, Resource::kRequestBytes, 1, seconds(9)), std::nullopt);
 }
 
-// Limits that no counter could hold neither wrap nor stop the clock.
-// What is carried over to another ledger allows at each later moment what the first one would have.
+// Spending carried over to another ledger allows at each later moment what the first one would have.
 TEST(LedgerTest, SpentIsCarriedOver) {
-  const auto hour = With(Resource::kDeviceTime, 3'600'000'000'000 / 10);  // 360 s an hour: a tenth of the time.
+  const auto hour = With(Resource::kDeviceTime, 3'600'000'000'000 / 10);  // 360 s per hour: a tenth of the time.
   for (const uint64_t charged :
        {uint64_t{0}, uint64_t{1}, uint64_t{100'000'000'001}, uint64_t{720'000'000'000}, kMost}) {
     Ledger before, after;
@@ -279,7 +277,7 @@ TEST(LedgerTest, SpentIsCarriedOver) {
     before.Charge(1, Resource::kDeviceTime, charged, Time{0});
     const Ledger::Spent spent = before.SpentOf(1, Resource::kDeviceTime, Time{seconds(10)});
     EXPECT_EQ(spent.used, charged);
-    // The other process's clock has another beginning, and 20 s went by.
+    // The other process's clock has another zero, and 20 s have passed.
     after.AddTenant(7, hour, Time{seconds(5)});
     after.RestoreSpent(7, Resource::kDeviceTime, spent, seconds(20), Time{seconds(5)});
     EXPECT_EQ(after.BalanceOf(7, Resource::kDeviceTime, Time{seconds(5)}).used, charged);
@@ -288,8 +286,8 @@ TEST(LedgerTest, SpentIsCarriedOver) {
       const uint64_t want = before.BalanceOf(1, Resource::kDeviceTime, then).available;
       const uint64_t available = after.BalanceOf(7, Resource::kDeviceTime, now).available;
       EXPECT_LE(available, want) << charged;
-      EXPECT_GE(available + 1, want) << charged;  // What is missing is rounded up.
-      if (charged != kMost) {                     // Of which more is missing than the numbers hold.
+      EXPECT_GE(available + 1, want) << charged;  // The missing amount is rounded up.
+      if (charged != kMost) {                     // The missing amount exceeds the range of its type.
         const Duration debt = before.DebtFor(1, Resource::kDeviceTime, then);
         EXPECT_LE(after.DebtFor(7, Resource::kDeviceTime, now) - debt, Duration{10}) << charged;
         EXPECT_GE(after.DebtFor(7, Resource::kDeviceTime, now), debt) << charged;
@@ -299,7 +297,7 @@ TEST(LedgerTest, SpentIsCarriedOver) {
   }
 }
 
-// A quota that came, went or changed meanwhile; what is held is nobody's to restore.
+// The quota was added, removed or changed in between; held resources are not restored.
 TEST(LedgerTest, SpentUnderAnotherQuota) {
   Ledger ledger;
   ledger.AddTenant(1, {}, Time{0});
@@ -331,7 +329,7 @@ TEST(LedgerTest, HugeNumbers) {
   EXPECT_TRUE(ledger.CheckSums().ok());
 }
 
-// A smaller limit takes saved amounts away and leaves what is held; none forgives the debt.
+// A smaller limit reduces savings and leaves held amounts; no limit forgives the debt.
 TEST(LedgerTest, LimitsChange) {
   Ledger ledger;
   ledger.AddTenant(1, With(Resource::kRequests, 100), Time{0});
@@ -352,10 +350,10 @@ TEST(LedgerTest, Sentences) {
             "The tenant's quota of modules (1) does not allow 1 more: 1 is in use.");
   EXPECT_EQ(Message(ToStatus(
                 {.resource = Resource::kRequests, .used = 7, .wanted = 1, .limit = 10, .retry_after = Duration{1}})),
-            "The tenant's quota of requests (10 a second) is spent: more is earned in 0.001 s.");
+            "The tenant's quota of requests (10 a second) is spent: more is available in 0.001 s.");
 }
 
-// One tenant and one resource as a child would keep its books: leases in a list, rates earned by plain arithmetic.
+// A straightforward model of one tenant and one resource: leases in a list, rates by plain arithmetic.
 struct NaiveAccount {
   uint64_t limit = 0, refused = 0, used = 0, peak = 0;
   __int128 saved = 0;
@@ -381,7 +379,7 @@ class Model {
     }
   }
 
-  // Every balance as the books have it.
+  // Compares every balance with the ledger.
   void Compare() {
     ASSERT_EQ(ledger_.CheckSums(), absl::OkStatus());
     for (TenantKey tenant = 1; tenant <= 3; ++tenant) {
@@ -522,7 +520,7 @@ class Model {
   std::vector<Held> held_;
 };
 
-// A million random events, compared with books kept the plain way.
+// A million random events, compared with the model.
 TEST(LedgerTest, AgreesWithTheModel) {
   for (uint64_t seed = 1; seed <= 10; ++seed) {
     Model model(seed);
@@ -541,7 +539,7 @@ TEST(LedgerTest, AgreesWithTheModel) {
   }
 }
 
-// Threads that take and give back at once leave nothing, and are never beyond the limit together.
+// Concurrent threads that take and return leave nothing, and together never exceed the limit.
 TEST(LedgerTest, ManyThreads) {
   Ledger ledger;
   ledger.AddTenant(1, With(Resource::kHostBytes, 100), Time{0});

@@ -19,6 +19,9 @@ constexpr std::array<ResourceFacts, kResourceCount> kResources = {{
     {Resource::kModules, "modules", ResourceUnit::kCount, kHeld},
     {Resource::kRequests, "requests", ResourceUnit::kCount, kSecond},
     {Resource::kRequestBytes, "request-bytes", ResourceUnit::kBytes, kSecond},
+    {Resource::kJobWait, "job-wait-seconds", ResourceUnit::kNanoseconds, kHeld},
+    {Resource::kJobRun, "job-run-seconds", ResourceUnit::kNanoseconds, kHeld},
+    {Resource::kJobDeviceTime, "job-device-seconds", ResourceUnit::kNanoseconds, kHeld},
 }};
 
 constexpr bool InOrder() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tenants have quotas of. One table (resource.cc): a new resource is one line there and a place that takes it.
+// Resources that have quotas. There is one table (resource.cc): a new resource is one line there and the code that
+// takes it.
 #ifndef HPVMD_SCHEDULER_SHARE_RESOURCE_H_
 #define HPVMD_SCHEDULER_SHARE_RESOURCE_H_
 
@@ -14,27 +15,31 @@
 namespace hpvm::scheduler {
 
 enum class Resource : uint8_t {
-  kDeviceTime,    // Spent: nanoseconds on devices, all of them together.
+  kDeviceTime,    // Spent: nanoseconds on devices, summed over devices.
   kDeviceBytes,   // Held.
-  kHostBytes,     // Held: buffers, tensors on their way, modules and documents.
+  kHostBytes,     // Held: buffers, tensors in transit, modules and documents.
   kDiskBytes,     // Held: jobs.
   kCompileTime,   // Spent: processor nanoseconds of compilers.
-  kQueuedJobs,    // Held. Runs that wait are not jobs.
+  kQueuedJobs,    // Held. Waiting runs are not jobs.
   kRunningJobs,   // Held; Runs count as jobs.
   kModules,       // Held.
   kRequests,      // Spent.
   kRequestBytes,  // Spent.
+  // Limits of each job; no amount is taken from these.
+  kJobWait,        // Nanoseconds from when the job could start to its first start.
+  kJobRun,         // Nanoseconds of an attempt.
+  kJobDeviceTime,  // kDeviceTime of an attempt.
 };
-inline constexpr size_t kResourceCount = 10;
+inline constexpr size_t kResourceCount = 13;
 
 enum class ResourceUnit : uint8_t { kCount, kBytes, kNanoseconds };
 
 struct ResourceFacts {
   Resource resource;
-  std::string_view name;  // "device-seconds", as clients write it.
+  std::string_view name;  // The name used by clients, such as "device-seconds".
   ResourceUnit unit;
-  // What is spent is earned evenly: the limit is what is earned in this time, and as much may be saved (twice as much
-  // of what has a period of a second). 0: it is held, and given back.
+  // Spent resources are earned evenly: the limit is the amount earned in this time, and as much may be saved (twice as
+  // much when the period is a second). 0: the resource is held and returned.
   Duration period;
 };
 const std::array<ResourceFacts, kResourceCount>& Resources();

@@ -14,11 +14,11 @@ double Uniform(Rng& rng, double least, double most) {
   return least + (most - least) * static_cast<double>(rng.Below(1 << 20)) / static_cast<double>(1 << 20);
 }
 
-// Milliseconds of a kind of task on a core, and how much quicker a GPU and the accelerator are.
+// Milliseconds of a kind of task on a core, and the speed-up of a GPU and of the accelerator.
 struct Kind {
   double core_ms, gpu, accelerator;
 };
-// Dense tiles of 960 doubles squared on cores of 30 GF/s: the more a kernel is a matrix product, the more a GPU helps.
+// Dense tiles of 960 x 960 doubles on cores of 30 GF/s: the more a kernel is a matrix product, the more a GPU helps.
 constexpr Kind kFactor{11, 2, 0.5}, kSolve{30, 9, 3}, kProduct{60, 25, 8}, kUpdate{32, 18, 6};
 constexpr Kind kQrPanel{25, 1.5, 0.5}, kQrApply{70, 14, 4};
 constexpr uint64_t kTileBytes = 960 * 960 * 8;
@@ -27,7 +27,7 @@ class CaseBuilder {
  public:
   CaseBuilder(Platform platform, uint64_t seed) : rng_(seed * 7'919 + 13), case_(std::make_unique<FamilyCase>()) {
     AddDevices(platform);
-    // How much communication there is against computing, for families that do not fix it.
+    // Ratio of communication to computation, for families that do not fix it.
     constexpr double kRatios[] = {0.1, 0.5, 1, 2};
     ratio_ = kRatios[seed % 4];
   }
@@ -205,12 +205,12 @@ class CaseBuilder {
     }
   }
 
-  // A task of so long on a core, of a kind that devices run at speeds of their own.
+  // Returns a task that takes `core_ms` on a core, of a kind that devices run at their own speeds.
   Kind Some(double core_ms) {
     const double gpu = std::exp(Uniform(rng_, std::log(0.7), std::log(20)));
     return {core_ms, gpu, std::exp(Uniform(rng_, std::log(0.3), std::log(10)))};
   }
-  // What takes `ratio_` times so long on the bus.
+  // Returns the number of bytes whose transfer takes about `ratio_` times as long.
   uint64_t Bytes(double core_ms) {
     return static_cast<uint64_t>(std::max(64.0, core_ms / 6 * ratio_ * 1e6 * 12 * Uniform(rng_, 0.5, 1.5)));
   }
@@ -341,7 +341,7 @@ class CaseBuilder {
       }
       layer.push_back(Make(Bytes(core_ms)));
       if (layer.size() >= width) {
-        // Most of a layer is read by the next one, some of it later.
+        // Most outputs of a layer are read by the next one, some later.
         before.insert(before.begin(), layer.begin(), layer.end());
         before.resize(std::min<size_t>(before.size(), layer.size() * 5 / 4 + 1));
         layer.clear();

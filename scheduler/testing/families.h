@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The graphs that papers on scheduling measure with, on three shapes of machine, from seeds: for benchmarks and tests.
+// The families of graphs used in papers on scheduling, on three machine shapes, from seeds: for benchmarks and tests.
 #ifndef HPVMD_SCHEDULER_TESTING_FAMILIES_H_
 #define HPVMD_SCHEDULER_TESTING_FAMILIES_H_
 
@@ -35,11 +35,11 @@ class TableCosts final : public CostModel {
   Cost Run(const Work& work, DeviceIndex index, const DeviceFacts& device) const override;
   Duration Transfer(uint64_t bytes, SpaceIndex from, SpaceIndex to) const override;
 
-  std::vector<std::vector<int64_t>> ns;  // By leaf, which is the node here, and device.
-  std::vector<Link> links;               // By space, each way.
+  std::vector<std::vector<int64_t>> ns;  // Indexed by leaf, which equals the node here, and device.
+  std::vector<Link> links;               // Indexed by space, each way.
 };
 
-// Tasks of one instance each, so that one has one core: the model of the papers. Every device can run every task.
+// Tasks of one instance each, so that each uses one core, as in the papers' model. Every device can run every task.
 struct FamilyCase {
   graph::FlatGraph flat;
   std::vector<DeviceFacts> devices;
@@ -53,17 +53,17 @@ struct FamilyCase {
 // `size` scales the number of tasks: 1 gives about 100 to 200.
 std::unique_ptr<FamilyCase> MakeFamily(Family family, Platform platform, uint64_t seed, uint32_t size = 1);
 
-// The same for schedulers that know processors and edges only: each lane of each device is a processor.
+// Returns the same problem for schedulers that know only processors and edges: each lane of each device is a processor.
 PeerProblem PeerProblemOf(const FamilyCase& c);
-// Their decisions as tasks: what Follow takes.
+// Converts their decisions to tasks, as input of Follow.
 std::vector<Task> TasksOf(const FamilyCase& c, const PeerSchedule& schedule);
 
-// The rule of greedy (no ranks) or HEFT (its ranks), told what the machine's links and lanes do: each task, in that
-// order, where it ends first in the model that all are judged by.
+// The rule of greedy (no ranks) or HEFT (its ranks), with knowledge of the machine's links and lanes: places each task,
+// in that order, where it ends first in the model by which all are evaluated.
 StatusOr<Placement> PlaceInOrder(const FamilyCase& c, const std::vector<double>& ranks);
 
-// No schedule is shorter: the longest path at its quickest times, and the work spread over all devices at best, the
-// latter as the dual of the fractional assignment (any weights of devices give a bound).
+// Returns a lower bound of every schedule: the maximum of the longest path at its fastest times, and the work spread
+// over all devices optimally, computed as the dual of the fractional assignment (any weights of devices give a bound).
 Duration LowerBound(const FamilyCase& c);
 
 }  // namespace hpvm::scheduler

@@ -26,10 +26,11 @@ std::vector<DeviceIndex> ProcessorsOf(const FamilyCase& c) {
   return out;
 }
 
-// From producers to readers, in bytes; and from readers to who updates in place last, without any.
+// Returns edges from producers to readers, in bytes, and edges without bytes from readers to the last in-place update.
 std::vector<PeerProblem::Edge> EdgesOf(const graph::FlatGraph& flat) {
   std::map<std::pair<uint32_t, uint32_t>, double> bytes;
-  std::vector<std::vector<std::pair<uint32_t, bool>>> readers(flat.values.size());  // And whether they update it.
+  // Readers, and whether they update the value.
+  std::vector<std::vector<std::pair<uint32_t, bool>>> readers(flat.values.size());
   for (uint32_t node = 0; node < flat.nodes.size(); ++node) {
     for (uint32_t port = flat.nodes[node].first_port; port < EndPort(flat, node); ++port) {
       const graph::FlatPort& p = flat.ports[port];
@@ -137,7 +138,7 @@ Duration LowerBound(const FamilyCase& c) {
     path[node] += static_cast<double>(*std::min_element(c.costs.ns[node].begin(), c.costs.ns[node].end()));
     bound = std::max(bound, path[node]);
   }
-  // Weights of devices that add up to one; those that turn out loaded most get more (exponentiated gradient).
+  // Weights of devices that add up to one; the most loaded devices get more (exponentiated gradient).
   const size_t devices = c.devices.size();
   std::vector<double> weight(devices, 1.0 / static_cast<double>(devices));
   for (int round = 0; round < 400; ++round) {

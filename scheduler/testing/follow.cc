@@ -18,7 +18,7 @@ namespace {
 using placing::kNone;
 using placing::Option;
 
-// The earlier tasks as a problem of its own, in which every job has its option.
+// The given tasks as a problem in which every job has its option.
 class Present {
  public:
   Present(const PlacementInput& input, std::span<const Task> tasks)
@@ -49,7 +49,7 @@ class Present {
   }
 
  private:
-  // By node, then by box: as MakeProblem orders jobs.
+  // Sorts by node, then by box, as MakeProblem orders jobs.
   Status SortByNode(uint32_t* unplaced) {
     for (uint32_t t = 0; t < tasks_.size(); ++t) {
       const uint32_t node = tasks_[t].node.index;
@@ -76,7 +76,7 @@ class Present {
     return absl::OkStatus();
   }
 
-  // Nodes of which there are parts, or that run by another variant than would be taken now.
+  // Finds nodes that are cut into parts, or that run by another variant than would be chosen now.
   std::vector<placing::Cut> FindCuts() {
     std::vector<placing::Cut> cuts;
     pinned_.assign(by_node_.size(), 0);
@@ -109,8 +109,8 @@ class Present {
   const std::span<const Task> tasks_;
   const placing::Resources resources_;
   placing::Options options_;
-  std::vector<std::pair<uint32_t, uint32_t>> by_node_;  // Node, task.
-  std::vector<uint32_t> pinned_;                        // By job.
+  std::vector<std::pair<uint32_t, uint32_t>> by_node_;  // Pairs of node and task.
+  std::vector<uint32_t> pinned_;                        // Indexed by job.
 };
 
 }  // namespace

@@ -9,9 +9,9 @@
 
 namespace hpvm::scheduler {
 
-// Tasks of a placement of the same graph, a peer's for example, in their order and where they are, with the times that
-// the input's costs give. `fills_gaps`: a task may start before others that stand before it, as long as it delays none
-// of them. Errors as Place's; kFailedPrecondition too when the tasks are no placement of the graph.
+// Schedules the tasks of a placement of the same graph (for example a peer's) in their order and on their devices, with
+// times from the input's costs. `fills_gaps`: a task may start before others that precede it, as long as it delays none
+// of them. Errors as for Place; also kFailedPrecondition when the tasks are not a placement of the graph.
 StatusOr<Placement> Follow(const PlacementInput& input, std::span<const Task> tasks, bool fills_gaps,
                            uint32_t* unplaced);
 

@@ -23,7 +23,7 @@ PeerSchedule Heft(const PeerProblem& problem) {
   const std::vector<double> ranks = HeftRanks(problem);
   std::vector<uint32_t> order(problem.tasks);
   std::iota(order.begin(), order.end(), 0u);
-  // Sums of fractions that are equal on paper stay so.
+  // Rounding keeps sums of fractions equal that are equal on paper.
   const auto rounded = [&](uint32_t task) { return std::round(ranks[task] * 1e6); };
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return rounded(a) > rounded(b); });
   PeerTable table(problem);

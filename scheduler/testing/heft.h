@@ -10,10 +10,10 @@
 
 namespace hpvm::scheduler {
 
-// By task: the mean time, and the largest of the mean communication with a successor and its rank.
+// Returns, by task: its mean time plus the largest sum of a successor's rank and the mean communication with it.
 std::vector<double> HeftRanks(const PeerProblem& problem);
 
-// By falling rank, each task where it finishes first, in the first gap that holds it.
+// Places tasks by decreasing rank, each where it finishes first, in the first gap that holds it.
 PeerSchedule Heft(const PeerProblem& problem);
 
 }  // namespace hpvm::scheduler

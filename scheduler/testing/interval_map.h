@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A value for each of a memory's bytes, by ranges.
+// IntervalMap stores a value for each byte of a memory, by ranges.
 #ifndef HPVMD_SCHEDULER_TESTING_INTERVAL_MAP_H_
 #define HPVMD_SCHEDULER_TESTING_INTERVAL_MAP_H_
 
@@ -17,7 +17,7 @@ namespace hpvm::scheduler {
 template <typename T>
 class IntervalMap {
  public:
-  // Calls `change(T&)` for the pieces of `range`, each of one value before the call.
+  // Calls `change(T&)` for the pieces of `range`, each of which has one value before the call.
   template <typename F>
   void Change(ByteRange range, F change) {
     if (range.is_empty()) {
@@ -85,7 +85,7 @@ class IntervalMap {
     }
   }
 
-  std::map<uint64_t, std::pair<uint64_t, T>> pieces_;  // By first byte: end and value.
+  std::map<uint64_t, std::pair<uint64_t, T>> pieces_;  // Keyed by first byte: end and value.
 };
 
 }  // namespace hpvm::scheduler

@@ -96,7 +96,8 @@ PeerSchedule Greedy(const PeerProblem& problem) {
 PeerSchedule DmdaRule(const PeerProblem& problem) {
   PeerTable table(problem);
   std::vector<uint32_t> waits(problem.tasks);
-  using Event = std::pair<double, uint32_t>;  // A task ends, or is ready from the start.
+  // The end of a task, or the start for a task that is ready from the beginning.
+  using Event = std::pair<double, uint32_t>;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> ends;
   const auto push = [&](uint32_t task, double now) {
     uint32_t best = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The baselines against the examples of the papers that describe them.
+// Checks the baselines against the examples of the papers that describe them.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -61,8 +61,8 @@ TEST(PeersTest, PeftReproducesItsPaper) {
   EXPECT_EQ(Peft(problem).makespan, 122);
 }
 
-// On every family and machine, peers' schedules and ours can run as they say, none is shorter than the bound, and ours
-// is no worse than a tenth above the best peer.
+// On every family and machine, the peers' schedules and ours can run as stated, none is shorter than the bound, and
+// ours is at most a tenth worse than the best peer's.
 TEST(PeersTest, FamiliesAreScheduledAndCompared) {
   for (const Family family : kFamilies) {
     for (const Platform platform : kPlatforms) {

@@ -18,7 +18,7 @@ std::vector<double> OptimisticCostTable(const PeerProblem& problem) {
       for (uint32_t own = 0; own < processors; ++own) {
         double best = PeerProblem::kCannot;
         for (uint32_t next = 0; next < processors; ++next) {
-          // Processors between which nothing has to be moved are as one.
+          // Processors between which nothing has to be moved are equivalent.
           const bool is_near = next == own || problem.comm(edge, own, next) == 0;
           best = std::min(best, costs[size_t{edge.to} * processors + next] + problem.time(edge.to, next) +
                                     (is_near ? 0 : comm));
@@ -35,7 +35,7 @@ PeerSchedule Peft(const PeerProblem& problem) {
   const uint32_t processors = problem.processors;
   PeerTable table(problem);
   std::vector<uint32_t> waits(problem.tasks);
-  std::priority_queue<std::pair<double, uint32_t>> ready;  // Of equal ranks the earlier task: ~index.
+  std::priority_queue<std::pair<double, uint32_t>> ready;  // Among equal ranks the earlier task comes first: ~index.
   const auto push = [&](uint32_t task) {
     double rank = 0;
     for (uint32_t processor = 0; processor < processors; ++processor) {

@@ -10,12 +10,12 @@
 
 namespace hpvm::scheduler {
 
-// By task and processor: the longest way from the task's end, run there, to the exit, each successor where that is
-// shortest; with mean communication between different processors.
+// Returns, by task and processor: the longest path from the task's end, run there, to the exit, each successor running
+// where that is shortest; with mean communication between different processors.
 std::vector<double> OptimisticCostTable(const PeerProblem& problem);
 
-// Of the ready tasks that with the largest mean of its row, where its finish and its entry in the table are together
-// least.
+// Takes, among the ready tasks, the one with the largest mean of its row, and places it where the sum of its finish
+// time and its entry in the table is least.
 PeerSchedule Peft(const PeerProblem& problem);
 
 }  // namespace hpvm::scheduler

@@ -19,12 +19,12 @@ using graph::FlatGraph;
 using graph::FlatPort;
 using graph::FlatValueId;
 
-// What bytes are: the name of who wrote them.
+// Identity of bytes: the name of their writer.
 struct Name {
   enum class Kind : uint8_t { kUnknown, kZero, kInput, kWritten };
   Kind kind = Kind::kUnknown;
   uint32_t iteration = 0;
-  uint32_t task = 0, port = 0;  // kWritten; kInput: the value.
+  uint32_t task = 0, port = 0;  // Task for kWritten, value for kInput.
   friend bool operator==(const Name&, const Name&) = default;
 };
 
@@ -43,7 +43,7 @@ std::string Text(const Name& name) {
          std::to_string(name.iteration);
 }
 
-// A name in memory, and which byte of the buffer stands at which address: buffer = address - shift.
+// A name in memory, and the offset between buffer and address: buffer = address - shift.
 struct Cell {
   Name name;
   uint64_t shift = 0;
@@ -59,7 +59,7 @@ class Checker {
   std::vector<std::string> Run() {
     faults_ = CheckShape(input_, plan_);
     if (!faults_.empty()) {
-      return std::move(faults_);  // What follows relies on it.
+      return std::move(faults_);  // Later checks rely on this one.
     }
     place_.resize(plan_.storages.size());
     for (uint32_t s = 0; s < plan_.storages.size(); ++s) {
@@ -95,8 +95,8 @@ class Checker {
   }
   uint64_t BytesOf(FlatValueId value) const { return flat_.values[value.index].bytes; }
 
-  // Where the bytes of a storage lie at this time: a memory (spaces first, then what is bound), and the address of its
-  // value's first byte there.
+  // Returns the current location of a storage's bytes: a memory (spaces first, then bound memory), and the address of
+  // its value's first byte there.
   std::pair<uint64_t, uint64_t> Locate(StorageId id) const {
     const Storage& storage = plan_.storages[place_[id.index]];
     if (storage.kind != Storage::Kind::kTemporary) {
@@ -119,9 +119,9 @@ class Checker {
     }
   }
 
-  // What every value is in this iteration.
+  // Computes the expected contents of every value in this iteration.
   void FindContents(uint32_t iteration) {
-    std::map<uint32_t, Contents> carried;  // By the value of an input.
+    std::map<uint32_t, Contents> carried;  // Keyed by the value of an input.
     for (const Carry& carry : input_.carries) {
       for (uint32_t v = 0; v < flat_.values.size() && iteration > 0; ++v) {
         if (!flat_.values[v].producer.valid() && flat_.values[v].input == carry.input) {
@@ -164,7 +164,7 @@ class Checker {
     return {.kind = Name::Kind::kWritten, .iteration = iteration, .task = task, .port = port};
   }
 
-  // Compares bytes of a storage with what a value has there; `value` invalid: zeros.
+  // Compares bytes of a storage with those of the value; an invalid `value` means zeros.
   void Expect(StorageId storage, FlatValueId value, ByteRange range, const std::string& who) {
     if (range.is_empty() || IsFull()) {
       return;
@@ -290,7 +290,7 @@ class Checker {
     }
   }
 
-  // Within each segment: steps that conflict are ordered by edges of OrderSteps, directly or through others.
+  // Within each segment, conflicting steps must be ordered by edges of OrderSteps, directly or transitively.
   void CheckSegmentOrders() {
     for (const Segment& segment : plan_.segments) {
       if (segment.step_count > options_.ordered_steps_max || IsFull()) {
@@ -311,9 +311,9 @@ class Checker {
   const Residency& plan_;
   const CheckOptions options_;
   std::vector<std::string> faults_;
-  std::vector<uint32_t> place_;  // By storage: whose memory it has now, which swaps change.
+  std::vector<uint32_t> place_;  // Indexed by storage: the storage whose memory it has now, which swaps change.
   std::map<uint64_t, IntervalMap<Cell>> memories_;
-  std::vector<Contents> contents_;  // By value, in the present iteration.
+  std::vector<Contents> contents_;  // Indexed by value, in the current iteration.
 };
 
 }  // namespace

@@ -15,14 +15,15 @@
 namespace hpvm::scheduler {
 namespace {
 
-// Spoils a right plan; false: there is nothing to spoil in this one.
+// Corrupts a correct plan; returns false when this plan has nothing to corrupt.
 using Spoil = std::function<bool(const RandomPlan&, Residency&, SeededRng&)>;
 
 struct Planted {
   std::string name;
   Spoil spoil;
   RandomPlanOptions options{};
-  double caught_min = 1;  // Of the plans that it was planted in; less than 1 where what was spoilt may not matter.
+  // Minimum fraction of the faults that must be detected; less than 1 when the corruption may have no effect.
+  double caught_min = 1;
 };
 
 template <typename T, typename F>
@@ -98,7 +99,7 @@ const std::vector<Planted> kPlanted = {
      .spoil =
          [](const RandomPlan&, Residency& plan, SeededRng& rng) {
            Segment* segment = Choose(plan.segments, rng, [&](const Segment& s) {
-             // One for another lane; its own lane's order holds anyway.
+             // A wait for another lane; the order of its own lane holds anyway.
              return s.wait_count > 0 &&
                     plan.segments[plan.waits[s.first_wait + s.wait_count - 1].segment].lane != s.lane;
            });
@@ -219,7 +220,7 @@ const std::vector<Planted> kPlanted = {
      .caught_min = 0.7},
 };
 
-// Each planted fault is found; those that always matter, always.
+// Every kind of planted fault is found; those that always have an effect, always.
 TEST(PlanCheckerTest, FindsPlantedFaults) {
   for (const Planted& planted : kPlanted) {
     uint32_t planted_in = 0, caught = 0;

@@ -162,7 +162,7 @@ class ShapeChecker {
     }
   }
 
-  // No port may see what another port writes.
+  // No port may read bytes that another port writes.
   void CheckApart(const Task& task, uint32_t index, uint32_t begin, uint32_t a, uint32_t b, const std::string& name) {
     const auto range = [&](uint32_t port, ByteRange bytes) -> std::pair<uint64_t, ByteRange> {
       const StorageId id = plan_.port_storage[plan_.first_port[index] + port - begin];
@@ -196,7 +196,7 @@ class ShapeChecker {
       Require(!is_swapped[a.index] && !is_swapped[b.index], "A storage is swapped twice.");
       is_swapped[a.index] = is_swapped[b.index] = true;
     }
-    // Swapped memory is nobody else's: at odd iterations other storages would see it under another name.
+    // Swapped memory is exclusive: at odd iterations other storages would see it under another name.
     for (size_t s = 0; s < plan_.storages.size(); ++s) {
       for (size_t o = 0; is_swapped[s] && o < plan_.storages.size(); ++o) {
         const Storage& a = plan_.storages[s];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be said of a memory plan without running it: indices, sizes, budgets, reach of devices.
+// Static checks of a memory plan: indices, sizes, budgets, reach of devices.
 #ifndef HPVMD_SCHEDULER_TESTING_PLAN_SHAPE_H_
 #define HPVMD_SCHEDULER_TESTING_PLAN_SHAPE_H_
 
@@ -18,10 +18,10 @@ struct StepAccess {
   ByteRange range;  // Not empty.
   bool writes = false;
 };
-// What the step reads and writes, from the graph and the access model alone.
+// Returns the accesses of the step, from the graph and the access model alone.
 std::vector<StepAccess> AccessesOf(const ResidencyInput& input, const Residency& plan, uint32_t step);
 
-// A sentence for each fault.
+// Returns a sentence for each fault.
 std::vector<std::string> CheckShape(const ResidencyInput& input, const Residency& plan);
 
 }  // namespace hpvm::scheduler

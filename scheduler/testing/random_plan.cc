@@ -85,7 +85,7 @@ class Generator {
     }
   }
 
-  // Of the first `known`; half the time one of the last few of them, so that chains form.
+  // Picks one of the first `known` values; half the time one of the last few of them, so that chains form.
   FlatValueId Pick(size_t known) {
     return values_[rng_.Below(2) == 0 ? rng_.Below(known) : known - 1 - rng_.Below(std::min<size_t>(known, 3))];
   }
@@ -114,7 +114,7 @@ class Generator {
           break;
         case 2:
           if (rng_.Below(4) == 0) {
-            // An `out` port that continues what an earlier replica wrote.
+            // An `out` port that continues an earlier replica's output.
             const FlatValueId earlier = Pick(known);
             values_.push_back(b().Make(Access::kOut, earlier, b().flat.values[earlier.index].bytes));
             break;
@@ -139,7 +139,7 @@ class Generator {
     }
   }
 
-  // Parts write to slices of the buffer, in which they keep to their own for what is read, too.
+  // Parts write to slices of the buffer, and read within their own slice, too.
   void SetAccesses(FlatNodeId node, uint32_t port, uint64_t parts) {
     const FlatPort& p = b().flat.ports[port];
     const uint64_t bytes = b().flat.values[(p.out.valid() ? p.out : p.in).index].bytes;
@@ -181,7 +181,7 @@ class Generator {
     }
   }
 
-  // Room for the buffers of any one task, and some more; a disk below it all.
+  // Room for the buffers of any one task, and some more; a disk below all spaces.
   void AddBudgets() {
     uint64_t largest = 4096;
     for (const Task& task : plan_.tasks) {

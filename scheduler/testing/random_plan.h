@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random graphs with a placement, ranges and budgets, as input for the memory plan. Everything follows from the seed.
+// Random graphs with a placement, ranges and budgets, as input for memory planning. Everything is determined by the
+// seed.
 #ifndef HPVMD_SCHEDULER_TESTING_RANDOM_PLAN_H_
 #define HPVMD_SCHEDULER_TESTING_RANDOM_PLAN_H_
 
@@ -18,7 +19,7 @@ struct FlatBuilder {
   uint32_t inputs = 0;
 
   graph::FlatValueId Input(uint64_t bytes);
-  // Starts a node; its ports follow.
+  // Starts a node; calls for its ports follow.
   void Node();
   void In(graph::FlatValueId value);
   graph::FlatValueId Out(uint64_t bytes) { return Make(graph::Access::kOut, {}, bytes); }
@@ -29,11 +30,11 @@ struct FlatBuilder {
   graph::FlatValueId Make(graph::Access access, graph::FlatValueId in, uint64_t bytes);
 };
 
-// Accesses by table; whole buffers where there is no entry.
+// Accesses from a table; whole buffers where there is no entry.
 class TableAccesses final : public AccessModel {
  public:
   explicit TableAccesses(const graph::FlatGraph& flat) : whole_(flat) {}
-  // Parts of a node are told apart by the first instance of their box in dimension 0.
+  // Parts of a node are identified by the first instance of their box in dimension 0.
   void Set(graph::FlatNodeId node, uint64_t part, uint32_t port, const PortAccess& access) {
     table_[{node.index, part, port}] = access;
   }
@@ -50,13 +51,13 @@ class TableAccesses final : public AccessModel {
 struct RandomPlanOptions {
   uint64_t nodes_max = 40;
   bool has_ranges = true;    // Parts of launches, partial reads and writes.
-  bool has_budgets = false;  // Spaces that hold a part only of what is alive; a disk.
+  bool has_budgets = false;  // Spaces that hold only a part of the live values; a disk.
   bool has_carries = false;
 };
 
 struct RandomPlan {
   RandomPlan(uint64_t seed, const RandomPlanOptions& options);
-  // Refers to the members here; moving the object is not allowed.
+  // The result refers to members of this object, which must not be moved.
   ResidencyInput input() const;
   RandomPlan(const RandomPlan&) = delete;
   RandomPlan& operator=(const RandomPlan&) = delete;

@@ -11,7 +11,7 @@
 namespace hpvm::scheduler {
 namespace {
 
-// What is there from when on.
+// A range that is present from some time on.
 struct There {
   ByteRange range;
   Duration since{0};
@@ -62,7 +62,7 @@ class Checker {
     return {.read = p.in.valid() ? whole : ByteRange(), .written = p.out.valid() ? whole : ByteRange()};
   }
 
-  // Parts are boxes inside the node's, apart from each other, together as large as it.
+  // Parts are disjoint boxes inside the node's box that together fill it.
   Status CheckOnce() const {
     for (uint32_t node = 0; node < flat_.nodes.size(); ++node) {
       const Box whole{.count = flat_.nodes[node].extent};
@@ -110,7 +110,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // What a task may take: with all lanes, or with one.
+  // Allowed times of a task: with all lanes, or with one.
   std::pair<Duration, Duration> Times(const Task& task) const {
     const DeviceFacts& device = input_.devices[task.device];
     const PortWork ports(flat_);
@@ -149,7 +149,7 @@ class Checker {
     }
   }
 
-  // Whether the bytes are in the space at that time. What no task wrote is what the value was updated from.
+  // Returns true when the bytes are in the space at that time. Bytes that no task wrote are those of the updated value.
   bool IsThere(graph::FlatValueId value, ByteRange range, SpaceIndex space, Duration at) {
     const graph::FlatNodeId producer = flat_.values[value.index].producer;
     if (range.is_empty() || (!producer.valid() && space == kHostSpace)) {
@@ -228,7 +228,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // Who updates a value last waits for those that stand before it in the graph and read it.
+  // The last task that updates a value waits for the readers that precede it in the graph.
   Status CheckUpdates(uint32_t t) {
     const Task& writer = placement_.tasks[t];
     if (writer.is_part) {
@@ -268,7 +268,7 @@ class Checker {
     }
   }
 
-  // At no time are more lanes of a silicon in use than it has, nor a link's direction twice.
+  // A silicon never has more lanes in use than it has, nor is a link's direction used twice at once.
   Status CheckResources() const {
     std::map<std::pair<int, uint32_t>, std::map<Duration, int64_t>> used;  // Changes at a time.
     std::map<uint32_t, int64_t> lanes;
@@ -333,10 +333,10 @@ class Checker {
   const PlacementInput& input_;
   const graph::FlatGraph& flat_;
   const Placement& placement_;
-  std::vector<std::vector<uint32_t>> tasks_of_;                           // By node.
-  std::map<std::pair<uint32_t, SpaceIndex>, std::vector<There>> there_;  // By value and space.
-  std::map<uint32_t, std::vector<ByteRange>> made_;                       // By value: what its producer's tasks write.
-  std::vector<uint32_t> last_;                                            // By value: the last node that reads it.
+  std::vector<std::vector<uint32_t>> tasks_of_;                           // Indexed by node.
+  std::map<std::pair<uint32_t, SpaceIndex>, std::vector<There>> there_;  // Keyed by value and space.
+  std::map<uint32_t, std::vector<ByteRange>> made_;  // Keyed by value: bytes written by its producer's tasks.
+  std::vector<uint32_t> last_;                                            // Indexed by value: its last reader.
   std::vector<std::set<uint32_t>> readers_;
 };
 

@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kPageDefault = 1'000, kPageMax = 10'000;
 constexpr uint32_t kDaysDefault = 30;
 
-// "20787/blur": the last one of a page.
+// Parses "20787/blur", the last entry of a page.
 std::optional<AccountKey> ReadToken(const std::string& token) {
   uint32_t day = 0;
   const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), day);
@@ -62,7 +62,7 @@ StatusOr<AccountQuery> QueryOf(const v1::ListAccountsRequest& request, const std
   if (!request.page_token().empty()) {
     std::optional<AccountKey> after = ReadToken(request.page_token());
     if (!after.has_value()) {
-      return InvalidArgument("The page token is none of this server's.");
+      return InvalidArgument("The page token is not one that this server gave; begin with the first page.");
     }
     query.after = *std::move(after);
   }
@@ -71,7 +71,7 @@ StatusOr<AccountQuery> QueryOf(const v1::ListAccountsRequest& request, const std
 
 Status ListAccounts(const std::string& path, AccountQuery query, v1::ListAccountsResponse* response, Disk& disk,
                     const std::string& vfs) {
-  const size_t page = query.count_max++;  // One more shows whether there is another page.
+  const size_t page = query.count_max++;  // One extra entry shows whether there is another page.
   HPVMD_ASSIGN_OR_RETURN(const auto found, ReadAccounts(path, query, disk, vfs));
   for (size_t i = 0; i < std::min(page, found.size()); ++i) {
     *response->add_accounts() = ToMessage(found[i].first, found[i].second);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answer to ListAccounts, a page of what the file of accounts has.
+// The response of ListAccounts: one page of the accounts file.
 #ifndef HPVMD_SERVER_ACCOUNTS_ACCOUNT_LIST_H_
 #define HPVMD_SERVER_ACCOUNTS_ACCOUNT_LIST_H_
 
@@ -12,10 +12,11 @@
 
 namespace hpvm::server {
 
-// What the request asks for, checked, of the tenant `tenant` (empty: all), whom the caller may see. kInvalidArgument.
+// Checks the request and converts it to a query about the tenant `tenant` (all tenants when empty), whom the caller
+// may see. kInvalidArgument for a malformed request.
 StatusOr<AccountQuery> QueryOf(const v1::ListAccountsRequest& request, const std::string& tenant, uint32_t today);
 
-// Reads a disk. Any thread. The work is that of a page, whatever the file has.
+// Reads the disk. Thread-safe. The cost depends on the page, not on the size of the file.
 Status ListAccounts(const std::string& path, AccountQuery query, v1::ListAccountsResponse* response,
                     Disk& disk = RealDisk(), const std::string& vfs = "");
 

@@ -41,11 +41,13 @@ TEST(AccountQueryTest, RefusesWhatMeansNothing) {
   EXPECT_THAT(refusal(kToday + 1, 0, 0, ""), HasSubstr("is after the last one"));
   EXPECT_THAT(refusal(0, 0, 10'001, ""), HasSubstr("(10001) is larger than the limit (10000)."));
   for (const char* token : {"x", "1", "1/", "/ann", "-1/ann", "99999999999/ann", "1/A", "1/ann/x", "1 /ann"}) {
-    EXPECT_THAT(refusal(0, 0, 0, token), HasSubstr("The page token is none of this server's.")) << token;
+    EXPECT_THAT(refusal(0, 0, 0, token),
+                HasSubstr("The page token is not one that this server gave; begin with the first page."))
+        << token;
   }
 }
 
-// On the machine's own disk, as the daemon has it.
+// Uses the machine's own disk, as the daemon does.
 TEST(AccountListTest, PagesHaveEverythingOnce) {
   char folder[] = "/tmp/hpvmd-accounts-test-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);

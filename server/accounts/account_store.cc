@@ -9,12 +9,13 @@
 namespace hpvm::server {
 namespace {
 
-// "hpva", in the file's header: what is not ours is not touched.
+// "hpva" in the file's header; files of other applications are not touched.
 constexpr int64_t kApplicationId = 0x68707661;
 constexpr int kVersion = 1;
 constexpr SqliteFormat kFormat = {"accounts", kApplicationId, kVersion};
 
-// The amounts of one batch stay so far below SQLite's largest integer that a sum of two never becomes a fraction.
+// Bound of the amounts of one batch, far below SQLite's largest integer, so that the sum of two never becomes a
+// floating-point number.
 constexpr uint64_t kAmountMax = uint64_t{1} << 61;
 
 constexpr char kVersion1[] = R"sql(
@@ -49,7 +50,7 @@ std::string AddSql() {
   return sql;
 }
 
-// Whether the path leads to a file.
+// Returns true when the file exists.
 StatusOr<bool> Exists(Disk& disk, const std::string& path) {
   const StatusOr<std::unique_ptr<DiskFile>> file = disk.Open(path, Disk::Mode::kRead);
   if (absl::IsNotFound(file.status())) {
@@ -71,13 +72,9 @@ AccountStore::~AccountStore() {
 
 StatusOr<std::unique_ptr<AccountStore>> AccountStore::Open(const std::string& path, Disk& disk,
                                                            const std::string& vfs) {
-  // So that the file is made with mode 0600; SQLite's log and index take it over.
-  HPVMD_RETURN_IF_ERROR(disk.Open(path, Disk::Mode::kOpenOrCreate).status());
-  HPVMD_RETURN_IF_ERROR(disk.SyncFolder(path.substr(0, path.rfind('/'))));
-  StatusOr<std::unique_ptr<SqliteConnection>> connection =
-      SqliteConnection::Open(path, vfs, SqliteConnection::Mode::kWriter, &kFormat);
-  HPVMD_RETURN_IF_ERROR(While(connection.status(), "opening \"" + path + "\""));
-  std::unique_ptr<AccountStore> store(new AccountStore(*std::move(connection)));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<SqliteConnection> connection,
+                         SqliteConnection::OpenOrCreate(path, disk, vfs, kFormat));
+  std::unique_ptr<AccountStore> store(new AccountStore(std::move(connection)));
   HPVMD_RETURN_IF_ERROR(While(store->Migrate(), "opening \"" + path + "\""));
   return store;
 }
@@ -107,7 +104,7 @@ Status AccountStore::Transact(Change change) {
     }
   }
   if (status.ok()) {
-    connection_->Checkpoint(/*restart=*/false).IgnoreError();  // The log holds it, and is synced.
+    connection_->Checkpoint(/*restart=*/false).IgnoreError();  // The write-ahead log holds the batch, and is synced.
   }
   has_failed_ |= absl::IsDataLoss(status);
   return status;
@@ -158,7 +155,7 @@ StatusOr<std::vector<std::pair<AccountKey, AccountUse>>> ReadAccounts(const std:
                          SqliteConnection::Open(path, vfs, SqliteConnection::Mode::kReader, &kFormat));
   HPVMD_ASSIGN_OR_RETURN(const int64_t version, connection->ReadVersion(kFormat));
   if (version == 0) {
-    return found;  // It is being made.
+    return found;  // The file is being made.
   }
   const std::string columns =
       "SELECT day, tenant, device_ns, compile_ns, requests, request_bytes, jobs_succeeded, jobs_failed, "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tenants used, by day, on disk: one SQLite file, written in batches and read a page at a time.
+// AccountStore keeps the daily usage of tenants on disk: one SQLite file, written in batches and read by page.
 #ifndef HPVMD_SERVER_ACCOUNTS_ACCOUNT_STORE_H_
 #define HPVMD_SERVER_ACCOUNTS_ACCOUNT_STORE_H_
 
@@ -18,7 +18,7 @@ namespace hpvm::server {
 
 class SqliteConnection;
 
-// What a tenant used, in the order of the file's columns. Times in nanoseconds.
+// Kinds of usage, in the order of the file's columns. Times are in nanoseconds.
 enum AccountField : uint8_t {
   kDeviceNs,
   kCompileNs,
@@ -32,42 +32,42 @@ enum AccountField : uint8_t {
 inline constexpr size_t kAccountFields = 8;
 using AccountUse = std::array<uint64_t, kAccountFields>;
 
-// A day since 1970 in UTC, and a tenant.
+// Days since 1970 in UTC, and a tenant.
 using AccountKey = std::pair<uint32_t, std::string>;
 using AccountUses = std::map<AccountKey, AccountUse>;
 
-// In the state folder.
+// File name in the state folder.
 inline constexpr char kAccountsFile[] = "/accounts.sqlite";
 
-// Beyond so many entries, days of tenants, the oldest go.
+// Maximum number of entries (a tenant's day each); the oldest are deleted beyond it.
 inline constexpr uint64_t kAccountsMax = 1'000'000;
 
-// Which entries to read: by day and tenant, behind `after`.
+// Selects entries by day and tenant, after the key `after`.
 struct AccountQuery {
-  std::string tenant;  // Empty: all.
+  std::string tenant;  // All tenants when empty.
   uint32_t first_day = 0, last_day = 0;
-  AccountKey after;  // {0, ""}: from the beginning.
+  AccountKey after;  // {0, ""} starts at the beginning.
   uint32_t count_max = 0;
 };
 
-// One thread at a time.
+// Not thread-safe.
 class AccountStore {
  public:
-  // Made with mode 0600 when it is missing. kFailedPrecondition for another application's file, or a later release's.
-  // `vfs` empty: SQLite's default; for tests.
+  // Creates the file with mode 0600 when it is missing. kFailedPrecondition for a file of another application or of a
+  // later release. An empty `vfs` is SQLite's default; others are for tests.
   static StatusOr<std::unique_ptr<AccountStore>> Open(const std::string& path, Disk& disk = RealDisk(),
                                                       const std::string& vfs = "");
   ~AccountStore();
   AccountStore(const AccountStore&) = delete;
   AccountStore& operator=(const AccountStore&) = delete;
 
-  // How many batches were added since the file was made.
+  // Number of batches added since the file was made.
   uint64_t batches() const { return batches_; }
-  // Adds the amounts to what the file has, all or none; on disk when it returns OK. After kDataLoss nobody knows which:
-  // the batch is in the file that is opened next if that has one batch more.
+  // Adds the amounts to the file, all or none; they are on disk when it returns OK. After kDataLoss the outcome is
+  // unknown: the batch is in the file if the reopened file counts one batch more.
   Status Add(const AccountUses& uses);
-  // Keeps the latest `days_max` of the days that have entries, and the latest `entries_max` entries. By the entries and
-  // not by a clock: one that jumps ahead takes nothing away.
+  // Keeps the latest `days_max` of the days that have entries, and the latest `entries_max` entries. Counts entries
+  // instead of using a clock, so that a clock that jumps ahead deletes nothing.
   Status Prune(uint64_t days_max, uint64_t entries_max = kAccountsMax);
 
  private:
@@ -81,14 +81,14 @@ class AccountStore {
   bool has_failed_ = false;
 };
 
-// Any thread, with a connection of its own; beside a store that writes. Nothing when there is no such file.
+// Thread-safe: uses a connection of its own, beside a store that writes. Returns nothing when there is no such file.
 StatusOr<std::vector<std::pair<AccountKey, AccountUse>>> ReadAccounts(const std::string& path,
                                                                       const AccountQuery& query,
                                                                       Disk& disk = RealDisk(),
                                                                       const std::string& vfs = "");
 
-// Copies the file, as it is at one moment, from one folder into another; a daemon may be running on it. Nothing to do
-// when there is none.
+// Copies a consistent state of the file from one folder into another; a daemon may be running on it. Does nothing
+// when there is no file.
 Status BackUpAccounts(const std::string& folder, const std::string& to);
 
 }  // namespace hpvm::server

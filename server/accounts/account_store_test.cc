@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accounts on a disk that loses power and fails.
+// Tests of accounts on a disk that loses power and fails.
 #include "server/accounts/account_store.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ struct World {
     vfs = *DiskVfs::Register(disk, clock, rng);
   }
   StatusOr<std::unique_ptr<AccountStore>> Open() { return AccountStore::Open(kPath, disk, vfs->name()); }
-  // "20/ann:1 20/bob:2", with the runs.
+  // Formats "20/ann:1 20/bob:2", with the runs.
   std::string Text(const AccountQuery& query = {"", 0, 1'000'000, {}, 1'000}) {
     const auto found = ReadAccounts(kPath, query, disk, vfs->name());
     if (!found.ok()) {
@@ -49,7 +49,7 @@ AccountUse Runs(uint64_t count) {
 
 TEST(AccountStoreTest, AddsToWhatThereIs) {
   World world(1);
-  EXPECT_EQ(world.Text(), "");  // No file.
+  EXPECT_EQ(world.Text(), "");  // There is no file.
   auto store = world.Open();
   ASSERT_TRUE(store.ok()) << store.status();
   AccountUse use;
@@ -65,7 +65,7 @@ TEST(AccountStoreTest, AddsToWhatThereIs) {
   EXPECT_THAT(found->front().second, testing::ElementsAre(2, 4, 6, 8, 10, 12, 14, 16));
 }
 
-// An amount that no machine reaches neither wraps nor becomes a fraction.
+// Implausibly large amounts neither wrap nor become fractions.
 TEST(AccountStoreTest, HugeAmountsStayIntegers) {
   World world(1);
   auto store = world.Open();
@@ -88,13 +88,13 @@ TEST(AccountStoreTest, ReadsByDayAndTenantInPages) {
   EXPECT_EQ(world.Text({"", 21, 21, {}, 10}), "21/ann:21 21/bob:21");
   EXPECT_EQ(world.Text({"", 20, 30, {}, 3}), "20/ann:20 20/bob:20 21/ann:21");
   EXPECT_EQ(world.Text({"", 20, 30, {21, "ann"}, 3}), "21/bob:21 22/ann:22 22/bob:22");
-  EXPECT_EQ(world.Text({"", 22, 30, {20, "ann"}, 9}), "22/ann:22 22/bob:22");  // A token of another question.
+  EXPECT_EQ(world.Text({"", 22, 30, {20, "ann"}, 9}), "22/ann:22 22/bob:22");  // The token of another query.
   EXPECT_EQ(world.Text({"bob", 0, 30, {}, 2}), "20/bob:20 21/bob:21");
   EXPECT_EQ(world.Text({"bob", 0, 30, {21, "bob"}, 2}), "22/bob:22");
   EXPECT_EQ(world.Text({"eve", 0, 30, {}, 2}), "");
 }
 
-// One day that a wrong clock made takes one day's place; it does not make all others old.
+// A day that a wrong clock made takes the place of one day; it does not make all others old.
 TEST(AccountStoreTest, PrunesByDaysThatHaveEntries) {
   World world(1);
   auto store = world.Open();
@@ -113,8 +113,8 @@ TEST(AccountStoreTest, PrunesByDaysThatHaveEntries) {
   EXPECT_EQ((*store)->batches(), 1u);
 }
 
-// Power is lost after every change of the disk: what was acknowledged is there, the batch in doubt is there wholly or
-// not at all, and the count of batches says which.
+// Loses power after every change of the disk: acknowledged batches are there, the batch in doubt is there completely
+// or not at all, and the count of batches says which.
 TEST(AccountStoreTest, PowerIsLostAfterEveryChange) {
   constexpr uint64_t kBatches = 4;
   bool reached_end = false;

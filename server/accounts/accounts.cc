@@ -15,7 +15,7 @@ using scheduler::Resource;
 
 constexpr int64_t kDayNs = 86'400'000'000'000;
 
-// What the ledger counts, and where it goes.
+// Maps the ledger's resources to fields of accounts.
 constexpr std::pair<Resource, AccountField> kSpentFields[] = {{Resource::kDeviceTime, kDeviceNs},
                                                               {Resource::kCompileTime, kCompileNs},
                                                               {Resource::kRequests, kRequestCount},
@@ -65,7 +65,7 @@ void Accounts::Take(const events::JobChanged& event) {
     case v1::JOB_STATE_DEAD:
       return Count(event.tenant, kJobsFailed);
     default:
-      return;  // Before its end.
+      return;  // The job has not ended.
   }
 }
 
@@ -75,7 +75,7 @@ void Accounts::Take(const events::RunEnded& event) {
   }
 }
 
-// A total that shrank is a tenant that came anew, whose past was left out of the file of what is spent.
+// A total that shrank belongs to a tenant that was created anew and whose past was removed from the spent file.
 void Accounts::AddSpent(const SpentByTenant& spent) {
   const uint32_t today = DayOf(options_.clock->WallNs());
   for (const auto& [name, tenant] : spent) {
@@ -105,7 +105,7 @@ void Accounts::Keep(const SpentByTenant& spent) {
   AddSpent(spent);
   const Status written = Write(today);
   if (!written.ok() && !is_failing_) {
-    LogWarning("What tenants use could not be written to the accounts; it waits in memory and is tried again",
+    LogWarning("Tenants' usage could not be written to the accounts; it is kept in memory, and the write is retried",
                {{"error", Message(written)}});
   }
   is_failing_ = !written.ok();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tenants use, counted by day: device time, compile time and requests as the ledger has them, jobs that ended and
-// runs as they happen.
+// Accounts counts the usage of tenants by day: device time, compile time and requests from the ledger, finished jobs
+// and runs from events.
 //
-// Counting takes one short lock and allocates for a tenant's first event of a batch. Batches are written by whoever
-// calls Keep, every two seconds: a daemon that is killed forgets at most what came since. While the file cannot be
+// Counting takes one short lock and allocates for a tenant's first event of a batch. The caller of Keep writes a
+// batch every two seconds: a daemon that is killed loses at most the usage since then. While the file cannot be
 // written, the amounts wait in memory, by day and tenant, and the file is opened again.
 #ifndef HPVMD_SERVER_ACCOUNTS_ACCOUNTS_H_
 #define HPVMD_SERVER_ACCOUNTS_ACCOUNTS_H_
@@ -24,28 +24,28 @@
 
 namespace hpvm::server {
 
-// Of a wall clock; 0 before 1970.
+// Returns the day of a wall clock; 0 before 1970.
 uint32_t DayOf(int64_t unix_ns);
 
 struct AccountsOptions {
-  std::string path;                     // Of the file.
-  const Clock* clock = nullptr;         // Borrowed; lives longer.
-  std::function<uint64_t()> keep_days;  // Asked by Keep.
-  SpentByTenant spent;                  // What the ledger begins with: nothing of it is this process's.
-  Disk* disk = &RealDisk();             // Borrowed; lives longer.
-  std::string vfs;                      // For tests; empty: SQLite's default.
+  std::string path;                     // Path of the file.
+  const Clock* clock = nullptr;         // Borrowed; must outlive this object.
+  std::function<uint64_t()> keep_days;  // Called by Keep.
+  SpentByTenant spent;                  // The ledger's initial totals, which this process must not count.
+  Disk* disk = &RealDisk();             // Borrowed; must outlive this object.
+  std::string vfs;                      // For tests; SQLite's default when empty.
 };
 
 class Accounts final : public Observer {
  public:
   explicit Accounts(AccountsOptions options);
 
-  // Any thread.
+  // Thread-safe.
   void On(const Event& event) override { Dispatch(*this, event); }
   void Take(const events::JobChanged& event);
   void Take(const events::RunEnded& event);
 
-  // Writes what is new, with what each tenant has spent by now. One thread at a time. A failure is logged, once.
+  // Writes the new amounts; `spent` holds each tenant's totals so far. Not thread-safe. A failure is logged once.
   void Keep(const SpentByTenant& spent);
 
  private:
@@ -55,17 +55,17 @@ class Accounts final : public Observer {
 
   const AccountsOptions options_;
   std::mutex mutex_;
-  std::map<std::string, AccountUse, std::less<>> counted_;  // Since the last Keep; under the mutex.
+  std::map<std::string, AccountUse, std::less<>> counted_;  // Since the last Keep; guarded by the mutex.
 
-  // Of the thread that keeps.
+  // This and the following members belong to the thread that calls Keep.
   using Totals = std::array<uint64_t, 4>;
-  std::map<std::string, Totals> known_;  // What each tenant had spent at the last Keep.
-  AccountUses waiting_;                  // In no batch yet.
-  AccountUses batch_;                    // Being written, as number `batch_number_`; its outcome may be unknown.
+  std::map<std::string, Totals> known_;  // Each tenant's totals at the last Keep.
+  AccountUses waiting_;                  // Not in any batch yet.
+  AccountUses batch_;                    // Being written as number `batch_number_`; its outcome may be unknown.
   uint64_t batch_number_ = 0;
-  std::unique_ptr<AccountStore> store_;  // Null: to be opened.
+  std::unique_ptr<AccountStore> store_;  // Null when it has to be opened.
   uint32_t pruned_day_ = 0;
-  uint64_t pruned_to_ = 0;  // Days; 0: not pruned so far.
+  uint64_t pruned_to_ = 0;  // In days; 0 when not pruned so far.
   bool is_failing_ = false;
 };
 

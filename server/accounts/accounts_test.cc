@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is counted on which day, over restarts, failures and clocks that jump.
+// Tests of which usage is counted on which day, over restarts, failures and clocks that jump.
 #include "server/accounts/accounts.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ class AccountsTest : public ::testing::Test {
         events::RunEnded{.tenant = tenant, .job_id = job_id, .graph = "", .traceparent = "", .outcome = outcome});
   }
   void Keep() { accounts_->Keep(spent_); }
-  // The number of the batch in the file is the only thing that says that it is there.
+  // Adds a batch that only the number in the file reveals.
   void AddBatchBehindTheBack() {
     auto store = AccountStore::Open(kPath, disk_, vfs_->name());
     ASSERT_TRUE(store.ok()) << store.status();
@@ -58,7 +58,7 @@ class AccountsTest : public ::testing::Test {
     use[kRuns] = 1;
     ASSERT_TRUE((*store)->Add({{{20, "ann"}, use}}).ok());
   }
-  // Of one day and tenant.
+  // Returns the usage of one day and tenant.
   std::vector<uint64_t> Use(uint32_t day, const std::string& tenant) {
     const auto found = ReadAccounts(kPath, {tenant, day, day, {}, 1}, disk_, vfs_->name());
     EXPECT_TRUE(found.ok()) << found.status();
@@ -72,7 +72,7 @@ class AccountsTest : public ::testing::Test {
   SimDisk disk_;
   std::unique_ptr<DiskVfs> vfs_;
   uint64_t keep_days_ = 400;
-  SpentByTenant spent_;  // As the ledger has it.
+  SpentByTenant spent_;  // Totals of the ledger.
   std::unique_ptr<Accounts> accounts_;
 };
 
@@ -90,7 +90,7 @@ TEST_F(AccountsTest, CountsEverythingOnItsDay) {
   EndJob("ann", v1::JOB_STATE_EXPIRED);
   EndJob("ann", v1::JOB_STATE_CANCELLED);
   EndRun("ann");
-  EndRun("ann", "job-1");  // A job's attempt.
+  EndRun("ann", "job-1");  // An attempt of a job.
   EndRun("bob");
   Keep();
   EXPECT_THAT(Use(20, "ann"), testing::ElementsAre(100, 10, 3, 4096, 1, 3, 1, 1));
@@ -102,7 +102,7 @@ TEST_F(AccountsTest, CountsEverythingOnItsDay) {
   EXPECT_THAT(Use(21, "ann"), testing::ElementsAre(5, 0, 0, 0, 0, 0, 0, 0));
 }
 
-// What the ledger had before the process is in the file already, or lost with the process before.
+// The ledger's totals from before the process are in the file already, or were lost with the previous process.
 TEST_F(AccountsTest, ARestartCountsNothingTwice) {
   Spend("ann", Resource::kDeviceTime, 100);
   Keep();
@@ -114,7 +114,7 @@ TEST_F(AccountsTest, ARestartCountsNothingTwice) {
   EXPECT_THAT(Use(20, "ann"), testing::ElementsAre(101, 0, 0, 0, 0, 0, 0, 1));
 }
 
-// A tenant whose past the daemon forgot begins at zero; that is no use of 2^64.
+// A tenant whose past the daemon forgot begins at zero; the difference must not wrap to 2^64.
 TEST_F(AccountsTest, ATotalThatShrinksCountsNothing) {
   Spend("ann", Resource::kDeviceTime, 100);
   Keep();
@@ -152,13 +152,13 @@ TEST_F(AccountsTest, OldDaysGo) {
   }
   EXPECT_TRUE(Use(21, "ann").empty());
   EXPECT_FALSE(Use(22, "ann").empty());
-  keep_days_ = 1;  // A reload.
+  keep_days_ = 1;  // Set by a reload.
   Keep();
   EXPECT_TRUE(Use(22, "ann").empty());
   EXPECT_FALSE(Use(23, "ann").empty());
 }
 
-// A disk that takes nothing: the amounts wait, each with its day.
+// While the disk accepts nothing, the amounts wait, each with its day.
 TEST_F(AccountsTest, WhatCannotBeWrittenWaits) {
   Keep();
   disk_.FailNth(SimDisk::Op::kWrite, 1, {.code = absl::StatusCode::kResourceExhausted, .for_ever = true});
@@ -174,8 +174,7 @@ TEST_F(AccountsTest, WhatCannotBeWrittenWaits) {
   EXPECT_THAT(Use(21, "ann"), testing::ElementsAre(0, 0, 0, 0, 0, 0, 0, 1));
 }
 
-// Nobody knows whether a commit that failed is in the file; opened again, the file says it. Each of the operations
-// fails once.
+// The outcome of a failed commit is unknown; the reopened file tells it. Each operation fails once.
 TEST_F(AccountsTest, AnUnknownOutcomeCountsOnce) {
   for (uint64_t nth = 1; nth < 12; ++nth) {
     for (const SimDisk::Op op : {SimDisk::Op::kSync, SimDisk::Op::kWrite, SimDisk::Op::kRead}) {
@@ -193,7 +192,7 @@ TEST_F(AccountsTest, AnUnknownOutcomeCountsOnce) {
   }
 }
 
-// A batch that is in the file although its writing failed is not written again.
+// A batch that is in the file although writing it failed is not written again.
 TEST_F(AccountsTest, ABatchThatArrivedIsNotSentAgain) {
   EndRun("ann");
   Keep();
@@ -201,7 +200,7 @@ TEST_F(AccountsTest, ABatchThatArrivedIsNotSentAgain) {
   EndRun("ann");
   Keep();
   disk_.ClearFaults();
-  AddBatchBehindTheBack();  // As the second one, which it stands for.
+  AddBatchBehindTheBack();  // It stands for the second batch.
   EndRun("ann");
   Keep();
   EXPECT_EQ(Use(20, "ann").at(kRuns), 3u);

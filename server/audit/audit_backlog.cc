@@ -7,11 +7,11 @@ namespace hpvm::server {
 namespace {
 
 constexpr size_t kRecordsMax = 65'536, kBytesMax = size_t{32} << 20;
-// More than a line has beside its fields.
+// Upper bound of a line's bytes beside its fields.
 constexpr size_t kFrameBytes = 256;
-// More than a record has that says how many are missing.
+// Upper bound of a record that counts missing records.
 constexpr size_t kNoteBytes = 1'024;
-// Payers beyond so many, whose names callers may make up, share what the last one has.
+// Beyond this number, payers, whose names callers can make up, share one share.
 constexpr size_t kSharesMax = 4'096;
 constexpr char kOtherPayers[] = "(others)";
 

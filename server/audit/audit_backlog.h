@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Audit records that wait for the disk, in order. Their number and bytes are bounded, and a payer (a tenant, or the
-// daemon) may have at most half of what it leaves free: so a tenant's flood of calls, while the disk is slow, costs its
-// own records and not those of others. A record without room is counted, and the count becomes a record once there is
-// some.
+// AuditBacklog holds the audit records that wait for the disk, in order. Their number and bytes are bounded, and each
+// payer (a tenant, or the daemon) may use at most half of the room that it leaves free. So a flood of calls by one
+// tenant, while the disk is slow, costs its own records and not those of others. Records without room are counted,
+// and the count becomes a record once there is room.
 #ifndef HPVMD_SERVER_AUDIT_AUDIT_BACKLOG_H_
 #define HPVMD_SERVER_AUDIT_AUDIT_BACKLOG_H_
 
@@ -16,22 +16,22 @@
 
 namespace hpvm::server {
 
-// Guarded by its owner.
+// Guarded by its owner's mutex.
 class AuditBacklog {
  public:
   struct Record {
-    std::string payer;   // Empty: the daemon.
-    std::string fields;  // As text, without its place in the chain.
+    std::string payer;   // The daemon when empty.
+    std::string fields;  // JSON text without its place in the chain.
     int64_t unix_ns = 0;
-    uint64_t stands_for = 1;  // Records.
+    uint64_t stands_for = 1;  // Number of records.
     size_t bytes() const;
   };
-  // The fields of the record that says how many of the payer's are missing.
+  // Returns the fields of the record that says how many of the payer's records are missing.
   using Describe = std::function<std::string(std::string_view payer, uint64_t lost, int64_t since_unix_ns)>;
 
   explicit AuditBacklog(Describe describe) : describe_(std::move(describe)) {}
 
-  // False: the first of the payer's for which there is no room; it and those after it are counted.
+  // Returns false for a payer's first record without room; that record and the payer's following ones are counted.
   bool Add(Record record);
   // Makes records of the counts for which there is room.
   void NoteLost(int64_t now_unix_ns);
@@ -41,10 +41,10 @@ class AuditBacklog {
   const Record& front() const { return records_.front(); }
   Record Pop();
 
-  // Records that were lost, and are not yet counted in a record: all payers' together, and one payer's.
+  // Number of lost records that no record counts yet: of all payers, and of one.
   uint64_t lost() const { return lost_; }
   uint64_t LostOf(const std::string& payer) const;
-  // Half of the room is used up: the rest is for what cannot be refused.
+  // Returns true when half of the room is used; the rest is for records that cannot be refused.
   bool IsHalfFull() const;
 
  private:
@@ -61,7 +61,7 @@ class AuditBacklog {
   std::deque<Record> records_;
   size_t bytes_ = 0;
   uint64_t lost_ = 0;
-  std::map<std::string, Share> shares_;  // By payer; those with something.
+  std::map<std::string, Share> shares_;  // Keyed by payer; only payers with waiting or lost records.
 };
 
 }  // namespace hpvm::server

@@ -22,7 +22,7 @@ bool Take(std::string_view& rest, std::string_view expected) {
   return true;
 }
 
-// Digits without leading zeros, from 1 on; the largest number has no successor and is none.
+// Parses digits without leading zeros, from 1 on; the largest number is rejected, because it has no successor.
 std::optional<uint64_t> TakeNumber(std::string_view& rest) {
   uint64_t number = 0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
@@ -113,14 +113,14 @@ std::string AuditVerifier::Place() const {
 Status AuditVerifier::BeginFile(std::string_view name) {
   const std::optional<uint64_t> first = AuditFileFirst(name);
   if (!first.has_value()) {
-    return DataLoss("The file name \"" + std::string(name) + "\" is none of the audit's.");
+    return DataLoss("The file name \"" + std::string(name) + "\" is not the name of an audit file.");
   }
   if (head_.last != 0 && *first != head_.last + 1) {
     return DataLoss("The file \"" + std::string(name) + "\" does not follow record " + std::to_string(head_.last) +
                     ".");
   }
   if (!unfinished_.empty()) {
-    return DataLoss(Place() + " has no end.");
+    return DataLoss(Place() + " is incomplete: it has no line end.");
   }
   file_first_ = *first;
   return absl::OkStatus();
@@ -129,7 +129,7 @@ Status AuditVerifier::BeginFile(std::string_view name) {
 Status AuditVerifier::Push(std::string_view line) {
   const std::optional<AuditLine> parsed = ParseAuditLine(line);
   if (!parsed.has_value()) {
-    return DataLoss(Place() + " is no audit record.");
+    return DataLoss(Place() + " is not an audit record.");
   }
   const std::string record = "Record " + std::to_string(parsed->sequence);
   if (HashOfAuditBody(parsed->body) != parsed->hash) {
@@ -159,7 +159,7 @@ Status AuditVerifier::PushBytes(std::string_view bytes) {
     const size_t end = bytes.find('\n');
     const std::string_view part = bytes.substr(0, end);
     if (unfinished_.size() + part.size() > kAuditLineBytesMax) {
-      return DataLoss(Place() + " is no audit record: it is longer than " + std::to_string(kAuditLineBytesMax) +
+      return DataLoss(Place() + " is not an audit record: it is longer than " + std::to_string(kAuditLineBytesMax) +
                       " bytes.");
     }
     unfinished_ += part;
@@ -175,10 +175,10 @@ Status AuditVerifier::PushBytes(std::string_view bytes) {
 
 Status AuditVerifier::Finish() const {
   if (!unfinished_.empty()) {
-    return DataLoss(Place() + " has no end.");
+    return DataLoss(Place() + " is incomplete: it has no line end.");
   }
   if (expected_ != 0 && (head_.last < expected_ || head_.first > expected_)) {
-    return DataLoss("Record " + std::to_string(expected_) + " is expected, and the records that there are go from " +
+    return DataLoss("Record " + std::to_string(expected_) + " is expected, but the stored records go from " +
                     std::to_string(head_.first) + " to " + std::to_string(head_.last) + ".");
   }
   return absl::OkStatus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever is done to a chain of lines is seen: every bit, every line, every cut.
+// Tests that every manipulation of a chain of lines is detected: every bit, every line, every cut.
 #include "server/audit/audit_chain.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ std::string Join(const std::vector<std::string>& lines) {
   return bytes;
 }
 
-// As an operator checks a file: all of it, from the first record, against the head noted elsewhere.
+// Checks a file as an operator does: all of it, from the first record, against the head noted elsewhere.
 Status Verify(const std::string& bytes, const AuditHead& noted) {
   AuditVerifier verifier;
   verifier.Expect(noted.last, noted.hash);
@@ -43,7 +43,7 @@ Status Verify(const std::string& bytes, const AuditHead& noted) {
   return verifier.Finish();
 }
 
-// Without a noted head.
+// Checks without a noted head.
 Status VerifyAlone(const std::string& bytes) {
   AuditVerifier verifier;
   HPVMD_RETURN_IF_ERROR(verifier.BeginFile("audit-1.jsonl"));
@@ -68,7 +68,7 @@ TEST_F(TamperTest, AWholeChainIsWhole) {
   EXPECT_EQ(verifier.head().hash, head_.hash);
 }
 
-// However the bytes are cut on their way.
+// The result does not depend on how the bytes are split.
 TEST_F(TamperTest, PiecesOfAnySizeAreTheSame) {
   const std::string bytes = Join(lines_);
   for (size_t step : {1u, 2u, 63u, 1000u}) {
@@ -81,7 +81,7 @@ TEST_F(TamperTest, PiecesOfAnySizeAreTheSame) {
   }
 }
 
-// No noted head is needed for this.
+// Works without a noted head.
 TEST_F(TamperTest, SeesEveryFlippedBit) {
   const std::string bytes = Join(lines_);
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
@@ -142,7 +142,7 @@ TEST_F(TamperTest, SeesAnInsertedLineThatIsMadeWell) {
     ASSERT_TRUE(absl::IsDataLoss(VerifyAlone(Join(changed)))) << at;
     changed = lines_;
     changed[at] = Line(at + 1, previous, "nobody");
-    // In the last line's place it is a chain that only the noted head tells from the true one.
+    // In place of the last line, the forgery is a chain that only the noted head distinguishes from the true one.
     ASSERT_EQ(absl::IsDataLoss(VerifyAlone(Join(changed))), at + 1 != lines_.size()) << at;
     ASSERT_TRUE(absl::IsDataLoss(Verify(Join(changed), head_))) << at;
   }
@@ -161,7 +161,7 @@ TEST_F(TamperTest, SeesAChainThatWasWrittenAnew) {
   EXPECT_NE(Message(status).find("written anew"), std::string::npos) << status;
 }
 
-// Records that came after the head was noted are none of its business.
+// Records after the noted head are not checked against it.
 TEST_F(TamperTest, ANotedHeadMayBeOlder) {
   EXPECT_EQ(Verify(Join(lines_), {1, 3, HashIn(lines_[2])}), absl::OkStatus());
   EXPECT_TRUE(absl::IsDataLoss(Verify(Join(lines_), {1, 3, HashIn(lines_[3])})));
@@ -177,13 +177,13 @@ TEST(AuditChainTest, FilesFollowOneAnother) {
   EXPECT_TRUE(absl::IsDataLoss(verifier.Push(lines[3])));
   ASSERT_EQ(verifier.Push(lines[2]), absl::OkStatus());
   EXPECT_EQ(verifier.head().last, 3u);
-  // A file that begins elsewhere than its name says.
+  // A file that does not begin where its name says.
   AuditVerifier other;
   ASSERT_EQ(other.BeginFile("audit-2.jsonl"), absl::OkStatus());
   EXPECT_TRUE(absl::IsDataLoss(other.Push(lines[2])));
   ASSERT_EQ(other.Push(lines[1]), absl::OkStatus());
   EXPECT_EQ(other.head().first, 2u);
-  // A file without an end, and one more after it.
+  // A file without a final newline, followed by another file.
   ASSERT_EQ(other.PushBytes(lines[2]), absl::OkStatus());
   EXPECT_TRUE(absl::IsDataLoss(other.BeginFile("audit-3.jsonl")));
 }
@@ -214,7 +214,7 @@ TEST(AuditChainTest, OtherFormsAreNoLines) {
   }
 }
 
-// However long it is, it is not kept.
+// A line of unbounded length is not buffered.
 TEST(AuditChainTest, ALineWithoutEndIsRefused) {
   AuditVerifier verifier;
   const std::string bytes(kAuditLineBytesMax - 1, 'x');

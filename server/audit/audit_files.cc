@@ -14,7 +14,7 @@ namespace hpvm::server {
 namespace {
 
 constexpr size_t kReadBytes = size_t{256} << 10;
-// Of a file's end, what is looked at when the daemon starts: many groups.
+// Bytes examined at the end of a file when the daemon starts: many groups.
 constexpr uint64_t kScanBytes = uint64_t{4} << 20;
 
 StatusOr<std::string> ReadRange(DiskFile& file, uint64_t from, uint64_t to) {
@@ -25,8 +25,8 @@ StatusOr<std::string> ReadRange(DiskFile& file, uint64_t from, uint64_t to) {
   return bytes;
 }
 
-// Calls `each` with every line, without its end, that begins at or after `offset`; a last one without an end has
-// `is_whole` false. A line of more than kAuditLineBytesMax comes in pieces.
+// Calls `each` with every line, without its newline, that begins at or after `offset`; an unfinished last line has
+// `is_whole` false. A line longer than kAuditLineBytesMax comes in pieces.
 Status ForEachLine(DiskFile& file, uint64_t offset,
                    const std::function<bool(std::string_view line, uint64_t at, bool is_whole)>& each) {
   std::string pending;
@@ -61,7 +61,7 @@ std::optional<AuditLine> ParseSoundLine(std::string_view line) {
   return parsed.has_value() && HashOfAuditBody(parsed->body) == parsed->hash ? parsed : std::nullopt;
 }
 
-// As ParseAuditLine has found it to be there.
+// The line must have passed ParseAuditLine.
 std::string TimeOf(const AuditLine& line) {
   constexpr std::string_view kKey = ",\"time\":\"";
   const size_t at = line.body.find(kKey) + kKey.size();
@@ -70,13 +70,13 @@ std::string TimeOf(const AuditLine& line) {
 
 }  // namespace
 
-// What the end of a file holds.
+// Contents of the end of a file.
 struct AuditFiles::Scan {
   uint64_t size = 0;
-  AuditHead chained;         // The last record before the first that is wrong.
-  uint64_t chained_end = 0;  // Where it ends.
+  AuditHead chained;         // The last record before the first wrong one.
+  uint64_t chained_end = 0;  // End of that record.
   AuditHead sound;           // The last record whose own hash is right.
-  std::string sound_time;    // Of it.
+  std::string sound_time;    // Time of that record.
   uint64_t sound_end = 0;
 };
 
@@ -102,7 +102,7 @@ StatusOr<AuditFiles::Scan> AuditFiles::ScanFrom(uint64_t offset, const std::stri
   bool is_chained = true, is_first = true;
   HPVMD_RETURN_IF_ERROR(ForEachLine(file, offset, [&](std::string_view line, uint64_t at, bool is_whole) {
     const uint64_t end = at + line.size() + (is_whole ? 1 : 0);
-    // In the middle of a file the first line may be a part of one.
+    // When reading starts in the middle of a file, the first line may be partial.
     if (std::exchange(is_first, false) && offset != 0) {
       scan.chained_end = scan.sound_end = end;
       return true;
@@ -139,7 +139,7 @@ StatusOr<uint64_t> AuditFiles::Copy(Disk& disk, const std::string& folder, const
   for (const auto& [first, name] : names) {
     const StatusOr<std::unique_ptr<DiskFile>> source = disk.Open(folder + "/" + name, Disk::Mode::kRead);
     if (absl::IsNotFound(source.status())) {
-      continue;  // It was too old, and has gone meanwhile.
+      continue;  // It was too old, and was removed meanwhile.
     }
     HPVMD_RETURN_IF_ERROR(source.status());
     HPVMD_ASSIGN_OR_RETURN(const auto target, disk.Open(to + "/" + name, Disk::Mode::kCreate));
@@ -160,7 +160,7 @@ StatusOr<uint64_t> AuditFiles::Copy(Disk& disk, const std::string& folder, const
   return names.size();
 }
 
-// What was torn is kept for people, behind what was set aside under that number before.
+// Keeps torn bytes for people, appended to those set aside under that number before.
 Status AuditFiles::SetAside(DiskFile& file, uint64_t from, uint64_t to, uint64_t sequence) {
   HPVMD_ASSIGN_OR_RETURN(const auto torn,
                          disk_.Open(folder_ + "/torn-" + std::to_string(sequence) + ".bin", Disk::Mode::kOpenOrCreate));
@@ -181,23 +181,22 @@ StatusOr<AuditFiles::Start> AuditFiles::Open() {
   HPVMD_RETURN_IF_ERROR(disk_.MakeFolder(folder_));
   HPVMD_RETURN_IF_ERROR(disk_.SyncFolder(folder_.substr(0, folder_.rfind('/'))));
   HPVMD_ASSIGN_OR_RETURN(const Names names, List(disk_, folder_));
-  // A crash may have left a file without a line; then the one before it has the last.
+  // A crash may have left a file without a line; then the previous file has the last line.
   for (auto at = names.rbegin(); at != names.rend(); ++at) {
     const bool is_last = at == names.rbegin();
     HPVMD_ASSIGN_OR_RETURN(auto file, disk_.Open(folder_ + "/" + at->second, Disk::Mode::kReadWrite));
     HPVMD_ASSIGN_OR_RETURN(const Scan scan, ScanEnd(at->second, *file));
-    // Further up than one group no crash reaches: that is damage, and what follows it stays.
+    // A crash affects at most one group at the end: anything earlier is damage, and the lines after it stay.
     const bool is_torn = is_last && scan.size - scan.chained_end <= kAuditGroupBytesMax;
     const AuditHead& head = is_torn ? scan.chained : scan.sound;
     const uint64_t end = is_torn ? scan.chained_end : scan.sound_end;
     const uint64_t next = head.last != 0 ? head.last + 1 : at->first;
     if (!is_torn && (scan.chained.last != scan.sound.last || (!is_last && end < scan.size))) {
-      start.damage +=
-          "The file " + at->second + " is damaged behind record " + std::to_string(scan.chained.last) + ". ";
+      start.damage += "The file " + at->second + " is damaged after record " + std::to_string(scan.chained.last) + ". ";
     }
     if (is_last && end < scan.size) {
       HPVMD_RETURN_IF_ERROR(SetAside(*file, end, scan.size, next));
-      start.damage += std::to_string(scan.size - end) + " bytes at the end were no records, and are in torn-" +
+      start.damage += std::to_string(scan.size - end) + " bytes at the end were not records, and were moved to torn-" +
                       std::to_string(next) + ".bin. ";
     }
     if (is_last) {
@@ -233,7 +232,7 @@ StatusOr<std::optional<AuditFiles::Removed>> AuditFiles::RemoveOldest(uint64_t b
   }
   const auto& [first, name] = *names.begin();
   HPVMD_ASSIGN_OR_RETURN(const auto file, disk_.Open(folder_ + "/" + name, Disk::Mode::kRead));
-  constexpr uint64_t kEndBytes = 4 * kAuditLineBytesMax;  // Some lines; this thread has others waiting.
+  constexpr uint64_t kEndBytes = 4 * kAuditLineBytesMax;  // A few lines only; other work waits for this thread.
   HPVMD_ASSIGN_OR_RETURN(const uint64_t size, file->Size());
   HPVMD_ASSIGN_OR_RETURN(const Scan scan, ScanFrom(size > kEndBytes ? size - kEndBytes : 0, name, *file));
   const bool is_old = !scan.sound_time.empty() && scan.sound_time < before;
@@ -248,7 +247,7 @@ StatusOr<std::optional<AuditFiles::Removed>> AuditFiles::RemoveOldest(uint64_t b
 
 Status AuditFiles::OpenFile(uint64_t first_sequence) {
   const std::string path = folder_ + "/" + AuditFileName(first_sequence);
-  // A name whose sync failed may be lost, whatever a second sync says; it is made again.
+  // A name whose sync failed may be lost, whatever a second sync reports; it is made again.
   if (is_name_doubtful_) {
     const Status removed = disk_.Remove(path);
     HPVMD_RETURN_IF_ERROR(absl::IsNotFound(removed) ? absl::OkStatus() : removed);
@@ -259,7 +258,7 @@ Status AuditFiles::OpenFile(uint64_t first_sequence) {
   is_name_doubtful_ = false;
   file_ = std::move(file);
   bytes_ = unsynced_bytes_ = 0;
-  is_dirty_ = true;  // An earlier try may have left something.
+  is_dirty_ = true;  // An earlier try may have left bytes.
   return absl::OkStatus();
 }
 
@@ -277,7 +276,7 @@ Status AuditFiles::Write(uint64_t first_sequence, std::string_view lines) {
   return status;
 }
 
-// After a failed sync nothing is known of what was written, so all of it is written again.
+// After a failed sync the written bytes are in doubt, so all of them are written again.
 Status AuditFiles::Sync() {
   const Status status = file_->Sync();
   bytes_ += status.ok() ? unsynced_bytes_ : 0;
@@ -303,7 +302,7 @@ Status AuditFiles::Read(Disk& disk, const std::string& folder, uint64_t from, ui
       if (parsed.has_value() && parsed->sequence < from) {
         return true;
       }
-      // What follows the last is being written.
+      // Lines after the last one are still being written.
       if (parsed.has_value() && parsed->sequence > to) {
         return goes_on = false;
       }

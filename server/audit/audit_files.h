@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The audit's files on a disk that fails: groups of lines that are there wholly or are written again. One thread; Read
-// is for any.
+// AuditFiles keeps the audit's files on a disk that may fail: groups of lines are there completely or are written
+// again. Not thread-safe, except Read.
 #ifndef HPVMD_SERVER_AUDIT_AUDIT_FILES_H_
 #define HPVMD_SERVER_AUDIT_AUDIT_FILES_H_
 
@@ -18,12 +18,12 @@
 
 namespace hpvm::server {
 
-// What is written between two syncs at most, so that what lies further up is no crash's doing.
+// Maximum number of bytes written between two syncs, so that damage further from the end cannot come from a crash.
 inline constexpr size_t kAuditGroupBytesMax = 65'536;
 
 class AuditFiles {
  public:
-  // Where the record goes on, and, in a sentence, what of it was damaged; empty: nothing.
+  // The position where the log continues, and a sentence about its damage; empty when there is none.
   struct Start {
     AuditHead head;
     std::string damage;
@@ -31,36 +31,37 @@ class AuditFiles {
 
   AuditFiles(Disk& disk, std::string folder) : disk_(disk), folder_(std::move(folder)) {}
 
-  // Once, before the others. Sets aside what a crash tore.
+  // Called once, before the others. Sets aside bytes that a crash tore.
   StatusOr<Start> Open();
 
-  // Whole lines behind those that were written, the first of which has that number; at most kAuditGroupBytesMax until
-  // Sync. After a failure of either nothing since the last Sync counts: it has to be written again, from there.
+  // Writes whole lines after those already written; the first has number `first_sequence`. At most
+  // kAuditGroupBytesMax until Sync. After a failure of Write or Sync everything since the last successful Sync has to
+  // be written again.
   Status Write(uint64_t first_sequence, std::string_view lines);
-  // What was written is on disk when it returns OK.
+  // The written lines are on disk when it returns OK.
   Status Sync();
-  // The next Write begins a new file. After Sync.
+  // Makes the next Write begin a new file. Call after Sync.
   void Rotate() { file_.reset(); }
-  // The oldest file goes, unless it is the last one, when all of them have more than `bytes_max` (0: any number), or
-  // when its last record is older than `before` (a time as records have it; empty: none is).
+  // Removes the oldest file, unless it is the only one, when all files together exceed `bytes_max` (0: no limit), or
+  // when its last record is older than `before` (a time as in records; empty: never).
   struct Removed {
-    AuditHead head;  // Of what went; no hash: its last record was damaged.
+    AuditHead head;  // Head of the removed file; without a hash when its last record was damaged.
     std::string name;
     bool for_bytes = false;
   };
   StatusOr<std::optional<Removed>> RemoveOldest(uint64_t bytes_max, std::string_view before);
   uint64_t file_bytes() const { return file_ == nullptr ? 0 : bytes_; }
 
-  // Copies what there is at this moment into the folder `to`, which is made: whole lines of the last file, the others
-  // as they are. Returns how many files there were. The daemon may go on writing.
+  // Copies the current files into the folder `to`, which is created: whole lines of the last file, the others
+  // unchanged. Returns the number of files. The daemon may keep writing.
   static StatusOr<uint64_t> Copy(Disk& disk, const std::string& folder, const std::string& to);
 
-  // Lines numbered `from` to `to` of the files that are there, and those that are none. See AuditLog::Read.
+  // Reads the lines numbered `from` to `to`, and lines without a number. See AuditLog::Read.
   static Status Read(Disk& disk, const std::string& folder, uint64_t from, uint64_t to,
                      const std::function<bool(std::string_view line)>& each);
 
  private:
-  using Names = std::map<uint64_t, std::string>;  // By first sequence.
+  using Names = std::map<uint64_t, std::string>;  // Keyed by first sequence number.
   struct Scan;
 
   static StatusOr<Names> List(Disk& disk, const std::string& folder);
@@ -71,11 +72,11 @@ class AuditFiles {
 
   Disk& disk_;
   const std::string folder_;
-  std::unique_ptr<DiskFile> file_;  // Null: Write makes one.
-  uint64_t bytes_ = 0;              // Of it, whole and synced.
-  uint64_t unsynced_bytes_ = 0;     // Written behind those.
-  bool is_dirty_ = false;           // There may be more than both.
-  bool is_name_doubtful_ = false;   // Of the file to make.
+  std::unique_ptr<DiskFile> file_;  // Null when Write has to make one.
+  uint64_t bytes_ = 0;              // Whole and synced bytes of it.
+  uint64_t unsynced_bytes_ = 0;     // Bytes written after those.
+  bool is_dirty_ = false;           // The file may hold more than both.
+  bool is_name_doubtful_ = false;   // Applies to the file to be made.
 };
 
 }  // namespace hpvm::server

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Audit files that somebody else wrote, or changed: reading them never fails in another way than by saying so, the
-// verifier takes no chain but the true one, and the daemon starts and goes on whatever lies there.
+// Fuzzes audit files that somebody else wrote or changed: reading them fails only with a proper error, the verifier
+// accepts only the true chain, and the daemon starts and continues whatever the files hold.
 //
-// Input: a byte, of which the low bits say how many lines of a true chain there are; then edits: an offset of two
-// bytes, and a byte that says how many of the bytes behind it replace what is there (bit 7: are put in between).
+// Input: a byte whose low bits give the number of lines of a true chain; then edits: an offset of two bytes, and a
+// byte that gives how many of the following bytes replace the old ones (bit 7: are inserted).
 #include <stddef.h>
 
 #include <string>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kLinesMax = 8;
 
-// The true chain, whose last records are not noted anywhere.
+// Makes the true chain, whose last records are not noted anywhere.
 std::string Chain(size_t lines) {
   std::string bytes, hash = AuditOrigin();
   for (size_t i = 1; i <= lines; ++i) {
@@ -46,11 +46,11 @@ void Verify(const std::string& bytes, const std::string& truth) {
   AuditVerifier verifier;
   HPVMD_CHECK(verifier.BeginFile("audit-1.jsonl").ok());
   const bool is_whole = verifier.PushBytes(bytes).ok() && verifier.Finish().ok();
-  // SHA-256 is not forged by chance: what is accepted begins the true chain.
+  // SHA-256 is not forged by chance: accepted bytes are a prefix of the true chain.
   HPVMD_CHECK(is_whole == (truth.starts_with(bytes) && (bytes.empty() || bytes.back() == '\n')));
 }
 
-// Whoever wrote it, the daemon opens it and goes on.
+// The daemon opens the file and continues, whatever it contains.
 void GoOn(const std::string& bytes) {
   SimDisk disk;
   disk.AddFolder("/audit");

@@ -18,10 +18,10 @@ namespace {
 
 constexpr size_t kValueBytesMax = 256, kDetailBytesMax = 1'024;
 constexpr Duration kRetryEvery = std::chrono::seconds(1);
-// Records are written as they come, so that the end of the daemon loses none; the disk's syncs, which the job store
-// needs too, are for all of so long together, and a loss of power costs what came since.
+// Records are written at once, so that the end of the daemon loses none. The disk's syncs, which the job store needs
+// too, cover all records of this interval together, and a loss of power costs the records since the last sync.
 constexpr Duration kSyncEvery = std::chrono::milliseconds(20);
-// How often files are looked at for their age, and how soon one may go after another because of it.
+// Interval at which file ages are checked, and minimum interval between two removals by age.
 constexpr Duration kRetentionEvery = std::chrono::hours(1);
 
 using Waiting = AuditBacklog::Record;
@@ -58,7 +58,7 @@ AuditRecord Note(std::string method, std::string verdict, std::string detail) {
           .payer = std::string(kAuditPayerDaemon)};
 }
 
-// Says in the record itself how many are missing there.
+// Says in the record itself how many records are missing there.
 std::string DescribeLost(std::string_view payer, uint64_t lost, int64_t since_unix_ns) {
   LogError("Audit records were lost", {{"payer", std::string(payer)}, {"records", std::to_string(lost)}});
   AuditRecord note = Note("audit overflow", "DATA_LOSS",
@@ -77,7 +77,7 @@ class FileAuditLog final : public AuditLog {
     HPVMD_ASSIGN_OR_RETURN(AuditFiles::Start start, files_.Open());
     head_ = std::move(start.head);
     if (!start.damage.empty()) {
-      LogError("The audit's end was not as it was left", {{"folder", folder_}, {"error", start.damage}});
+      LogError("The audit is damaged or incomplete", {{"folder", folder_}, {"error", start.damage}});
       Append(Note("audit recovery", "DATA_LOSS", start.damage));
     }
     thread_ = std::thread([this] { Loop(); });
@@ -104,7 +104,7 @@ class FileAuditLog final : public AuditLog {
     std::lock_guard lock(mutex_);
     ++appended_;
     if (!waiting_.Add({.payer = std::move(record.payer), .fields = std::move(fields), .unix_ns = now})) {
-      LogError("Too many audit records wait for the disk; a payer's are only counted from now on",
+      LogError("Too many audit records wait for the disk; new records of a payer are only counted from now on",
                {{"waiting", std::to_string(waiting_.size())}, {"folder", folder_}});
     }
     wake_.notify_one();
@@ -131,7 +131,7 @@ class FileAuditLog final : public AuditLog {
   }
 
   Status Read(uint64_t from_sequence, const std::function<bool(std::string_view line)>& each) const override {
-    SyncNow().IgnoreError();  // Then what is on disk is read.
+    SyncNow().IgnoreError();  // Then the files are read.
     uint64_t to = 0;
     {
       std::lock_guard lock(mutex_);
@@ -141,7 +141,7 @@ class FileAuditLog final : public AuditLog {
   }
 
  private:
-  // The mutex is held by callers of these.
+  // The caller holds the mutex.
   Status HealthLocked() const {
     if (!failure_.ok()) {
       return failure_;
@@ -159,12 +159,13 @@ class FileAuditLog final : public AuditLog {
     ++waiters_;
     is_hurried_ = true;
     wake_.notify_one();
-    // A try that was under way when we came may not have had our records; its failure counts all the same.
+    // A try that was in progress when this call came may not have included our records; its failure counts
+    // nevertheless.
     settled_.wait(lock, [&] { return IsSettled(target, tries); });
     --waiters_;
     return OutcomeOf(target);
   }
-  // The mutex is held.
+  // The caller holds the mutex.
   bool IsSettled(uint64_t target, uint64_t tries) const {
     return settled_count_ >= target || (tries_ != tries && !failure_.ok());
   }
@@ -172,7 +173,7 @@ class FileAuditLog final : public AuditLog {
     return settled_count_ >= target && waiting_.lost() == 0 ? absl::OkStatus() : HealthLocked();
   }
 
-  // Tells those whose records have been written, or could not be; all of them when it is the last time.
+  // Answers the flushes whose records have been written, or could not be; with `is_last`, all of them.
   void AnswerFlushes(std::unique_lock<std::mutex>& lock, bool is_last) {
     std::vector<std::pair<std::function<void(const Status&)>, Status>> answers;
     std::erase_if(flushes_, [&](Flushing& flush) {
@@ -216,7 +217,7 @@ class FileAuditLog final : public AuditLog {
     }
   }
 
-  // Now and then, after something was written: in a daemon to which nothing happens nothing grows.
+  // Runs now and then, after something was written: an idle daemon's files do not grow.
   void RemoveOldFiles() {
     AuditRetention retention;
     bool is_due = std::exchange(has_rotated_, false) || clock_.Now() >= retention_at_;
@@ -272,7 +273,7 @@ class FileAuditLog final : public AuditLog {
     }
   }
 
-  // More records for what is synced together; true when there are more than that may be.
+  // Adds records to the group that is synced together; returns true when more remain than fit.
   bool TakeGroup() {
     while (!waiting_.empty() && group_bytes_ + waiting_.front().bytes() <= kAuditGroupBytesMax) {
       group_bytes_ += waiting_.front().bytes();
@@ -281,7 +282,7 @@ class FileAuditLog final : public AuditLog {
     return !waiting_.empty();
   }
 
-  // Those of the group that are not in the file yet.
+  // Writes the records of the group that are not in the file yet.
   Status WriteGroup() {
     if (written_ == group_.size()) {
       return absl::OkStatus();
@@ -313,7 +314,7 @@ class FileAuditLog final : public AuditLog {
     return absl::OkStatus();
   }
 
-  // The mutex is held.
+  // The caller holds the mutex.
   void Settle(const Status& status) {
     tries_ += !status.ok() || is_synced_ ? 1 : 0;
     if (std::exchange(is_synced_, false)) {
@@ -343,31 +344,32 @@ class FileAuditLog final : public AuditLog {
   const uint64_t file_bytes_max_;
   const Clock& clock_;
 
-  // The thread's, after Open.
+  // Used by the thread only, after Open.
   AuditFiles files_;
-  std::vector<Waiting> group_;  // What is synced together next; after a failure it is written again.
+  std::vector<Waiting> group_;  // The group that is synced next; it is written again after a failure.
   size_t group_bytes_ = 0;
-  size_t written_ = 0;    // Of the group.
-  AuditHead group_head_;  // Behind those.
+  size_t written_ = 0;    // Number of records of the group.
+  AuditHead group_head_;  // The head after those.
   Time sync_at_{0};
   bool is_synced_ = false;
-  bool has_rotated_ = false;  // Since the last look for what is too much.
-  Time retention_at_{0};      // The next one, if nothing calls for it before.
-  Time aged_at_{0};           // When the next file may go because of its age.
+  bool has_rotated_ = false;  // Since the last check of the retention.
+  Time retention_at_{0};      // The next check, if nothing requires one before.
+  Time aged_at_{0};           // When the next file may be removed by age.
 
   mutable std::mutex mutex_;
   mutable std::condition_variable wake_, settled_;
   AuditBacklog waiting_{DescribeLost};
-  uint64_t appended_ = 0, settled_count_ = 0;  // Records; the second are on disk, or lost and said so there.
+  // Numbers of records; settled ones are on disk, or were reported as lost.
+  uint64_t appended_ = 0, settled_count_ = 0;
   uint64_t tries_ = 0;
   Status failure_;
-  AuditHead head_;  // What is on disk.
+  AuditHead head_;  // The head on disk.
   AuditRetention retention_;
   bool is_retention_due_ = false;
   mutable bool is_hurried_ = false;
   mutable int waiters_ = 0;
   struct Flushing {
-    uint64_t target = 0, tries = 0;  // Records that were appended, and tries that had been made, when it came.
+    uint64_t target = 0, tries = 0;  // Numbers of appended records and of tries when the flush came.
     std::function<void(const Status&)> done;
   };
   std::vector<Flushing> flushes_;

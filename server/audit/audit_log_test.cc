@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The audit on a disk that fails, fills up and loses power.
+// Tests of the audit on a disk that fails, fills up and loses power.
 #include "server/audit/audit_log.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ class AuditLogTest : public testing::Test {
               absl::OkStatus());
     return lines;
   }
-  // All that is there is one chain from the first record on.
+  // Checks that all files are one chain from the first record on.
   AuditHead Verified() {
     AuditVerifier verifier;
     for (const std::string& line : Lines()) {
@@ -114,7 +114,7 @@ TEST_F(AuditLogTest, ARecordIsALineOfJson) {
   EXPECT_EQ(Verified().last, 1u);
 }
 
-// What a client chooses cannot make a second record, nor end a string, nor talk to a terminal.
+// Values chosen by a client cannot make a second record, end a string, or control a terminal.
 TEST_F(AuditLogTest, ValuesAreEscapedAndCut) {
   Open();
   AuditRecord record = Record("x\",\"verdict\":\"ok", "a\nb\x1b[31m\\\xff\xc2\x9b" + std::string(5'000, 'x'));
@@ -130,7 +130,7 @@ TEST_F(AuditLogTest, ValuesAreEscapedAndCut) {
   EXPECT_EQ(Verified().last, 1u);
 }
 
-// The longest record that there can be still is a line.
+// The longest possible record still fits in a line.
 TEST_F(AuditLogTest, TheLongestRecordIsALine) {
   Open();
   const std::string longest(10'000, '\xff');
@@ -143,7 +143,7 @@ TEST_F(AuditLogTest, TheChainGoesOnOverRestarts) {
   for (int i = 0; i < 5; ++i) {
     Open();
     Add(7);
-    log_.reset();  // Writes what waits.
+    log_.reset();  // Writes the waiting records.
   }
   Open();
   EXPECT_EQ(Verified().last, 35u);
@@ -167,14 +167,14 @@ TEST_F(AuditLogTest, FilesRotateAndTheChainGoesOn) {
     const std::string first = bytes.substr(0, bytes.find('\n'));
     EXPECT_EQ(ParseAuditLine(first)->sequence, AuditFileFirst(name)) << name;
   }
-  // From the middle on.
+  // Reads from the middle on.
   const std::vector<std::string> lines = Lines(41);
   ASSERT_EQ(lines.size(), 50u);
   EXPECT_EQ(ParseAuditLine(lines[0])->sequence, 41u);
 }
 
-// Beside the daemon: the copy is the same chain, without the line that is being written.
-// The files that go are the oldest; the record says so, and the chain that is left is whole.
+// Copies beside the running daemon: the copy is the same chain, without the line that is being written. Removed files
+// are the oldest; a record says so, and the remaining chain is whole.
 TEST_F(AuditLogTest, OldFilesGoByBytes) {
   Open(2'000);
   log_->SetRetention({.keep_days = 0, .bytes_max = 8'000});
@@ -198,7 +198,7 @@ TEST_F(AuditLogTest, OldFilesGoByBytes) {
                           [&](const std::string& line) { return line.find(said) != std::string::npos; }),
             1);
   log_.reset();
-  Open(2'000);  // It goes on, and nothing is missing.
+  Open(2'000);  // The log continues, and nothing is missing.
   Add(1);
   ASSERT_EQ(log_->Flush(), absl::OkStatus());
   for (const std::string& line : Lines(verifier.head().last + 1)) {
@@ -207,7 +207,7 @@ TEST_F(AuditLogTest, OldFilesGoByBytes) {
   }
 }
 
-// At most one an hour for their age: a clock that jumps is seen before the record is gone.
+// At most one file per hour is removed by age: a clock that jumps is noticed before the log is gone.
 TEST_F(AuditLogTest, OldFilesGoByAge) {
   Open(1'000);
   for (int i = 0; i < 4; ++i) {
@@ -251,7 +251,7 @@ TEST_F(AuditLogTest, BacksUpWholeLines) {
   ASSERT_GT(files.size(), 2u);
   const AuditHead head = Verified();
   {
-    // Names sort by number: those of a few records have as many digits.
+    // Names sort by number; here their numbers have equally many digits.
     std::string last;
     for (const std::string& name : files) {
       last = AuditFileFirst(name).value_or(0) > AuditFileFirst(last).value_or(0) ? name : last;
@@ -279,7 +279,7 @@ TEST_F(AuditLogTest, ReadingStopsWhenAsked) {
   EXPECT_EQ(count, 4u);
 }
 
-// A daemon that was killed while it wrote leaves a part of a line.
+// A daemon that was killed during a write leaves a partial line.
 TEST_F(AuditLogTest, ATornLineIsSetAsideAndSaid) {
   Open();
   Add(5);
@@ -298,7 +298,7 @@ TEST_F(AuditLogTest, ATornLineIsSetAsideAndSaid) {
   }
 }
 
-// A power loss, any time: what Flush confirmed is there, and the rest is a chain too.
+// After a power loss at any time, records confirmed by Flush are there, and the rest is a chain too.
 TEST_F(AuditLogTest, ConfirmedRecordsSurviveLossesOfPower) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     SimDisk disk(seed);
@@ -338,7 +338,7 @@ TEST_F(AuditLogTest, ConfirmedRecordsSurviveLossesOfPower) {
   }
 }
 
-// Every operation of the disk fails once, in turn: nothing that was appended is missing in the end.
+// Every disk operation fails once, in turn: in the end no appended record is missing.
 TEST_F(AuditLogTest, EveryFailureOnceLosesNothing) {
   constexpr SimDisk::Op kOps[] = {SimDisk::Op::kCreate, SimDisk::Op::kWrite, SimDisk::Op::kSync,
                                   SimDisk::Op::kSyncFolder, SimDisk::Op::kTruncate};
@@ -391,14 +391,15 @@ TEST_F(AuditLogTest, AFullDiskIsSaidAndWhatWaitsIsWrittenLater) {
   Add(20);
   EXPECT_TRUE(absl::IsResourceExhausted(log_->Flush()));
   EXPECT_TRUE(absl::IsResourceExhausted(log_->Healthy())) << log_->Healthy();
-  EXPECT_EQ(Verified().last, 3u);  // What is not on disk is not shown either.
+  EXPECT_EQ(Verified().last, 3u);  // Records that are not on disk are not readable either.
   disk_.SetSpace(UINT64_MAX);
   EXPECT_EQ(log_->Flush(), absl::OkStatus());
   EXPECT_EQ(log_->Healthy(), absl::OkStatus());
   EXPECT_EQ(Verified().last, 23u);
 }
 
-// Whoever cannot wait is told on the log's thread, when it stands or why it does not; at the latest when the log ends.
+// FlushThen calls back on the log's thread, when the records are on disk or the write fails; at the latest when the
+// log ends.
 TEST_F(AuditLogTest, FlushesWithoutWaiting) {
   Open();
   const auto flush = [this] {
@@ -420,7 +421,7 @@ TEST_F(AuditLogTest, FlushesWithoutWaiting) {
   ASSERT_TRUE(SetFailpoints("").ok());
 }
 
-// More than may wait is counted, and the count is a record.
+// Records beyond the limit are counted, and the count is a record.
 TEST_F(AuditLogTest, WhatIsLostIsSaidInTheRecord) {
   Open();
   Add(1);
@@ -445,7 +446,7 @@ TEST_F(AuditLogTest, WhatIsLostIsSaidInTheRecord) {
   EXPECT_EQ(records, 100'001u);
 }
 
-// A tenant that makes more records than the disk takes loses its own, and others none.
+// A tenant that makes more records than the disk can take loses its own records and no others.
 TEST_F(AuditLogTest, AFloodCostsItsOwnRecords) {
   Open();
   disk_.FailNth(SimDisk::Op::kWrite, 1, {.code = absl::StatusCode::kDataLoss, .for_ever = true});
@@ -462,7 +463,7 @@ TEST_F(AuditLogTest, AFloodCostsItsOwnRecords) {
     }
   };
   append("hostile", 100'000);
-  // Administrators go on as far as the flood is concerned; the disk's failure is another matter.
+  // The flood does not affect administrators; the disk's failure is another matter.
   EXPECT_FALSE(absl::IsResourceExhausted(log_->Healthy())) << log_->Healthy();
   append("quiet", 1'000);
   append("", 10);
@@ -487,7 +488,7 @@ TEST_F(AuditLogTest, AFloodCostsItsOwnRecords) {
   EXPECT_GT(lost, 60'000u);
 }
 
-// Callers who make up a tenant's name for each call have the room of a few tenants together.
+// Callers who make up a tenant name for each call share the room of a few tenants.
 TEST(AuditBacklogTest, MadeUpPayersShareRoom) {
   AuditBacklog backlog([](std::string_view payer, uint64_t, int64_t) { return std::string(payer); });
   for (int i = 0; i < 300'000; ++i) {
@@ -505,7 +506,7 @@ TEST(AuditBacklogTest, MadeUpPayersShareRoom) {
   EXPECT_EQ(backlog.size(), 0u);
 }
 
-// Damage that no crash does stays as it is, for whoever looks, and the record goes on.
+// Damage that a crash cannot cause is left for inspection, and the log continues.
 TEST_F(AuditLogTest, DamageFurtherUpIsSaidAndKept) {
   Open();
   Add(2'000);
@@ -521,12 +522,12 @@ TEST_F(AuditLogTest, DamageFurtherUpIsSaidAndKept) {
     (verifier.Push(line).ok() ? good : bad) += 1;
   }
   EXPECT_GT(bad, 0u);
-  EXPECT_THAT(Lines().back(), HasSubstr("is damaged behind record " + std::to_string(verifier.head().last)));
+  EXPECT_THAT(Lines().back(), HasSubstr("is damaged after record " + std::to_string(verifier.head().last)));
   EXPECT_EQ(ParseAuditLine(Lines().back())->sequence, 2'001u);
   EXPECT_EQ(Files(), std::vector<std::string>{"audit-1.jsonl"});
 }
 
-// A crash between a file's making and its first line.
+// A crash between the creation of a file and its first line.
 TEST_F(AuditLogTest, AnEmptyLastFileIsUsed) {
   Open();
   Add(4);
@@ -544,7 +545,7 @@ TEST_F(AuditLogTest, AMissingFileIsSaid) {
   Open();
   Add(4);
   log_.reset();
-  WriteFile("audit-9.jsonl", "");  // Records 5 to 8 were in a file that somebody took away.
+  WriteFile("audit-9.jsonl", "");  // Records 5 to 8 were in a file that somebody removed.
   Open();
   ASSERT_EQ(log_->Flush(), absl::OkStatus());
   EXPECT_THAT(Lines().back(), HasSubstr("Records 5 to 8 are missing."));

@@ -10,16 +10,16 @@ namespace hpvm::server {
 void AuditObserver::Take(const events::JobChanged& event) {
   const v1::Job& job = event.job;
   if (job.state() < v1::JOB_STATE_SUCCEEDED) {
-    return;  // Accepted by a call, which has a record of its own; or under way.
+    return;  // Accepted jobs are recorded by their call; others are in progress.
   }
   const auto code = static_cast<absl::StatusCode>(job.error().code());
-  // The state alone: an error's message may repeat what a kernel said.
+  // Records the state alone: an error's message may repeat what a kernel printed.
   Note(event.tenant, "job end", job.id(), job.has_error() ? absl::StatusCodeToString(code) : "ok",
        StateName(job.state()));
 }
 
 void AuditObserver::Take(const events::ExecutorChanged& event) {
-  if (event.what != "started" && event.what != "retired") {  // Those follow from calls.
+  if (event.what != "started" && event.what != "retired") {  // Starting and retiring follow from calls.
     Note(event.tenant, "executor " + std::string(event.what), "", "ok", "");
   }
 }

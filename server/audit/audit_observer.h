@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Puts into the audit what was done or refused: calls that change something, how jobs ended, executors that crashed or
-// were killed, reloads.
+// AuditObserver records actions and refusals in the audit: calls that change something, how jobs ended, executors
+// that crashed or were killed, reloads.
 #ifndef HPVMD_SERVER_AUDIT_AUDIT_OBSERVER_H_
 #define HPVMD_SERVER_AUDIT_AUDIT_OBSERVER_H_
 
@@ -11,7 +11,7 @@
 
 namespace hpvm::server {
 
-// The log outlives it. Any thread.
+// The log must outlive it. Thread-safe.
 class AuditObserver final : public Observer {
  public:
   explicit AuditObserver(AuditLog& log) : log_(log) {}
@@ -22,7 +22,7 @@ class AuditObserver final : public Observer {
   void Take(const events::Recorded& event);
 
  private:
-  // What the daemon did.
+  // Records an action of the daemon itself.
   void Note(std::string_view tenant, std::string_view method, std::string_view object, std::string_view verdict,
             std::string_view detail);
   AuditLog& log_;

@@ -87,17 +87,15 @@ HostPort SplitHostPort(const ListenAddress& address) {
   return parts;
 }
 
-StatusOr<HostPort> ParseMetricsListen(std::string_view text) {
-  HPVMD_ASSIGN_OR_RETURN(const ListenAddress address, ParseAddress(text));
+StatusOr<ListenAddress> ParseMetricsListen(std::string_view text) {
+  if (text.find(',') != std::string_view::npos) {
+    return InvalidArgument("Metrics are served on one address; \"" + std::string(text) + "\" names several.");
+  }
+  HPVMD_ASSIGN_OR_RETURN(ListenAddress address, ParseAddress(text));
   if (address.is_unix) {
     return InvalidArgument("Metrics are served over TCP; \"" + address.target + "\" is a path.");
   }
-  if (address.is_public) {
-    return FailedPrecondition("The address (\"" + address.target +
-                              "\") is reachable from other machines, and metrics ask for no credentials. Use a "
-                              "loopback address (127.0.0.1, [::1], localhost).");
-  }
-  return SplitHostPort(address);
+  return address;
 }
 
 StatusOr<HttpTarget> ParseHttpTarget(std::string_view url) {
@@ -110,7 +108,7 @@ StatusOr<HttpTarget> ParseHttpTarget(std::string_view url) {
     return refuse("does not begin with http://");
   }
   if (std::any_of(url.begin(), url.end(), [](char c) { return c <= ' ' || c > '~'; })) {
-    return refuse("has blanks or other characters that addresses have not");
+    return refuse("has blanks or other characters that an address may not have");
   }
   if (url.find_first_of("@?#\\") != std::string_view::npos) {
     return refuse("has a user name, a query or a fragment");

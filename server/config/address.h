@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses of the configuration: where the daemon listens, and whom it calls.
+// Addresses of the configuration: those where the daemon listens, and those it calls.
 #ifndef HPVMD_SERVER_CONFIG_ADDRESS_H_
 #define HPVMD_SERVER_CONFIG_ADDRESS_H_
 
@@ -14,7 +14,7 @@ namespace hpvm::server {
 struct ListenAddress {
   bool is_unix = false;
   std::string target;  // A path, or host:port.
-  // Other machines may reach it: what that needs is the configuration's to say (server/config/config_access.h).
+  // True when other machines may reach the address; server/config/config_access.h says what that requires.
   bool is_public = false;
 };
 // Splits and checks server.listen.
@@ -24,16 +24,17 @@ struct HostPort {
   std::string host;  // Without brackets.
   std::string port;
 };
-// Of an address that is no path.
+// The address must not be a path.
 HostPort SplitHostPort(const ListenAddress& address);
-// metrics.listen: one "host:port", of loopback: nobody is asked there who they are.
-StatusOr<HostPort> ParseMetricsListen(std::string_view text);
+// Parses metrics.listen: one "host:port".
+StatusOr<ListenAddress> ParseMetricsListen(std::string_view text);
 
 struct HttpTarget {
   std::string host, port;
   std::string path;  // "" or "/prefix".
 };
-// tracing.endpoint: "http://host:port", "http://[::1]:4318/prefix". Not with other schemes, user names or queries.
+// Parses tracing.endpoint: "http://host:port", "http://[::1]:4318/prefix". Refuses other schemes, user names and
+// queries.
 StatusOr<HttpTarget> ParseHttpTarget(std::string_view url);
 
 }  // namespace hpvm::server

@@ -7,11 +7,11 @@
 #include <memory>
 #include <optional>
 
-// Compiled in here: the packaged library throws.
+// Compiled in here, because the packaged library throws.
 #define TOML_EXCEPTIONS 0
 #define TOML_HEADER_ONLY 1
-// Its checks of itself end the process at "[&", which the code behind them reports; with NDEBUG the compiler would
-// believe them instead.
+// The library's assertions end the process at "[&", which its own code then reports as an error; with NDEBUG the
+// compiler would assume them instead.
 #undef NDEBUG
 #define TOML_ASSERT(expression) static_assert(true)
 #include <toml++/toml.h>
@@ -31,7 +31,7 @@ void Report(Diagnostics& out, std::string place, std::string message) {
   out.push_back({Severity::kError, std::move(place), std::nullopt, std::move(message)});
 }
 
-// " Did you mean "x"?", or nothing when no name is near.
+// Returns " Did you mean "x"?", or nothing when no name is near.
 std::string Suggest(const NearMiss& near) {
   return near.best().empty() ? "" : " Did you mean \"" + near.best() + "\"?";
 }
@@ -63,8 +63,7 @@ void ReadNumber(const ConfigKey& key, const toml::node& node, uint64_t& into, Di
   const int64_t value = node.as_integer()->get();
   if (value < 0 || static_cast<uint64_t>(value) < key.min) {
     Report(out, std::string(key.name),
-           "The value (" + std::to_string(value) + ") is smaller than the least one allowed (" +
-               std::to_string(key.min) + ").");
+           "The value (" + std::to_string(value) + ") is smaller than the minimum (" + std::to_string(key.min) + ").");
     return;
   }
   if (static_cast<uint64_t>(value) > key.max) {
@@ -108,12 +107,12 @@ struct FileClose {
   void operator()(FILE* file) const { std::fclose(file); }
 };
 
-}  // namespace
+using limits::kGiB, limits::kKiB, limits::kMiB;
+constexpr uint64_t kTiB = 1024 * kGiB, kPiB = 1024 * kTiB;
 
-const std::vector<ConfigKey>& ConfigKeys() {
-  using limits::kGiB, limits::kKiB, limits::kMiB;
-  constexpr uint64_t kTiB = 1024 * kGiB, kPiB = 1024 * kTiB;
-  static const std::vector<ConfigKey>* keys = new std::vector<ConfigKey>{
+// Keys of the service itself and of limits on requests.
+std::vector<ConfigKey> ServiceKeys() {
+  return {
       {"server.listen", &Config::server_listen, 0, 0, kRestart},
       {"server.socket_mode", &Config::server_socket_mode, 0, 0777, kRestart},
       {"server.state_dir", &Config::server_state_dir, 0, 0, kRestart},
@@ -155,6 +154,12 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"limits.write_stall_ms", &Config::limits_write_stall_ms, 1'000, 3'600'000, kRestart},
       {"limits.connection_idle_ms", &Config::limits_connection_idle_ms, 1000, 86400000, kRestart},
       {"limits.connection_age_ms", &Config::limits_connection_age_ms, 10000, 8640000000, kRestart},
+  };
+}
+
+// Keys of jobs, devices, executors and graphs.
+std::vector<ConfigKey> WorkKeys() {
+  return {
       {"jobs.queued_per_tenant_max", &Config::jobs_queued_per_tenant_max, 1, 1'000'000},
       {"jobs.queued_max", &Config::jobs_queued_max, 1, 1'000'000},
       {"jobs.running_per_tenant_max", &Config::jobs_running_per_tenant_max, 1, 64},
@@ -176,6 +181,13 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"jobs.watchers_per_tenant_max", &Config::jobs_watchers_per_tenant_max, 1, 100'000},
       {"jobs.watch_bytes_per_tenant_max", &Config::jobs_watch_bytes_per_tenant_max, 0, kGiB},
       {"devices.backends", &Config::devices_backends, 0, 0, kRestart},
+      {"devices.deny", &Config::devices_deny, 0, 0, kRestart},
+      {"devices.health", &Config::devices_health, 0, 0, kRestart},
+      {"devices.health_interval_ms", &Config::devices_health_interval_ms, 100, 60'000, kRestart},
+      {"devices.health_temperature_max_c", &Config::devices_health_temperature_max_c, 0, 200},
+      {"devices.nvml_library", &Config::devices_nvml_library, 0, 0, kRestart},
+      {"cpu.reserved_cores", &Config::cpu_reserved_cores, 0, 0, kRestart},
+      {"cpu.numa", &Config::cpu_numa, 0, 0, kRestart, {"off", "node"}},
       {"executor.path", &Config::executor_path, 0, 0, kRestart},
       {"executor.cpu_threads", &Config::executor_cpu_threads, 0, 4'096, kRestart},
       {"executor.spawn_ms_max", &Config::executor_spawn_ms_max, 100, 600'000},
@@ -197,6 +209,12 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"graph.nodes_max", &Config::graph_nodes_max, 1, limits::kGraphExpandedNodesMax},
       {"graph.edges_max", &Config::graph_edges_max, 1, 10 * limits::kGraphEdgesMax},
       {"graph.depth_max", &Config::graph_depth_max, 2, limits::kGraphDepthMax},
+  };
+}
+
+// Keys of access, tenants' usage of the machine, and records of both.
+std::vector<ConfigKey> AccessKeys() {
+  return {
       {"tls.certificate", &Config::tls_certificate, 0, 0, kRestart},
       {"tls.key", &Config::tls_key, 0, 0, kRestart},
       {"tls.client_ca", &Config::tls_client_ca, 0, 0, kRestart},
@@ -213,6 +231,9 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"quota.modules_max", &Config::quota_modules_max, 0, 1000000000},
       {"quota.requests_per_second", &Config::quota_requests_per_second, 0, 1000000000},
       {"quota.request_bytes_per_second", &Config::quota_request_bytes_per_second, 0, kPiB},
+      {"quota.job_wait_seconds_max", &Config::quota_job_wait_seconds_max, 0, 1000000000},
+      {"quota.job_run_seconds_max", &Config::quota_job_run_seconds_max, 0, 1000000000},
+      {"quota.job_device_seconds_max", &Config::quota_job_device_seconds_max, 0, 1000000000},
       {"scheduling.quantum_ms", &Config::scheduling_quantum_ms, 1, 10000},
       {"scheduling.revoke_grace_ms", &Config::scheduling_revoke_grace_ms, 1, 10000},
       {"audit.enabled", &Config::audit_enabled, 0, 0, kRestart},
@@ -221,6 +242,18 @@ const std::vector<ConfigKey>& ConfigKeys() {
       {"audit.bytes_max", &Config::audit_bytes_max, 0, kPiB},
       {"accounts.keep_days", &Config::accounts_keep_days, 1, 4'000},
   };
+}
+
+}  // namespace
+
+const std::vector<ConfigKey>& ConfigKeys() {
+  static const std::vector<ConfigKey>* keys = [] {
+    auto* all = new std::vector<ConfigKey>(ServiceKeys());
+    for (const std::vector<ConfigKey>& more : {WorkKeys(), AccessKeys()}) {
+      all->insert(all->end(), more.begin(), more.end());
+    }
+    return all;
+  }();
   return *keys;
 }
 
@@ -235,8 +268,8 @@ ConfigOutcome ParseConfig(std::string_view text) {
   if (const size_t at = FindBadTomlCharacter(text); at != text.size()) {
     const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n');
     Report(outcome.diagnostics, "line " + std::to_string(line),
-           "The file is not TOML: it has a control character, or one beyond ASCII outside of comments and of strings "
-           "that are a key's value.");
+           "The file is not TOML: it has a control character, or a character beyond ASCII outside of comments and of "
+           "strings that are a key's value.");
     return outcome;
   }
   const toml::parse_result parsed = toml::parse(text);
@@ -277,11 +310,6 @@ Diagnostics CheckConfig(const Config& config) {
     Report(out, "server.listen", Message(listen.status()));
   }
   CheckAccess(config, listen.value_or(std::vector<ListenAddress>{}), &out);
-  if (!config.metrics_listen.empty()) {
-    if (const StatusOr<HostPort> metrics = ParseMetricsListen(config.metrics_listen); !metrics.ok()) {
-      Report(out, "metrics.listen", Message(metrics.status()));
-    }
-  }
   if (!config.tracing_endpoint.empty()) {
     if (const StatusOr<HttpTarget> endpoint = ParseHttpTarget(config.tracing_endpoint); !endpoint.ok()) {
       Report(out, "tracing.endpoint", Message(endpoint.status()));
@@ -297,6 +325,12 @@ Diagnostics CheckConfig(const Config& config) {
   }
   if (const StatusOr<std::vector<std::string>> families = FamiliesOf(config.devices_backends); !families.ok()) {
     Report(out, "devices.backends", Message(families.status()));
+  }
+  if (const Status deny = CheckDeviceNames(config.devices_deny); !deny.ok()) {
+    Report(out, "devices.deny", Message(deny));
+  }
+  if (config.devices_nvml_library.empty()) {
+    Report(out, "devices.nvml_library", "The name is empty; to load no library, set devices.health = false.");
   }
   // The first may not be larger than the second.
   constexpr std::pair<std::string_view, std::string_view> kOrdered[] = {

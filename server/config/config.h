@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's configuration: a TOML file, every key checked, and what the command line sets on top.
+// Config is the daemon's configuration: a TOML file, every key checked, and the values that the command line
+// overrides.
 //
-// The keys stand in one table (ConfigKeys), from which reading, checking and the tests of schemas/config.schema.json
-// work.
+// All keys are in one table (ConfigKeys), on which reading, checking and the tests of schemas/config.schema.json are
+// based.
 #ifndef HPVMD_SERVER_CONFIG_CONFIG_H_
 #define HPVMD_SERVER_CONFIG_CONFIG_H_
 
@@ -19,27 +20,27 @@
 
 namespace hpvm::server {
 
-// Defaults as written here. Names are section_key.
+// Initialised to the defaults. Names are section_key.
 struct Config {
-  // "unix:/path", "host:port". Several may be given, separated by commas.
+  // "unix:/path" or "host:port"; several are separated by commas.
   std::string server_listen = "unix:/run/hpvmd/hpvmd.sock";
   uint64_t server_socket_mode = 0600;
   std::string server_state_dir = "/var/lib/hpvmd";
   bool server_reflection = false;
   uint64_t server_drain_ms = 30'000;
-  // Kept free on the disk of server.state_dir for when it is full; a sixteenth of a smaller disk.
+  // Bytes kept free on the disk of server.state_dir for when it is full; a sixteenth of a smaller disk.
   uint64_t server_reserve_bytes = 16 * limits::kMiB;
 
   std::string log_level = "info";
   std::string log_format = "text";
 
-  // Prometheus metrics and health over HTTP: "host:port"; empty: none.
+  // "host:port" for Prometheus metrics and health over HTTP; none when empty.
   std::string metrics_listen;
-  // With the secret that lets a scraper see metrics that name tenants.
+  // File with the secret that lets a scraper see metrics that name tenants.
   std::string metrics_token_file;
-  // "http://host:port" of an OpenTelemetry collector (OTLP over HTTP); empty: no spans are exported.
+  // "http://host:port" of an OpenTelemetry collector (OTLP over HTTP); no spans are exported when empty.
   std::string tracing_endpoint;
-  // Of 1,000 traces that begin here, how many are recorded; what a caller says about its own trace is obeyed.
+  // Number of recorded traces per 1,000 that begin here; a caller's decision about its own trace is obeyed.
   uint64_t tracing_sampled_per_mille = 1'000;
 
   std::string tenants_default = "local";
@@ -56,7 +57,7 @@ struct Config {
   uint64_t limits_buffers_bytes_max = 64 * limits::kGiB;
   uint64_t limits_buffers_max = 10'000;
   uint64_t limits_prepared_graphs_max = 1'000;
-  // What nobody has used for so long goes by itself, or gives way to something new of its tenant's at the limit.
+  // Time after which unused objects are deleted, or give way to new ones of the same tenant at the limit.
   uint64_t limits_graph_idle_ms_max = 86'400'000;
   uint64_t limits_buffer_idle_ms_max = 86'400'000;
   uint64_t limits_yields_after_ms = 600'000;
@@ -78,7 +79,7 @@ struct Config {
   uint64_t jobs_queued_max = 10'000;
   uint64_t jobs_running_per_tenant_max = 16;
   uint64_t jobs_running_max = 64;
-  // "sqlite": on disk in server.state_dir; "memory": gone with the daemon.
+  // "sqlite" keeps jobs on disk in server.state_dir; "memory" loses them with the daemon.
   std::string jobs_store = "sqlite";
   uint64_t jobs_stored_bytes_max = 16 * limits::kGiB;
   uint64_t jobs_disk_bytes_max = 0;
@@ -97,9 +98,17 @@ struct Config {
   uint64_t jobs_watch_bytes_per_tenant_max = limits::kMiB;
 
   std::string devices_backends = "auto";
+  std::string devices_deny;  // Families, ids, UUIDs and bus addresses, separated by commas.
+  bool devices_health = true;
+  uint64_t devices_health_interval_ms = 1'000;
+  uint64_t devices_health_temperature_max_c = 95;  // None when 0.
+  std::string devices_nvml_library = "libnvidia-ml.so.1";
 
-  std::string executor_path;          // Empty: hpvm-executor beside hpvmd.
-  uint64_t executor_cpu_threads = 0;  // 0: as many as the machine has.
+  std::string cpu_reserved_cores = "0";  // See CheckReservedCores.
+  std::string cpu_numa = "off";
+
+  std::string executor_path;          // hpvm-executor beside hpvmd when empty.
+  uint64_t executor_cpu_threads = 0;  // As many as the machine has when 0.
   uint64_t executor_spawn_ms_max = 10'000;
   uint64_t executor_prepare_ms_max = 600'000;
   uint64_t executor_idle_ms_max = 600'000;
@@ -139,47 +148,50 @@ struct Config {
   uint64_t quota_modules_max = 10'000;
   uint64_t quota_requests_per_second = 50'000;
   uint64_t quota_request_bytes_per_second = 16 * limits::kGiB;
+  uint64_t quota_job_wait_seconds_max = 0;
+  uint64_t quota_job_run_seconds_max = 0;
+  uint64_t quota_job_device_seconds_max = 0;
 
   uint64_t scheduling_quantum_ms = 5;
   uint64_t scheduling_revoke_grace_ms = 10;
 
   bool audit_enabled = true;
   uint64_t audit_file_bytes_max = 67108864;
-  // Of the record, what is kept at least and where it ends; 0: all of it, for ever.
+  // Retention of the audit: minimum days and maximum bytes; unlimited when 0.
   uint64_t audit_keep_days = 0;
   uint64_t audit_bytes_max = 0;
 
-  // Days of what tenants used (hpvmctl usage).
+  // Number of days for which tenants' usage is kept (hpvmctl usage).
   uint64_t accounts_keep_days = 400;
 };
 
 struct ConfigKey {
   std::string_view name;  // "section.name".
   std::variant<std::string Config::*, bool Config::*, uint64_t Config::*> member;
-  uint64_t min = 0, max = 0;              // Numbers.
-  bool needs_restart = false;             // A reload keeps the old value and says so.
-  std::vector<std::string_view> choices;  // Texts; empty: any.
+  uint64_t min = 0, max = 0;              // For numbers.
+  bool needs_restart = false;             // A reload keeps the old value and reports it.
+  std::vector<std::string_view> choices;  // For texts; any when empty.
 
   std::string_view section() const { return name.substr(0, name.find('.')); }
   std::string_view name_in_section() const { return name.substr(name.find('.') + 1); }
 };
 const std::vector<ConfigKey>& ConfigKeys();
-const ConfigKey* FindConfigKey(std::string_view name);  // Null: there is none.
+const ConfigKey* FindConfigKey(std::string_view name);  // Returns null when there is none.
 
 struct ConfigOutcome {
   Config config;
-  Diagnostics diagnostics;  // Places are "section.key", or empty for the file as a whole.
+  Diagnostics diagnostics;  // Places are "section.key", or empty for the whole file.
 };
 
-// Reads TOML. Every fault is reported: unknown keys with the nearest known one, wrong types, values beyond their
+// Parses TOML and reports every fault: unknown keys with the nearest known one, wrong types, values beyond their
 // limits.
 ConfigOutcome ParseConfig(std::string_view text);
-// kNotFound or kPermissionDenied for the file, kInvalidArgument with every fault for its contents.
+// Returns kNotFound or kPermissionDenied for the file, kInvalidArgument with every fault for its contents.
 StatusOr<Config> LoadConfig(const std::string& path);
-// Rules that join several keys. Also for values from the command line.
+// Checks rules that involve several keys; also for values from the command line.
 Diagnostics CheckConfig(const Config& config);
 
-// 1 to 63 characters of a-z, 0-9, - and _, a letter first.
+// Accepts 1 to 63 characters of a-z, 0-9, - and _, beginning with a letter.
 bool IsTenantName(std::string_view name);
 
 }  // namespace hpvm::server

@@ -26,16 +26,27 @@ void CheckAccess(const Config& config, const std::vector<ListenAddress>& address
                  "localhost).");
     }
   }
+  if (!config.metrics_listen.empty()) {
+    const StatusOr<ListenAddress> metrics = ParseMetricsListen(config.metrics_listen);
+    if (!metrics.ok()) {
+      Report(out, "metrics.listen", Message(metrics.status()));
+    } else if (metrics->is_public && !(has_tls && (config.auth_tokens || !config.metrics_token_file.empty()))) {
+      Report(out, "metrics.listen",
+             "The address (\"" + metrics->target +
+                 "\") is reachable from other machines, which needs TLS (tls.certificate, tls.key) and credentials "
+                 "(metrics.token_file, or auth.tokens). Or use a loopback address (127.0.0.1, [::1], localhost).");
+    }
+  }
   if (has_tls != !config.tls_key.empty()) {
-    Report(out, has_tls ? "tls.key" : "tls.certificate", "A certificate and its key are given together or not at all.");
+    Report(out, has_tls ? "tls.key" : "tls.certificate", "A certificate and its key must be given together.");
   }
   if (asks_certificates && (!has_tls || config.tls_client_ca.empty())) {
     Report(out, "tls.client_certificates",
-           "Clients' certificates are asked for, which needs tls.certificate and the authorities in tls.client_ca.");
+           "Clients' certificates are requested, which needs tls.certificate and the authorities in tls.client_ca.");
   }
   if (config.auth_certificates && !asks_certificates) {
     Report(out, "auth.certificates",
-           "Clients' certificates are believed, but tls.client_certificates (\"none\") asks for none.");
+           "Clients' certificates are accepted as credentials, but tls.client_certificates (\"none\") requests none.");
   }
 }
 

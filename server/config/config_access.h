@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules of the configuration about who may come in: [tls], [auth] and where the daemon listens.
+// Rules of the configuration about access: [tls], [auth] and the addresses where the daemon listens.
 #ifndef HPVMD_SERVER_CONFIG_CONFIG_ACCESS_H_
 #define HPVMD_SERVER_CONFIG_CONFIG_ACCESS_H_
 
@@ -11,7 +11,7 @@
 
 namespace hpvm::server {
 
-// Adds what is wrong. Looks at no file.
+// Adds the violations. Reads no file.
 void CheckAccess(const Config& config, const std::vector<ListenAddress>& addresses, Diagnostics* out);
 
 }  // namespace hpvm::server

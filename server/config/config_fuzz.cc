@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configuration files with anything in them. What is accepted is within every limit, and a reload of it is taken whole
-// or refused; what is refused says why.
+// Fuzzes configuration files. Accepted values are within every limit, and a reload is taken completely or refused;
+// refusals state the reason.
 #include <stddef.h>
 
 #include <algorithm>

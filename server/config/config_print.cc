@@ -10,7 +10,7 @@
 namespace hpvm::server {
 namespace {
 
-// A basic string of TOML.
+// Formats a TOML basic string.
 std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -27,7 +27,7 @@ std::string Quoted(std::string_view text) {
   return quoted + "\"";
 }
 
-// Permissions are octal, as everybody writes them.
+// Permissions are printed in octal.
 std::string NumberText(const ConfigKey& key, uint64_t value) {
   if (key.name != "server.socket_mode") {
     return std::to_string(value);
@@ -62,7 +62,7 @@ std::string_view OriginText(const Config& config, const ConfigKey& key, const Co
 }  // namespace
 
 std::string PrintConfig(const Config& config, const ConfigOrigin& origin) {
-  // Keys of a section need not stand together in the table; in TOML they have to.
+  // Keys of a section need not be adjacent in the table; in TOML they must be.
   std::vector<std::string_view> sections;
   for (const ConfigKey& key : ConfigKeys()) {
     if (std::find(sections.begin(), sections.end(), key.section()) == sections.end()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration that is in force, as a file that gives it again.
+// Prints the configuration in force as a file that reproduces it.
 #ifndef HPVMD_SERVER_CONFIG_CONFIG_PRINT_H_
 #define HPVMD_SERVER_CONFIG_CONFIG_PRINT_H_
 
@@ -12,29 +12,29 @@
 
 namespace hpvm::server {
 
-// Where values that are not defaults come from.
+// Sources of the values that are not defaults.
 struct ConfigOrigin {
-  std::string file;                     // Empty: none was read.
-  std::vector<std::string> by_command;  // Keys, "section.key", that the command line sets.
+  std::string file;                     // Empty when no file was read.
+  std::vector<std::string> by_command;  // Keys, "section.key", that the command line set.
 };
 
-// Every key as TOML, each with a comment that says where its value comes from. ParseConfig makes the same configuration
-// of it. Secrets are not in it: the configuration names their files only.
+// Prints every key as TOML, each with a comment that names the source of its value. ParseConfig reads the same
+// configuration back. Contains no secrets: the configuration only names their files.
 std::string PrintConfig(const Config& config, const ConfigOrigin& origin);
 
-// What a server says of its configuration.
+// The server's information about its configuration.
 struct ConfigFacts {
-  std::string toml;    // PrintConfig's.
-  std::string sha256;  // Of it, in hexadecimal.
-  std::string file;    // ConfigOrigin's.
+  std::string toml;    // From PrintConfig.
+  std::string sha256;  // Hash of `toml`, in hexadecimal.
+  std::string file;    // From ConfigOrigin.
   int64_t loaded_unix_ns = 0;
-  std::vector<std::string> awaiting_restart;  // Keys whose values in the file wait for a restart.
+  std::vector<std::string> awaiting_restart;  // Keys whose values in the file take effect after a restart.
 };
 
-// Any thread.
+// Thread-safe.
 class ConfigInForce {
  public:
-  // It is in force since then.
+  // Sets the configuration that is in force since `loaded_unix_ns`.
   void Set(const Config& config, const ConfigOrigin& origin, int64_t loaded_unix_ns,
            std::vector<std::string> awaiting_restart);
   ConfigFacts Get() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is printed of a configuration gives it again.
+// Tests that a printed configuration reads back unchanged.
 #include "server/config/config_print.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ std::string FileText(const std::string& path) {
   return text.str();
 }
 
-// "section.key" of each key that differs.
+// Returns "section.key" of each key that differs.
 std::vector<std::string> Differences(const Config& one, const Config& other) {
   std::vector<std::string> keys;
   for (const ConfigKey& key : ConfigKeys()) {
@@ -38,7 +38,7 @@ std::vector<std::string> Differences(const Config& one, const Config& other) {
   return keys;
 }
 
-// Each key once away from its default, as far as its limits and its choices go.
+// Changes each key once from its default, as far as its limits and choices allow.
 TEST(ConfigPrintTest, EveryKeyIsReadBack) {
   Config config;
   for (const ConfigKey& key : ConfigKeys()) {
@@ -71,7 +71,7 @@ TEST(ConfigPrintTest, SaysWhereValuesComeFrom) {
   EXPECT_THAT(printed, HasSubstr("running_max = 17  # from the file\n"));
   EXPECT_THAT(printed, HasSubstr("listen = \"unix:/run/hpvmd/hpvmd.sock\"  # from the command line\n"));
   EXPECT_THAT(printed, HasSubstr("socket_mode = 0o600  # default\n"));
-  EXPECT_THAT(printed, Not(HasSubstr("/f")));  // The same on every machine.
+  EXPECT_THAT(printed, Not(HasSubstr("/f")));  // The output is the same on every machine.
 }
 
 TEST(ConfigPrintTest, InForceHasTheHashOfItsText) {

@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Another value that the key may have by itself.
+// Sets another value that is valid for the key alone.
 void Alter(const ConfigKey& key, Config& config) {
   if (const auto* text = std::get_if<std::string Config::*>(&key.member)) {
     std::string& value = config.**text;
@@ -36,7 +36,7 @@ void Alter(const ConfigKey& key, Config& config) {
   }
 }
 
-// Whatever key changes: it has the new value, or it is named and keeps the old one; the others stay as they were.
+// Each changed key either has the new value, or is named and keeps the old one; the others do not change.
 TEST(ConfigReloadTest, EachKeyChangesOrIsNamed) {
   const Config current;
   for (const ConfigKey& key : ConfigKeys()) {
@@ -56,7 +56,7 @@ TEST(ConfigReloadTest, EachKeyChangesOrIsNamed) {
   }
 }
 
-// Nothing changed: nothing is named.
+// Without changes no key is named.
 TEST(ConfigReloadTest, SameFileChangesNothing) {
   const StatusOr<ConfigReload> reload = MergeReload(Config(), Config());
   ASSERT_TRUE(reload.ok());
@@ -64,7 +64,7 @@ TEST(ConfigReloadTest, SameFileChangesNothing) {
   EXPECT_THAT(reload->kept, IsEmpty());
 }
 
-// Many keys at once, of both kinds.
+// Many keys of both kinds at once.
 TEST(ConfigReloadTest, MixesBothKinds) {
   Config next;
   next.jobs_running_max = 32;
@@ -78,7 +78,8 @@ TEST(ConfigReloadTest, MixesBothKinds) {
   EXPECT_EQ(DescribeChange(Config(), next, "log.level"), "log.level \"info\" -> \"debug\"");
 }
 
-// What is wrong only together with a value that waits for a restart is refused as a whole, with key, value and limit.
+// A value that is wrong only together with one that waits for a restart is refused with the whole file, naming key,
+// value and limit.
 TEST(ConfigReloadTest, ChecksTheMixture) {
   Config next;
   next.tenants_default = "not a name";

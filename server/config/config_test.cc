@@ -24,7 +24,7 @@ std::string ReadFile(const std::string& path) {
 
 TEST(ConfigTest, RefusesZeroBytes) { EXPECT_EQ(ParseConfig(std::string_view("[\0s]\n", 5)).diagnostics.size(), 1u); }
 
-// Each wrong file gives its fault with the key, the value and the limit.
+// Each wrong file yields its fault with the key, the value and the limit.
 TEST(ConfigTest, ReportsFaults) {
   struct Case {
     const char* name;
@@ -52,13 +52,14 @@ TEST(ConfigTest, ReportsFaults) {
       {"NotAnInteger", "[jobs]\nkept_max = \"1\"\n", "jobs.kept_max: The value is not an integer."},
       {"NotABool", "[server]\nreflection = 1\n", "server.reflection: The value is neither true nor false."},
       {"Choice", "[log]\nlevel = \"loud\"\n", "log.level: The value (\"loud\") is none of \"debug\""},
-      {"Negative", "[jobs]\nkept_max = -1\n", "(-1) is smaller than the least one allowed (1)."},
-      {"BelowMin", "[jobs]\nkept_max = 0\n", "(0) is smaller than the least one allowed (1)."},
+      {"Negative", "[jobs]\nkept_max = -1\n", "(-1) is smaller than the minimum (1)."},
+      {"BelowMin", "[jobs]\nkept_max = 0\n", "(0) is smaller than the minimum (1)."},
       {"AboveMax", "[graph]\ndepth_max = 33\n", "graph.depth_max: The value (33) is larger than the limit (32)."},
       {"Joint", "[jobs]\nrunning_max = 15\n", "(16) is larger than jobs.running_max (15)."},
       {"TenantName", "[tenants]\ndefault = \"A b\"\n", "tenants.default: The name (\"A b\")"},
       {"StateDir", "[server]\nstate_dir = \"x\"\n", "is not an absolute path"},
       {"PublicAddress", "[server]\nlisten = \"0.0.0.0:1\"\n", "reachable from other machines, which needs TLS"},
+      {"PublicMetrics", "[metrics]\nlisten = \"0.0.0.0:1\"\n", "needs TLS (tls.certificate, tls.key) and credentials"},
       {"PublicWithoutTls", "[server]\nlisten = \"0.0.0.0:1\"\n[auth]\ntokens = true\n", "which needs TLS"},
       {"PublicWithoutAuth", "[server]\nlisten = \"[::]:1\"\n[tls]\ncertificate = \"/c\"\nkey = \"/k\"\n",
        "and credentials (auth.tokens or auth.certificates)"},
@@ -66,13 +67,13 @@ TEST(ConfigTest, ReportsFaults) {
        "[server]\nlisten = \"host:1\"\n[tls]\ncertificate = \"/c\"\nkey = \"/k\"\n[auth]\npeers = true\n",
        "and credentials (auth.tokens or auth.certificates)"},
       {"KeyWithoutCertificate", "[tls]\nkey = \"/k\"\n",
-       "tls.certificate: A certificate and its key are given together"},
+       "tls.certificate: A certificate and its key must be given together"},
       {"CertificateWithoutKey", "[tls]\ncertificate = \"/c\"\n",
-       "tls.key: A certificate and its key are given together"},
+       "tls.key: A certificate and its key must be given together"},
       {"ClientsWithoutCa", "[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nclient_certificates = \"required\"\n",
-       "tls.client_certificates: Clients' certificates are asked for"},
+       "tls.client_certificates: Clients' certificates are requested"},
       {"BelievedButNotAsked", "[tls]\ncertificate = \"/c\"\nkey = \"/k\"\n[auth]\ncertificates = true\n",
-       "asks for none"},
+       "requests none"},
       {"BadPort", "[server]\nlisten = \"127.0.0.1:65536\"\n", "has no port from 0 to 65535"},
       {"RelativeSocket", "[server]\nlisten = \"unix:x.sock\"\n", "needs an absolute path"},
   };
@@ -85,7 +86,7 @@ TEST(ConfigTest, ReportsFaults) {
   EXPECT_EQ(ParseConfig("[server]\na_ = 1\nb_ = 2\n[log]\nlevel = 3\n").diagnostics.size(), 3u);
 }
 
-// Limits hold at the limit and one beyond it.
+// Values at the limit are accepted; one beyond it is not.
 TEST(ConfigTest, AcceptsEachKeyAtItsLimits) {
   for (const ConfigKey& key : ConfigKeys()) {
     if (!std::holds_alternative<uint64_t Config::*>(key.member)) {
@@ -97,7 +98,7 @@ TEST(ConfigTest, AcceptsEachKeyAtItsLimits) {
       size_t own = 0;
       for (const Diagnostic& fault : outcome.diagnostics) {
         own += fault.message.find("limit (" + std::to_string(key.max)) != std::string::npos ||
-               fault.message.find("least one allowed") != std::string::npos;
+               fault.message.find("smaller than the minimum") != std::string::npos;
       }
       return own;
     };
@@ -111,7 +112,7 @@ TEST(ConfigTest, AcceptsEachKeyAtItsLimits) {
   }
 }
 
-// Good addresses, and what becomes of them.
+// Valid addresses and their parsed form.
 TEST(ConfigTest, ParsesListenAddresses) {
   const auto addresses = *ParseListen("unix:/run/a.sock, unix:///run/b.sock,127.0.0.1:0,[::1]:5,localhost:50061");
   ASSERT_EQ(addresses.size(), 5u);
@@ -140,7 +141,7 @@ TEST(ConfigTest, ExampleShowsEveryDefault) {
   const Config defaults;
   for (const ConfigKey& key : ConfigKeys()) {
     EXPECT_THAT(text, HasSubstr("\n" + std::string(key.name_in_section()) + " = ")) << key.name;
-    // Its comment says whether a reload is enough.
+    // The key's comment says whether a reload suffices.
     const size_t section = text.find("\n[" + std::string(key.section()) + "]");
     const size_t at = text.find("\n" + std::string(key.name_in_section()) + " = ", section);
     const size_t comment = text.rfind('\n', at - 1);
@@ -150,7 +151,7 @@ TEST(ConfigTest, ExampleShowsEveryDefault) {
   }
 }
 
-// schemas/config.schema.json says the same as the table: sections, keys, types, defaults, limits, choices.
+// schemas/config.schema.json matches the table: sections, keys, types, defaults, limits, choices.
 TEST(ConfigTest, SchemaMatchesTheTable) {
   const auto schema = nlohmann::json::parse(ReadFile(HPVMD_SOURCE_DIR "/schemas/config.schema.json"));
   const Config defaults;

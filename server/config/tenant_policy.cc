@@ -13,7 +13,7 @@ constexpr uint64_t kNanosecondsPerSecond = 1'000'000'000;
 
 uint64_t& At(ResourceLimits& limits, Resource resource) { return limits[static_cast<size_t>(resource)]; }
 
-// 0 is no limit.
+// 0 means no limit.
 uint64_t Stricter(uint64_t a, uint64_t b) { return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b); }
 
 class ConfiguredPolicies final : public TenantPolicies {
@@ -38,7 +38,7 @@ ResourceLimits DefaultLimits(const Config& config) {
   ResourceLimits limits{};
   At(limits, Resource::kDeviceTime) = config.quota_device_seconds_per_hour * kNanosecondsPerSecond;
   At(limits, Resource::kDeviceBytes) = config.quota_device_bytes_max;
-  // What [limits] allows of buffers, modules and documents holds for each kind by itself; together they are this.
+  // [limits] bounds buffers, modules and documents separately; this is their sum.
   At(limits, Resource::kHostBytes) =
       Stricter(config.quota_host_bytes_max, config.limits_buffers_bytes_max + 2 * config.limits_stored_bytes_max);
   At(limits, Resource::kDiskBytes) = Stricter(config.quota_disk_bytes_max, config.jobs_stored_bytes_max);
@@ -48,6 +48,9 @@ ResourceLimits DefaultLimits(const Config& config) {
   At(limits, Resource::kModules) = config.quota_modules_max;
   At(limits, Resource::kRequests) = config.quota_requests_per_second;
   At(limits, Resource::kRequestBytes) = config.quota_request_bytes_per_second;
+  At(limits, Resource::kJobWait) = config.quota_job_wait_seconds_max * kNanosecondsPerSecond;
+  At(limits, Resource::kJobRun) = config.quota_job_run_seconds_max * kNanosecondsPerSecond;
+  At(limits, Resource::kJobDeviceTime) = config.quota_job_device_seconds_max * kNanosecondsPerSecond;
   return limits;
 }
 

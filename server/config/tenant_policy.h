@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon grants one tenant. Immutable: a change is a new one.
+// TenantPolicy is what the daemon grants one tenant. Immutable: a change makes a new object.
 #ifndef HPVMD_SERVER_CONFIG_TENANT_POLICY_H_
 #define HPVMD_SERVER_CONFIG_TENANT_POLICY_H_
 
@@ -21,27 +21,27 @@ struct TenantPolicy {
   bool disabled = false;
   std::string disabled_reason;
   uint32_t weight = kWeightDefault;
-  scheduler::ResourceLimits limits{};  // With the configuration's defaults where the tenant has none of its own.
-  uint32_t sandbox_level_min = 0;      // With the configuration's minimum.
-  std::vector<std::string> devices;    // Families or ids; empty: all.
-  // The CPU always: executors begin with it.
+  scheduler::ResourceLimits limits{};  // The configuration's defaults where the tenant has no limit of its own.
+  uint32_t sandbox_level_min = 0;      // At least the configuration's minimum.
+  std::vector<std::string> devices;    // Families or ids; all when empty.
+  // Always true for the CPU, because executors begin with it.
   bool MayUse(std::string_view device_id) const;
 };
 using TenantPolicyRef = std::shared_ptr<const TenantPolicy>;
 
-// [quota], and the older [limits] and [jobs] keys, as limits by resource.
+// Returns [quota], and the older [limits] and [jobs] keys, as limits by resource.
 scheduler::ResourceLimits DefaultLimits(const Config& config);
 TenantPolicyRef DefaultPolicy(std::string_view name, const Config& config);
 
-// Where policies come from. Any thread; never blocks on a disk.
+// Source of policies. Thread-safe; never blocks on a disk.
 class TenantPolicies {
  public:
   virtual ~TenantPolicies() = default;
-  // Null: there is no such tenant, and none may be made.
+  // Returns null when there is no such tenant, and none may be made.
   virtual TenantPolicyRef Find(std::string_view name, const Config& config) const = 0;
 };
 
-// Every name has the configuration's defaults: for tests, and where callers are believed.
+// Gives every name the configuration's defaults: for tests, and where callers are trusted.
 TenantPolicies& OpenPolicies();
 
 }  // namespace hpvm::server

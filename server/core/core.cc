@@ -14,6 +14,10 @@ namespace hpvm::server {
 Core::Core(CoreOptions options) : context_(std::move(options)), started_unix_ns_(context_.options.clock->WallNs()) {
   quotas_.SetTotals();
   devices_.SetOnSettled([this](CoreScope& scope) { executors_.SpawnAwaiting(scope); });
+  devices_.SetOnClosed([this](CoreScope& scope) {
+    arbiter_.WriteClosed();
+    lifecycle_.OnDevices(scope);
+  });
   devices_.SetOnChanged([this](CoreScope& scope) { watchers_.TellAll(scope, Watchers::kDevices); });
   const auto start = [this](CoreScope& scope, scheduler::JobKey key) {
     if (!runs_.OnTurn(scope, key)) {
@@ -27,7 +31,7 @@ Core::Core(CoreOptions options) : context_(std::move(options)), started_unix_ns_
 }
 
 Core::~Core() {
-  // They hold their tenants.
+  // These members hold references to their tenant.
   for (const auto& [name, tenant] : tenants_.all()) {
     tenant->jobs.clear();
     tenant->by_sequence.clear();
@@ -50,7 +54,7 @@ void Core::SetConfig(Config config) {
   for (const auto& [name, tenant] : tenants_.all()) {
     ApplyPolicy(scope, TenantRef(tenant));
   }
-  arbiter_.Tick(scope, {});  // More may run now.
+  arbiter_.Tick(scope, {});  // A change of policies may let more runs start.
 }
 
 void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
@@ -59,7 +63,8 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   response->set_version(HPVMD_VERSION);
   response->set_api_version(1);
   for (const char* feature : {"run-log", "check", "job-arrays", "job-after", "job-retry", "register-buffer", "run-many",
-                              "submit-many", "watch", "ring", "overview", "intake", "accounts", "config"}) {
+                              "submit-many", "watch", "ring", "overview", "intake", "accounts", "config", "job-hold",
+                              "list-all-tenants", "job-limits", "job-past", "device-pause"}) {
     response->add_features(feature);
   }
   if (config.jobs_store == "sqlite") {
@@ -86,7 +91,7 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
   limits.set_runs_per_call_max(kRunsPerCallMax);
   limits.set_submits_per_call_max(kSubmitsPerCallMax);
   CoreScope scope(context_.monitor);
-  // Of a tenant without a quota of its own, 0, the server's queue is the limit.
+  // 0 means that the tenant has no quota of its own: the server's queue is the limit.
   const uint64_t own_max = tenant.policy->limits[static_cast<size_t>(scheduler::Resource::kQueuedJobs)];
   limits.set_queued_jobs_max(
       static_cast<uint32_t>(own_max == 0 ? config.jobs_queued_max : std::min(own_max, config.jobs_queued_max)));
@@ -108,7 +113,7 @@ Time Core::OnTime() {
   while (true) {
     CoreScope scope(context_.monitor);
     if (!context_.monitor.FireTimers(scope, now)) {
-      continue;  // Others get the mutex.
+      continue;  // Lets other threads take the mutex.
     }
     if (arbiter_.due() <= now) {
       arbiter_.Tick(scope, {});
@@ -129,20 +134,27 @@ void Core::Drain() {
 
 void Core::SetIntake(Intake intake) {
   CoreScope scope(context_.monitor);
-  LogInfo(intake.closed ? "Starts nothing from now on" : "Starts work again",
-          {{"reason", intake.reason}, {"by", intake.changed_by}});
   const bool is_change = intake.closed != context_.shutdown.intake.closed;
   context_.shutdown.intake = std::move(intake);
+  const Intake& now = context_.shutdown.intake;
   if (is_change) {
+    LogInfo(now.closed ? "The server starts nothing from now on" : "The server starts work again",
+            {{"reason", now.reason}, {"by", now.changed_by}});
     lifecycle_.OnIntake(scope);
   }
+  devices_.SetPaused(scope, now.paused);
+}
+
+Intake Core::intake() {
+  CoreScope scope(context_.monitor);
+  return context_.shutdown.intake;
 }
 
 void Core::StopRunning() {
   CoreScope scope(context_.monitor);
   context_.shutdown.draining = context_.shutdown.breaking_off = true;
   devices_.LeaveQueues(scope);
-  for (const auto& [key, run] : std::map(runs_.all())) {  // Stopping one takes it out.
+  for (const auto& [key, run] : std::map(runs_.all())) {  // Iterates over a copy, because StopRun erases the run.
     if (run->stored != nullptr && run->stored->attempt != nullptr) {
       run->stored->attempt->broken_off = true;
     }
@@ -172,10 +184,10 @@ void Core::Stop() {
     executors_.KillAll(scope);
   }
   executors_.AwaitEnd();
-  std::vector<std::vector<PinnedBlob>> held;  // Let go of without the mutex, and before the store ends.
+  std::vector<std::vector<PinnedBlob>> held;  // Released without the mutex, and before the store ends.
   CoreScope scope(context_.monitor);
   context_.shutdown.closed = true;
-  lifecycle_.RefuseCancels(scope);
+  lifecycle_.RefuseCommands(scope);
   for (const auto& [name, tenant] : tenants_.all()) {
     for (const auto& [key, preparation] : tenant->preparations) {
       held.push_back(std::exchange(preparation->stored, {}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of three tenants, legal and not, beside executors, a disk and an administrator that do as they like: whatever
-// the order, accounts stay exact and answers keep what the daemon promises.
+// Fuzzes the core with valid and invalid calls of three tenants, beside executors, a disk and an administrator that
+// act at random: in any order, accounts stay exact and answers keep what the daemon promises.
 #include <stddef.h>
 
 #include <iostream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences of calls against the core (core_calls_fuzz.cc has them by the million), the corpus, and that a
-// broken promise would be noticed.
+// Runs random sequences of calls against the core (core_calls_fuzz.cc runs many more), and the corpus, and checks that
+// a broken promise would be noticed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ std::vector<uint8_t> ReadBytes(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Every kind of step does what it is for in some of them.
+// Every kind of step has its intended effect in some of the sequences.
 TEST_F(CallsTest, PromisesAreKept) {
   constexpr uint64_t kSeeds = 400;
   std::array<CallPromises::Counts, kActionKinds> sums{};
@@ -179,7 +179,7 @@ TEST_F(PromisesTest, KeysStandForOneJob) {
 }
 
 #ifdef HPVMD_MUTANTS
-// Seeded bugs of the core.
+// The promises notice bugs that are seeded into the core.
 TEST_F(CallsTest, NoticesSeededBugs) {
   for (const char* name :
        {"core_turn_leaks", "core_waiting_count_leaks", "core_ack_before_commit", "core_key_ignores_request"}) {

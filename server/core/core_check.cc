@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The accounts against what there is, counted again from the objects themselves.
+// Compares the accounts with the sums over the objects themselves.
 #include <algorithm>
 #include <unordered_set>
 
@@ -25,7 +25,7 @@ struct Counted {
   }
 };
 
-// Accepted on disk, or not there yet: it has neither started nor ended.
+// Returns true when the job has neither started nor ended, whether or not it is on disk.
 bool IsWaiting(const Execution& job) {
   switch (job.phase) {
     case Execution::Phase::kWaiting:
@@ -45,7 +45,7 @@ Status Compare(const Tenant& tenant, Resource resource, uint64_t objects, bool a
     return absl::OkStatus();
   }
   return Internal("Tenant " + tenant.name + " has " + std::to_string(used) + " of " +
-                  std::string(scheduler::FactsOf(resource).name) + " in its account; what there is comes to " +
+                  std::string(scheduler::FactsOf(resource).name) + " in its account, but its objects add up to " +
                   std::to_string(objects) + ".");
 }
 
@@ -89,7 +89,7 @@ Status Core::CheckAccounts(bool at_rest) {
     HPVMD_RETURN_IF_ERROR(Compare(*tenant, Resource::kModules, tenant->modules.size(), false));
     HPVMD_RETURN_IF_ERROR(Compare(*tenant, Resource::kDeviceBytes, slot.device_bytes.amount(), false));
     if (slot.state != ExecutorSlot::State::kUp && slot.device_bytes.amount() > 0) {
-      return Internal("Tenant " + tenant->name + " pays for devices' memory, and has no executor.");
+      return Internal("Tenant " + tenant->name + " is charged for device memory, but has no executor.");
     }
     const uint64_t segments = is_exact ? tenant->buffers.SegmentBytes() : tenant->pool.live_bytes();
     HPVMD_RETURN_IF_ERROR(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What executors say of costs, on its way to those whom it concerns.
+// Tests how costs that executors report reach the tenants concerned.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ class CostsTest : public ::testing::Test {
 
   TenantRef Tenant(const std::string& name) { return *core_->tenants().FindTenant(name); }
 
-  // The handle of a document of the tenant's.
+  // Returns the handle of a document of the tenant's.
   std::string Prepare(const TenantRef& tenant, const std::string& document) {
     auto upload = *BlobUpload::Start("graph document", ToHex(HashOf(document)), document.size(), 1000, 0, "");
     EXPECT_TRUE(upload->Add(document).ok());
@@ -101,7 +101,7 @@ class CostsTest : public ::testing::Test {
   std::optional<Outcome> outcome_;
 };
 
-// Nothing is started for a question: without an executor the answer is empty.
+// No executor is started for a query: without an executor the answer is empty.
 TEST_F(CostsTest, AsksNobodyWhereNobodyIs) {
   List(Tenant("ann"));
   ASSERT_TRUE(outcome_.has_value());
@@ -110,7 +110,7 @@ TEST_F(CostsTest, AsksNobodyWhereNobodyIs) {
   EXPECT_TRUE(spawner_.executors().empty());
 }
 
-// Rows come under the handles that the tenant knows; those of graphs that only jobs use have none.
+// Rows are listed under the handles that the tenant knows; graphs that only jobs use have none.
 TEST_F(CostsTest, NamesHandles) {
   const TenantRef ann = Tenant("ann");
   const std::string handle = Prepare(ann, "{\"hpvm\": 1}");
@@ -133,7 +133,8 @@ TEST_F(CostsTest, NamesHandles) {
   EXPECT_TRUE(response_.more());
 }
 
-// Of one graph: only its rows, whatever the executor says besides. It is prepared again where it has to be.
+// A query for one graph returns only its rows, whatever else the executor reports. The graph is prepared again where
+// necessary.
 TEST_F(CostsTest, ListsOneGraph) {
   const TenantRef ann = Tenant("ann");
   const std::string handle = Prepare(ann, "{\"hpvm\": 1}");
@@ -152,7 +153,7 @@ TEST_F(CostsTest, ListsOneGraph) {
   EXPECT_EQ(response_.kernels(0).handle(), handle);
 }
 
-// A handle is good for its tenant alone.
+// A handle is valid for its own tenant only.
 TEST_F(CostsTest, OthersHandlesAreUnknown) {
   const std::string handle = Prepare(Tenant("ann"), "{\"hpvm\": 1}");
   List(Tenant("bob"), handle);
@@ -165,7 +166,7 @@ TEST_F(CostsTest, OthersHandlesAreUnknown) {
   EXPECT_TRUE(executor().costs.empty());
 }
 
-// An executor that ends meanwhile: the caller may ask again.
+// When the executor ends during the query, the caller may try again.
 TEST_F(CostsTest, TellsOfALostExecutor) {
   const TenantRef ann = Tenant("ann");
   Prepare(ann, "{\"hpvm\": 1}");

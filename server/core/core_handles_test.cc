@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients hold by name: lists of it, and how it goes when nobody uses it.
+// Tests the objects that clients refer to by id: lists of them, and their removal when they are unused.
 #include <array>
 #include <set>
 
@@ -15,9 +15,9 @@ using ::testing::HasSubstr;
 
 class HandlesTest : public testing::JobFixture {
  protected:
-  ~HandlesTest() override { End(); }  // Before what runs answer into.
+  ~HandlesTest() override { End(); }  // Ends before the members that runs answer into.
 
-  // Empty: refused; why stands in `refusal_`.
+  // Returns an empty string when the call is refused; the reason is in `refusal_`.
   std::string Handle() {
     v1::PrepareGraphRequest request;
     request.set_graph_sha256(graph_);
@@ -106,7 +106,7 @@ TEST_F(HandlesTest, ListsWhatWasLost) {
   }
 }
 
-// A day after anybody last used them; a run uses its handle for as long as it takes.
+// Handles go a day after their last use; a run uses its handle for as long as it takes.
 TEST_F(HandlesTest, UnusedOnesGo) {
   const std::string used = Handle(), unused = Handle(), running = Handle();
   const std::string buffer = Buffer()->id(), read = Buffer()->id();
@@ -127,7 +127,7 @@ TEST_F(HandlesTest, UnusedOnesGo) {
   EXPECT_EQ(core_->CheckAccounts(/*at_rest=*/false), absl::OkStatus());
 }
 
-// A tenant whose client lost its handles is refused for ten minutes, not until the daemon starts again.
+// A tenant whose client lost its handles is refused for ten minutes, not until the daemon restarts.
 TEST_F(HandlesTest, AtTheLimitTheLongestUnusedGivesWay) {
   Config config;
   config.limits_prepared_graphs_max = 3;
@@ -143,7 +143,7 @@ TEST_F(HandlesTest, AtTheLimitTheLongestUnusedGivesWay) {
   EXPECT_EQ(refusal_.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(refusal_), HasSubstr("ListGraphs"));
   Advance(minutes(11));
-  ASSERT_EQ(Run(first).code(), StatusCode::kUnavailable);  // Which uses it.
+  ASSERT_EQ(Run(first).code(), StatusCode::kUnavailable);  // The run uses the handle.
   const std::string fourth = Handle();
   EXPECT_FALSE(fourth.empty()) << refusal_;
   EXPECT_EQ(core_->graphs().FindHandle(*tenant_, second).status().code(), StatusCode::kNotFound);
@@ -166,7 +166,7 @@ TEST_F(HandlesTest, BuffersGiveWayToo) {
   EXPECT_EQ(Buffers().size(), 2u) << "What can never be takes nothing away.";
   const StatusOr<Buffers::BufferAccess> held = core_->buffers().OpenBuffer(*tenant_, first);
   Advance(minutes(11));
-  ASSERT_TRUE(held.ok());  // Somebody reads it.
+  ASSERT_TRUE(held.ok());  // A reader holds the buffer.
   const StatusOr<v1::Buffer> third = Buffer(400);
   ASSERT_TRUE(third.ok()) << third.status();
   EXPECT_TRUE(core_->buffers().OpenBuffer(*tenant_, first).ok());
@@ -185,7 +185,7 @@ TEST_F(HandlesTest, WatchersAreBoundedByTenant) {
   const StatusOr<uint64_t> first = watch();
   ASSERT_TRUE(first.ok() && watch().ok());
   EXPECT_EQ(watch().status().code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(watch().status()), HasSubstr("As many of the tenant's calls watch as may (2)"));
+  EXPECT_THAT(Message(watch().status()), HasSubstr("The tenant has 2 watching calls, which is the limit"));
   core_->job_reader().Unwatch(*tenant_, id, *first);
   EXPECT_TRUE(watch().ok());
 }

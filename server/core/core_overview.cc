@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine as operators see it. Linear in tenants and in what runs, never in what waits.
+// Reports the machine's state to operators. Takes linear time in tenants and running work, and none for waiting work.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -20,7 +20,7 @@ const v1::Job& MadeOf(const Execution& job) {
   return job.stored->shared != nullptr ? job.stored->shared->job() : job.shown();
 }
 
-// The first that does not run: few run, so that this is found soon.
+// Returns the creation time of the first job that does not run; few jobs run, so it is found soon.
 int64_t OldestWaiting(const Tenant& tenant) {
   for (const auto& [sequence, job] : tenant.by_sequence) {
     if (!Runs(*job)) {
@@ -84,11 +84,11 @@ void Core::Overview(const Tenant* only, uint32_t running_max, v1::GetOverviewRes
   response->mutable_intake()->set_changed_unix_ns(intake.changed_unix_ns);
   response->mutable_intake()->set_changed_by(only == nullptr ? intake.changed_by : "");
 
-  std::map<std::string, uint64_t> held;  // Bytes, by device.
+  std::map<std::string, uint64_t> held;  // Bytes by device.
   std::map<const Tenant*, v1::TenantLoad*> loads;
   for (const auto& [name, tenant] : tenants_.all()) {
     if (only != nullptr && only != tenant.get()) {
-      continue;  // Nor is it told how much memory others hold.
+      continue;  // A tenant does not learn how much memory others hold, either.
     }
     const ExecutorSlot& slot = tenant->executor;
     for (int i = 0; i < slot.usage.device_bytes_size() && i < static_cast<int>(slot.profile.size()); ++i) {
@@ -101,7 +101,7 @@ void Core::Overview(const Tenant* only, uint32_t running_max, v1::GetOverviewRes
       load.clear_executor_pid();
     }
   }
-  for (v1::Device& device : devices_.table().Describe()) {
+  for (v1::Device& device : devices_.Seen(/*by_admin=*/only == nullptr)) {
     v1::DeviceLoad& load = *response->add_devices();
     const Arbiter::DeviceTurns turns = arbiter_.TurnsOf(device.id());
     load.set_waiting(static_cast<uint32_t>(turns.waiting));

@@ -40,7 +40,7 @@ void Core::ApplyPolicy(CoreScope& scope, const TenantRef& tenant) {
     }
     return;
   }
-  // What waited for this, or for more to be earned, looks again.
+  // Jobs that waited for this change, or for device time to be earned, are considered again.
   table_.EachLive(scope, tenant, [this](CoreScope& inner, const ExecutionRef& job) { lifecycle_.Settle(inner, job); });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preparations that nobody waits for any more, and the limit of their time.
+// Tests preparations that no caller waits for any more, and the limit of their time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ class PrepareTest : public ::testing::Test {
   std::deque<Call> calls_;
 };
 
-// Whoever cancels is answered at once; the executor is told when the last one does.
+// A caller that cancels is answered at once; the executor is told when the last one does.
 TEST_F(PrepareTest, EndsWithTheLastWait) {
   Call& first = Prepare();
   Call& second = Prepare();
@@ -91,15 +91,15 @@ TEST_F(PrepareTest, EndsWithTheLastWait) {
   EXPECT_THAT(executor().cancels, ElementsAre(1));
   executor().AnswerPrepare(Failed(Cancelled("The prepare was cancelled.")));
   EXPECT_EQ(executor().prepares.size(), 1u);
-  // Another one begins anew.
+  // Another call begins a new preparation.
   Call& third = Prepare();
   ASSERT_EQ(executor().prepares.size(), 2u);
   executor().AnswerPrepare(Accepted());
   EXPECT_EQ(third.code(), StatusCode::kOk);
 }
 
-// Who comes between the cancellation and its answer gets what it asked for, and so it does when the answer came too
-// late to be a cancelled one.
+// A caller that arrives between the cancellation and its answer gets the graph that it asked for, also when the answer
+// came too late to be a cancelled one.
 TEST_F(PrepareTest, LateComersArePreparedFor) {
   core_->graphs().CancelPrepare(Prepare().id);
   Call& late = Prepare();
@@ -112,7 +112,7 @@ TEST_F(PrepareTest, LateComersArePreparedFor) {
   EXPECT_FALSE(late.response.handle().empty());
 }
 
-// A run's deadline that passes while its graph is prepared again ends that, too.
+// A run's deadline that passes while its graph is prepared again ends that preparation, too.
 TEST_F(PrepareTest, DeadlinesOfRunsEndIt) {
   Call& call = Prepare();
   executor().AnswerPrepare(Accepted());
@@ -132,7 +132,7 @@ TEST_F(PrepareTest, DeadlinesOfRunsEndIt) {
   EXPECT_THAT(executor().cancels, ElementsAre(1));
 }
 
-// The limit of a preparation's time is this server's, and said to be.
+// The error of an exceeded preparation time says that the limit is this server's.
 TEST_F(PrepareTest, TheLimitIsTheServers) {
   Call& call = Prepare();
   executor().AnswerPrepare(Failed(DeadlineExceeded("The deadline passed while the module was being compiled.")));

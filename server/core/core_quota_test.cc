@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quotas and policies as the core keeps them: one below, at and one above the limit; what waits, what is refused, and
-// that nothing is left.
+// Tests quotas and policies in the core: one below, at and one above the limit; what waits, what is refused, and that
+// nothing is left over.
+#include <algorithm>
 #include <chrono>
 
 #include "server/testing/job_fixture.h"
@@ -33,7 +34,7 @@ class QuotaTest : public JobFixture {
     request.set_size_bytes(bytes);
     return core_->buffers().CreateBuffer(*tenant_, request);
   }
-  // What a run was answered; empty while it is not.
+  // Returns the answer of a run; empty until it comes.
   std::shared_ptr<std::optional<RunOutcome>> Run(const std::string& handle) {
     auto answer = std::make_shared<std::optional<RunOutcome>>();
     v1::RunRequest& request = runs_.emplace_back();
@@ -59,12 +60,12 @@ class QuotaTest : public JobFixture {
   std::deque<v1::RunRequest> runs_;
 };
 
-// Host bytes: whole segments, and the documents that were uploaded.
+// Host bytes count whole segments, and uploaded documents.
 TEST_F(QuotaTest, HostBytes) {
   const uint64_t before = Balance(Resource::kHostBytes).used;
   Limit(Resource::kHostBytes, before + 8192);
   const auto first = MakeBuffer(4096);
-  const auto second = MakeBuffer(1);  // A page all the same.
+  const auto second = MakeBuffer(1);  // Takes a whole page.
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(Balance(Resource::kHostBytes).used, before + 8192);
   const auto third = MakeBuffer(1);
@@ -75,7 +76,7 @@ TEST_F(QuotaTest, HostBytes) {
   EXPECT_TRUE(MakeBuffer(4096).ok());
 }
 
-// What nobody uses of uploads makes room, the least recently used first.
+// Unused uploads make room, the least recently used first.
 TEST_F(QuotaTest, UploadsGiveWay) {
   const std::string text(5000, 'x');
   PutGraph("{}" + text.substr(0, 900));
@@ -85,13 +86,13 @@ TEST_F(QuotaTest, UploadsGiveWay) {
   EXPECT_EQ(Balance(Resource::kHostBytes).refused, 0u);
 }
 
-// So does what a graph was prepared from, once nobody uses the graph: its tenant has no other way to let go of it.
+// The document of an unused graph makes room, too: its tenant has no other way to release it.
 TEST_F(QuotaTest, PreparedGraphsGiveWay) {
   const std::string handle = PrepareHandle();
   Limit(Resource::kHostBytes, 4096);
   EXPECT_EQ(MakeBuffer(4096).status().code(), absl::StatusCode::kResourceExhausted);
   ASSERT_TRUE(core_->graphs().ReleaseGraph(*tenant_, handle).ok());
-  EXPECT_EQ(tenant_->preparations.size(), 1u);  // For the next one who prepares it.
+  EXPECT_EQ(tenant_->preparations.size(), 1u);  // Kept for the next caller who prepares the graph.
   EXPECT_TRUE(MakeBuffer(4096).ok());
   EXPECT_EQ(tenant_->preparations.size(), 0u);
   EXPECT_EQ(spawner_.last().released.size(), 1u);
@@ -113,7 +114,7 @@ TEST_F(QuotaTest, PreparedGraphsGiveWayToDocuments) {
   EXPECT_EQ(put(), absl::OkStatus());
 }
 
-// Modules: in use they stay, and the next is refused.
+// Modules in use stay, and the next module is refused.
 TEST_F(QuotaTest, Modules) {
   Limit(Resource::kModules, 1);
   const auto put = [&](std::string_view text) -> StatusOr<BlobRef> {
@@ -132,7 +133,7 @@ TEST_F(QuotaTest, Modules) {
   EXPECT_EQ(Balance(Resource::kModules).used, 1u);
 }
 
-// Queued jobs: those that wait, whatever for; those that run do not count.
+// The quota counts jobs that wait for any reason, not those that run.
 TEST_F(QuotaTest, QueuedJobs) {
   Limit(Resource::kQueuedJobs, 2);
   const std::string first = SubmitJob(Request());
@@ -156,8 +157,8 @@ TEST_F(QuotaTest, QueuedJobs) {
   EXPECT_EQ(Balance(Resource::kRunningJobs).used, 0u);
 }
 
-// A tenant's own quota of queued jobs holds in place of the configuration's, whether it is smaller or larger; a client
-// reads the one that holds.
+// A tenant's own quota of queued jobs holds in place of the configuration's, whether it is smaller or larger;
+// ServerInfo reports the quota that holds.
 TEST_F(QuotaTest, QueuedJobsOfOneTenant) {
   Config config = config_;
   config.jobs_queued_per_tenant_max = 1;
@@ -171,18 +172,18 @@ TEST_F(QuotaTest, QueuedJobsOfOneTenant) {
   EXPECT_EQ(told(), 1u);
   Limit(Resource::kQueuedJobs, 3);
   EXPECT_EQ(told(), 3u);
-  const std::string first = SubmitJob(Request());  // Runs.
+  const std::string first = SubmitJob(Request());  // This job runs.
   for (int i = 0; i < 3; ++i) {
     SubmitAfter(first);
   }
   EXPECT_THAT(Message(Submit(Request())->outcome->status), HasSubstr("The tenant's quota of queued-jobs (3)"));
-  Limit(Resource::kQueuedJobs, 0);  // None of its own.
+  Limit(Resource::kQueuedJobs, 0);  // No quota of its own.
   EXPECT_EQ(told(), 4u);
   SubmitAfter(first);
   EXPECT_THAT(Message(Submit(Request())->outcome->status), HasSubstr("The server's queue is full (4 jobs wait"));
 }
 
-// Disk bytes: what rows hold, also of jobs that have ended; refused before anything is written.
+// Disk bytes include the rows of jobs that have ended; a job above the limit is refused before anything is written.
 TEST_F(QuotaTest, DiskBytes) {
   const std::string id = SubmitJob(Request());
   AnswerRun(Result("abcdefgh"));
@@ -196,7 +197,7 @@ TEST_F(QuotaTest, DiskBytes) {
   ExpectExactQuotas();
 }
 
-// The disk has a limit for all tenants together, which counts what was there at the start.
+// The disk has a limit for all tenants together, which includes what was there at the start.
 TEST_F(QuotaTest, DiskBytesOfAll) {
   const std::string id = SubmitJob(Request());
   AnswerRun(Result("abcdefgh"));
@@ -207,14 +208,14 @@ TEST_F(QuotaTest, DiskBytesOfAll) {
   const AnsweredRef refused = Submit(Request());
   Prepare();
   EXPECT_EQ(refused->code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(refused->outcome->status), HasSubstr("What all tenants together may hold of disk-bytes"));
+  EXPECT_THAT(Message(refused->outcome->status), HasSubstr("The limit of all tenants together for disk-bytes"));
   config_.jobs_disk_bytes_max = 0;
   core_->SetConfig(config_);
   SubmitJob(Request());
   ExpectExactQuotas();
 }
 
-// Debt of device time: runs are refused and say when; jobs wait, say why, and go on when it is paid.
+// With a debt of device time, runs are refused and say when to retry; jobs wait, say why, and go on when it is paid.
 TEST_F(QuotaTest, DeviceTime) {
   const std::string handle = PrepareHandle();
   Limit(Resource::kDeviceTime, 3'600'000'000'000 / 10);  // A tenth of the time.
@@ -246,7 +247,7 @@ TEST_F(QuotaTest, DeviceTime) {
   EXPECT_EQ(State(job), "SUCCEEDED");
 }
 
-// A restart neither refills what is spent nor forgets it, and what is earned meanwhile counts.
+// A restart neither refills a spent quota nor forgets what was spent, and the time in between is earned.
 TEST_F(QuotaTest, SpentTimeOutlivesTheDaemon) {
   Limit(Resource::kDeviceTime, 3'600'000'000'000 / 10);
   const auto first = Run(PrepareHandle());
@@ -266,7 +267,7 @@ TEST_F(QuotaTest, SpentTimeOutlivesTheDaemon) {
   EXPECT_GT(Balance(Resource::kDeviceTime).available, 100'000'000'000u);
 }
 
-// Compile time: charged by what the executor says, and never more than the wall time on every processor.
+// Compile time is charged as the executor reports it, but never more than the wall time on every processor.
 TEST_F(QuotaTest, CompileTime) {
   Limit(Resource::kCompileTime, 1'000'000'000);
   v1::PrepareGraphRequest request;
@@ -283,7 +284,7 @@ TEST_F(QuotaTest, CompileTime) {
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_TRUE(outcomes[0].ok());
   EXPECT_EQ(Balance(Resource::kCompileTime).used, 3'000'000'000u);
-  // What is prepared costs nothing.
+  // A prepared graph costs nothing.
   core_->graphs().PrepareGraph(tenant_, request, &response, done);
   EXPECT_TRUE(outcomes.at(1).ok());
   request.set_graph_sha256(PutGraph("{\"hpvm\": 1, \"other\": 2}"));
@@ -293,13 +294,13 @@ TEST_F(QuotaTest, CompileTime) {
   EXPECT_TRUE(outcomes[2].detail->retryable());
 }
 
-// Requests and their bytes, without the core's mutex.
+// Requests and their bytes are counted without the core's mutex.
 TEST_F(QuotaTest, Requests) {
   Limit(Resource::kRequests, 1);
   EXPECT_TRUE(core_->quotas().meter().Begin(*tenant_, 100).ok());
   EXPECT_TRUE(core_->quotas().meter().Begin(*tenant_, 100).ok());
   const Outcome refused = core_->quotas().meter().Begin(*tenant_, 100);
-  EXPECT_EQ(Message(refused.status), "The tenant's quota of requests (1 a second) is spent: more is earned in 1 s.");
+  EXPECT_EQ(Message(refused.status), "The tenant's quota of requests (1 a second) is spent: more is available in 1 s.");
   EXPECT_EQ(refused.detail->retry_after_ns(), 1'000'000'000u);
   EXPECT_EQ(Balance(Resource::kRequestBytes).used, 200u);
   Limit(Resource::kRequestBytes, 1000);
@@ -309,7 +310,8 @@ TEST_F(QuotaTest, Requests) {
   EXPECT_TRUE(core_->quotas().meter().More(*tenant_, 1).ok());
 }
 
-// A disabled tenant: calls refused, runs failed, attempts not counted, jobs waiting; and all of it back.
+// A disabled tenant's calls are refused, its runs fail, its attempts do not count and its jobs wait; all of it resumes
+// afterwards.
 TEST_F(QuotaTest, Disabled) {
   const std::string handle = PrepareHandle();
   const auto run = Run(handle);
@@ -340,7 +342,7 @@ TEST_F(QuotaTest, Disabled) {
   EXPECT_EQ(State(after), "SUCCEEDED");
 }
 
-// Jobs of a tenant that is no more wait, across a restart; its name answers as one that never was.
+// Jobs of a tenant that no longer exists wait, across a restart; its name is answered like one that never existed.
 TEST_F(QuotaTest, UnknownTenants) {
   config_.jobs_running_per_tenant_max = 1;
   core_->SetConfig(config_);
@@ -360,13 +362,13 @@ TEST_F(QuotaTest, UnknownTenants) {
   EXPECT_EQ(OpenRuns().size(), 1u);
 }
 
-// What GetUsage says is what the ledger has, for tenants that never called too.
+// GetUsage reports the ledger's values, also for tenants that never called.
 TEST_F(QuotaTest, Usage) {
   Limit(Resource::kRequests, 10);
   ASSERT_TRUE(MakeBuffer(5000).ok());
   v1::GetUsageResponse usage;
   ASSERT_TRUE(core_->Usage("ann", &usage).ok());
-  ASSERT_EQ(usage.resources_size(), 10);
+  ASSERT_EQ(usage.resources_size(), static_cast<int>(scheduler::kResourceCount));
   EXPECT_EQ(usage.weight(), 100u);
   const v1::ResourceUsage& host = usage.resources(static_cast<int>(Resource::kHostBytes));
   EXPECT_EQ(host.resource(), "host-bytes");
@@ -377,7 +379,96 @@ TEST_F(QuotaTest, Usage) {
   EXPECT_EQ(requests.period_ns(), 1'000'000'000u);
   usage.Clear();
   ASSERT_TRUE(core_->Usage("carol", &usage).ok());
-  EXPECT_EQ(usage.resources_size(), 10);
+  EXPECT_EQ(usage.resources_size(), static_cast<int>(scheduler::kResourceCount));
+}
+
+// When a tenant is deleted, waiting jobs are cancelled, all jobs are removed from the store, keys are forgotten and
+// memory is freed; then `done` is called, once.
+TEST_F(QuotaTest, RemovesATenant) {
+  const std::string ended = SubmitJob(Request("key"));
+  AnswerRun(Result(std::string(40'000, 'x')));
+  EXPECT_EQ(State(ended), "SUCCEEDED");
+  const std::string runs = SubmitJob(Request());
+  v1::SubmitRequest after = Request();
+  after.add_after()->set_job_id(runs);
+  const std::string waits = SubmitJob(after);
+  v1::CreateBufferRequest create;
+  create.set_type(v1::ELEMENT_TYPE_F32);
+  create.add_shape(1'000);
+  ASSERT_TRUE(core_->buffers().CreateBuffer(*tenant_, create).ok());
+  SetDisabled(true);
+  spawner_.last().Die(Unavailable("The executor process ended (signal 9)."));
+  Pump();
+  int done = 0;
+  Status result = Unavailable("The database is busy.");
+  core_->tenant_removal().Remove("ann", [&] {
+    ++done;
+    return result;
+  });
+  core_->tenant_removal().Remove("ann", [] { return Internal("Twice."); });
+  for (int i = 0; i < 200 && done == 0; ++i) {
+    Advance(std::chrono::milliseconds(100));
+  }
+  EXPECT_EQ(done, 1);
+  EXPECT_TRUE(tenant_->jobs.empty());
+  EXPECT_EQ(tenant_->buffers.size() + tenant_->modules.size() + tenant_->graphs.size(), 0u);
+  EXPECT_TRUE(tenant_->handles.empty());
+  EXPECT_EQ(tenant_->stored_rows.amount(), 0u);
+  for (const std::string& id : {ended, runs, waits}) {
+    EXPECT_TRUE(absl::IsNotFound(store_->database().Find("ann", id).status())) << id;
+  }
+  EXPECT_TRUE(absl::IsNotFound(store_->database().FindKey("ann", "key").status()));
+  // A callback that failed is called again until it succeeds, and then no more.
+  result = absl::OkStatus();
+  for (int i = 0; i < 100; ++i) {
+    Advance(std::chrono::milliseconds(100));
+  }
+  EXPECT_EQ(done, 2);
+  ExpectExactQuotas();
+}
+
+// A store that commits nothing gets each write once, however often the removal looks, and the removal ends with it.
+TEST_F(QuotaTest, RemovalWaitsForTheStore) {
+  for (int i = 0; i < 3; ++i) {
+    SubmitJob(Request());
+    AnswerRun(Result("abcdefgh"));
+  }
+  SetDisabled(true);
+  spawner_.last().Die(Unavailable("The executor process ended (signal 9)."));
+  Pump();
+  store_->hold_commits = true;
+  bool done = false;
+  core_->tenant_removal().Remove("ann", [&] {
+    done = true;
+    return absl::OkStatus();
+  });
+  for (int i = 0; i < 50; ++i) {
+    Advance(std::chrono::milliseconds(100));
+  }
+  EXPECT_EQ(std::ranges::count(store_->writes, "drop"), 3);
+  EXPECT_FALSE(done);
+  store_->hold_commits = false;
+  for (int i = 0; i < 50; ++i) {
+    Advance(std::chrono::milliseconds(100));
+  }
+  EXPECT_TRUE(done);
+}
+
+// A removal does not affect other tenants' jobs and keys.
+TEST_F(QuotaTest, RemovalLeavesOthersAlone) {
+  const std::string mine = SubmitJob(Request("key"));
+  AnswerRun(Result("abcdefgh"));
+  bool done = false;
+  core_->tenant_removal().Remove("nobody", [&] {
+    done = true;
+    return absl::OkStatus();
+  });
+  for (int i = 0; i < 50; ++i) {
+    Advance(std::chrono::milliseconds(100));
+  }
+  EXPECT_TRUE(done);
+  EXPECT_EQ(State(mine), "SUCCEEDED");
+  EXPECT_EQ(Submit(Request("key"))->id(), mine);
 }
 
 }  // namespace

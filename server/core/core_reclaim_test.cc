@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory between tenants: who is asked for it, and what becomes of the run that lacked it.
+// Tests how device memory moves between tenants: which tenants are asked for it, and how the run that lacked it goes
+// on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ using testing::HandJobStore;
 using testing::StoredState;
 
 constexpr char kDocument[] = "{\"hpvm\": 1}";
-constexpr uint64_t kMemory = 1000;  // Of opencl:0, the second device of the profile.
+constexpr uint64_t kMemory = 1000;  // Memory of opencl:0, the second device of the profile.
 
 class ReclaimTest : public ::testing::Test {
  protected:
@@ -58,7 +59,7 @@ class ReclaimTest : public ::testing::Test {
     std::optional<RunOutcome> outcome;
   };
 
-  // The fixture's, since an answer may come as late as its end.
+  // The fixture owns the clients, since an answer may come as late as its end.
   Client* NewClient(const std::string& name) {
     Client* const client = clients_.emplace_back(std::make_unique<Client>()).get();
     client->tenant = *core_->tenants().FindTenant(name);
@@ -106,7 +107,7 @@ class ReclaimTest : public ::testing::Test {
   std::vector<std::unique_ptr<Client>> clients_;
 };
 
-// The tenants with the most idle memory give way, for as much as is lacking; then the run is sent again.
+// The tenants with the most idle memory give up as much as is lacking; then the run is sent again.
 TEST_F(ReclaimTest, TheMostIdleGivesWay) {
   const auto ann = NewClient("ann"), bob = NewClient("bob"), eve = NewClient("eve");
   ann->executor->on_usage(supervisor::testing::DeviceUsage({0, 300}, {0, 200}));
@@ -128,7 +129,7 @@ TEST_F(ReclaimTest, TheMostIdleGivesWay) {
   EXPECT_TRUE(eve->outcome->outcome.ok());
 }
 
-// Whoever is asked and does not answer is not waited for.
+// A tenant that is asked and does not answer is not waited for.
 TEST_F(ReclaimTest, GoesOnWithoutAnAnswer) {
   const auto ann = NewClient("ann"), eve = NewClient("eve");
   ann->executor->on_usage(supervisor::testing::DeviceUsage({0, 300}, {0, 300}));
@@ -138,7 +139,7 @@ TEST_F(ReclaimTest, GoesOnWithoutAnAnswer) {
   clock_.Advance(std::chrono::milliseconds(501));
   core_->OnTime();
   ASSERT_EQ(eve->executor->runs.size(), 2u);
-  // Late, and once more short: the run fails.
+  // The late answer changes nothing, and a second shortage fails the run.
   ann->executor->reclaims[0].done(supervisor::testing::DeviceUsage({0, 200}, {0, 200}));
   eve->executor->AnswerRun(Short(100));
   ASSERT_TRUE(eve->outcome.has_value());
@@ -146,7 +147,8 @@ TEST_F(ReclaimTest, GoesOnWithoutAnAnswer) {
   EXPECT_EQ(eve->executor->runs.size(), 2u);
 }
 
-// Nobody has any, the entry is none, or it was asked a moment ago: the run fails at once.
+// The run fails at once when no tenant has idle memory, the entry is not a device, or memory was asked for a moment
+// ago.
 TEST_F(ReclaimTest, FailsWhereNobodyCanHelp) {
   const auto ann = NewClient("ann"), eve = NewClient("eve");
   ann->executor->on_usage(supervisor::testing::DeviceUsage({0, 300}, {0, 0}));
@@ -182,7 +184,8 @@ TEST_F(ReclaimTest, CancelledWhileItWaits) {
   EXPECT_EQ(eve->executor->runs.size(), 1u);
 }
 
-// More than the device has, all together: idle memory goes before anybody fails. What was asked for is not asked twice.
+// When all tenants together need more than the device has, idle memory is freed before any run fails. Memory that was
+// asked for is not asked for twice.
 TEST_F(ReclaimTest, TogetherWithinTheDevice) {
   const auto ann = NewClient("ann"), eve = NewClient("eve");
   ann->executor->on_usage(supervisor::testing::DeviceUsage({0, 700}, {0, 700}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The core with played executors and a clock set by hand: every path a run or job can take, and a death at each point
-// of it.
+// Tests the core with simulated executors and a clock set by hand: every path that a run or job can take, with the
+// death of the executor at each point.
 #include "server/core/core.h"
 
 #include <fcntl.h>
@@ -50,7 +50,7 @@ class CoreTest : public ::testing::Test {
     core_.reset();
   }
 
-  // On an empty store.
+  // Starts a new core on an empty store.
   void Restart(const Config& config, bool awaits_devices = false) {
     End();
     spawner_.executors().clear();
@@ -77,7 +77,7 @@ class CoreTest : public ::testing::Test {
     return hash;
   }
 
-  // A graph with one f32 input "x" and one output "y".
+  // Returns a graph with one f32 input "x" and one output "y".
   static internal::Prepared Accepted() {
     internal::Prepared reply =
         supervisor::testing::AcceptedGraph("double", {supervisor::testing::Port("x", ElementType::kF32, {"n"})},
@@ -86,7 +86,7 @@ class CoreTest : public ::testing::Test {
     return reply;
   }
 
-  // The same, its kernel a module that was written for a device.
+  // Returns the same graph with a kernel from a module that was written for a device.
   static internal::Prepared Native(const std::string& module) {
     internal::Prepared reply = Accepted();
     reply.mutable_summary()->add_devices("opencl:0");
@@ -102,7 +102,7 @@ class CoreTest : public ::testing::Test {
     return reply;
   }
 
-  // An output in memory that the run named.
+  // Returns a reply with an output in memory that the run provided.
   static RunReply InMemory(uint64_t bytes, const Status& status = absl::OkStatus()) {
     RunReply reply = supervisor::testing::FailedRun(status);
     supervisor::testing::AddOutput(reply, "y", ElementType::kF32, {bytes / 4}, bytes);
@@ -140,7 +140,7 @@ class CoreTest : public ::testing::Test {
 
   uint64_t Run(const v1::RunRequest& request) {
     run_outcome_.reset();
-    // As gRPC does, keeps the request for as long as its tensors may be borrowed.
+    // Keeps the request, as gRPC does, for as long as its tensors may be borrowed.
     requests_.push_back(request);
     return core_->runs().Run(tenant_, requests_.back(),
                              [this](RunOutcome outcome) { run_outcome_ = std::move(outcome); });
@@ -167,7 +167,7 @@ class CoreTest : public ::testing::Test {
     return result;
   }
 
-  // A job that has been sent to its executor.
+  // Submits a job and returns its id when it has been sent to its executor.
   std::string RunningJob(const v1::SubmitRequest& request) {
     const auto result = Submit(request);
     if (!spawner_.last().prepares.empty() && spawner_.last().prepares.back().done) {
@@ -181,7 +181,7 @@ class CoreTest : public ::testing::Test {
   Status Cancel(const TenantRef& tenant, const std::string& id, v1::Job* job) {
     v1::CancelJobResponse response;
     std::optional<Outcome> answer;
-    core_->job_canceller().CancelJob(tenant, id, &response, [&](const Outcome& outcome) { answer = outcome; });
+    core_->job_wishes().CancelJob(tenant, id, &response, [&](const Outcome& outcome) { answer = outcome; });
     store_->Pump();
     *job = response.job();
     return answer.has_value() ? answer->status : Internal("No answer.");
@@ -253,7 +253,8 @@ internal::Ready Found(const std::string& id) {
   return supervisor::testing::Found({supervisor::testing::FoundDevice(id, "")});
 }
 
-// A device that a run lost costs that executor; the next one waits until the device has been tried out, and has it.
+// The executor that lost a device during a run is replaced; the next one waits until the device has been probed, and
+// has it.
 TEST_F(CoreTest, LostDevicesAreTriedOut) {
   core_->devices().SetFound("cpu", Found("cpu:0"));
   core_->devices().SetFound("opencl", Found("opencl:0"));
@@ -283,7 +284,7 @@ TEST_F(CoreTest, LostDevicesAreTriedOut) {
   EXPECT_TRUE(run_outcome_->outcome.ok());
 }
 
-// No tenant is shown what another's executor says of a device that it lost.
+// No tenant is shown another executor's message about a device that it lost.
 TEST_F(CoreTest, LostDevicesTellNothingOfTheTenant) {
   core_->devices().SetFound("opencl", Found("opencl:0"));
   Run(RunRequestOf(Prepare()));
@@ -294,10 +295,10 @@ TEST_F(CoreTest, LostDevicesTellNothingOfTheTenant) {
   core_->devices().ListDevices(*core_->tenants().FindTenant("bob"), &response, [](const Outcome&) {});
   ASSERT_EQ(response.devices_size(), 1);
   EXPECT_EQ(response.devices(0).state(), v1::Device::STATE_PROBING);
-  EXPECT_EQ(response.devices(0).detail(), "A run lost it.");
+  EXPECT_EQ(response.devices(0).detail(), "A run lost the device.");
 }
 
-// Nobody tries the device out when the server has stopped: what waits for it is answered all the same.
+// No device is probed after the server has stopped: calls that wait for a probe are answered all the same.
 TEST_F(CoreTest, StopsWhileADeviceIsTriedOut) {
   core_->devices().SetFound("opencl", Found("opencl:0"));
   const std::string handle = Prepare();
@@ -316,8 +317,8 @@ TEST_F(CoreTest, StopsWhileADeviceIsTriedOut) {
   EXPECT_EQ(outcome->status.code(), StatusCode::kUnavailable);
 }
 
-// A device that does not answer is left out, and nobody waits for it; when it comes back, an executor with nothing in
-// hand is replaced by one that has it, at the next graph.
+// A device that does not answer is left out, and no call waits for it; when it comes back, an idle executor is
+// replaced by one that has it, at the next graph.
 TEST_F(CoreTest, SilentDevicesAreLeftOut) {
   core_->devices().SetFound("opencl", Found("opencl:0"));
   const std::string handle = Prepare();
@@ -335,7 +336,7 @@ TEST_F(CoreTest, SilentDevicesAreLeftOut) {
   clock_.Advance(std::chrono::seconds(1));
   ASSERT_TRUE(core_->devices().DueProbe(&next).has_value());
   core_->devices().OnProbed("opencl:0", absl::OkStatus());
-  // A run is in progress: its executor stays.
+  // The executor stays because a run is in progress.
   graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"other\"}");
   Prepare();
   EXPECT_EQ(spawner_.executors().size(), 2u);
@@ -347,7 +348,7 @@ TEST_F(CoreTest, SilentDevicesAreLeftOut) {
   EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "opencl:0"}));
 }
 
-// An executor that dies with a run on a device puts that device in question, and the run's failure names it.
+// The death of an executor with a run on a device makes that device suspect, and the run's failure names it.
 TEST_F(CoreTest, DeathsPutDevicesInQuestion) {
   core_->devices().SetFound("opencl", Found("opencl:0"));
   AskPrepare();
@@ -376,15 +377,86 @@ TEST_F(CoreTest, ExecutorsWaitForDiscovery) {
   EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "vulkan:0"}));
 }
 
-// A server that is closed takes jobs and refuses runs; what waits goes on when it is open again.
+// Runs that need a paused device are refused with its reason, others go on, and the executor is told.
+TEST_F(CoreTest, PausedDevicesGetNothingNew) {
+  core_->devices().SetFound("cpu", Found("cpu:0"));
+  core_->devices().SetFound("vulkan", Found("vulkan:0"));
+  AskPrepare();
+  internal::Prepared reply = Accepted();
+  reply.add_needs("cpu:0,vulkan:0");
+  reply.add_needs("vulkan:0");
+  spawner_.last().AnswerPrepare(reply);
+  const std::string handle = prepare_response_.handle();
+  Intake intake;
+  intake.paused["vulkan:0"] = {.reason = "new fans", .paused_by = "uid 0", .since_unix_ns = 5};
+  core_->SetIntake(intake);
+  EXPECT_EQ(core_->intake().paused, intake.paused);
+  Run(RunRequestOf(handle));
+  ASSERT_TRUE(run_outcome_.has_value());
+  EXPECT_EQ(run_outcome_->outcome.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Message(run_outcome_->outcome.status),
+            "vulkan:0 is paused: new fans. A part of the graph runs nowhere else.");
+  const auto* page = reinterpret_cast<const GrantPage*>(tenant_->executor.grant_page.data());
+  EXPECT_EQ(page->entries[0].closed.load(), 0u);
+  EXPECT_EQ(page->entries[1].closed.load(), 1u);
+  v1::ListDevicesResponse shown;
+  core_->devices().ListDevices(tenant_, &shown, [](const Outcome&) {});
+  EXPECT_EQ(shown.devices(1).paused().reason(), "new fans");
+  EXPECT_EQ(shown.devices(1).paused().by(), "");  // Only administrators see it.
+  EXPECT_EQ(core_->devices().Find("vulkan:0")->paused().by(), "uid 0");
+  intake.paused = {{"cpu:0", {}}};  // The other set has vulkan:0.
+  core_->SetIntake(intake);
+  EXPECT_EQ(page->entries[0].closed.load(), 1u);
+  EXPECT_EQ(page->entries[1].closed.load(), 0u);
+  run_outcome_.reset();
+  Run(RunRequestOf(handle));
+  EXPECT_EQ(spawner_.last().runs.size(), 1u);
+}
+
+// A fenced device is closed, left out of executors that start unless it is only hot, and back once it is resumed.
+TEST_F(CoreTest, FencedDevicesGetNothingNew) {
+  internal::Ready found = Found("vulkan:0");
+  found.mutable_devices(0)->mutable_device()->mutable_health()->set_bus("0000:19:00.0");
+  core_->devices().SetFound("vulkan", found);
+  const auto say = [&](const std::string& members) {
+    core_->devices().OnHealth(ParseHealthReading(R"({"devices":[{"bus":"00000000:19:00.0",)" + members + "}]}"));
+    return core_->devices().Find("vulkan:0")->health().fence();
+  };
+  EXPECT_EQ(say(R"("temperature_c":40,"power_w":70)"), "");
+  EXPECT_EQ(core_->devices().Find("vulkan:0")->health().power_w(), 70);
+  v1::ListDevicesResponse shown;
+  core_->devices().ListDevices(tenant_, &shown, [](const Outcome&) {});
+  EXPECT_EQ(shown.devices(0).health().temperature_c(), 40);
+  // The power depends on other tenants' work, so it is not shown.
+  EXPECT_FALSE(shown.devices(0).health().has_power_w());
+  EXPECT_THAT(say(R"("temperature_c":120)"), HasSubstr("too hot"));
+  Prepare();
+  EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu", "vulkan:0"}));
+  const auto* page = reinterpret_cast<const GrantPage*>(tenant_->executor.grant_page.data());
+  EXPECT_EQ(page->entries[1].closed.load(), 1u);
+  EXPECT_EQ(say(R"("temperature_c":40)"), "");
+  EXPECT_EQ(page->entries[1].closed.load(), 0u);
+  EXPECT_THAT(say(R"("xids":[79])"), HasSubstr("Xid 79"));
+  EXPECT_EQ(core_->devices().Find("vulkan:0")->state(), v1::Device::STATE_BROKEN);
+  spawner_.last().on_ready(supervisor::ExecutorReady());
+  spawner_.last().Die(kSignal9);
+  Prepare();
+  EXPECT_EQ(spawner_.last().backends, (std::vector<std::string>{"cpu"}));
+  core_->devices().OnHealth(Unavailable("It hangs."));
+  EXPECT_THAT(core_->devices().Find("vulkan:0")->health().fence(), HasSubstr("Xid 79"));
+  core_->devices().LiftFence("vulkan:0");
+  EXPECT_EQ(core_->devices().Find("vulkan:0")->state(), v1::Device::STATE_READY);
+}
+
+// A closed server accepts jobs and refuses runs; waiting jobs go on when it is open again.
 TEST_F(CoreTest, IntakeIsClosedAndOpened) {
   const std::string handle = Prepare();
-  core_->SetIntake({.closed = true, .reason = "new disks", .changed_by = "uid 0", .changed_unix_ns = 5});
+  core_->SetIntake({.closed = true, .reason = "new disks", .changed_by = "uid 0", .changed_unix_ns = 5, .paused = {}});
   EXPECT_FALSE(core_->Health().is_ready);
   Run(RunRequestOf(handle));
   ASSERT_TRUE(run_outcome_.has_value());
   EXPECT_EQ(run_outcome_->outcome.status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr("starts nothing now: new disks. It takes jobs"));
+  EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr("starts nothing now: new disks. It accepts jobs"));
   v1::GetOverviewResponse shown;
   core_->Overview(nullptr, 10, &shown);
   EXPECT_TRUE(shown.intake().closed());
@@ -398,7 +470,7 @@ TEST_F(CoreTest, IntakeIsClosedAndOpened) {
   EXPECT_EQ(spawner_.last().runs.size(), 1u);
 }
 
-// What runs, whose it is and where it may run; of others a tenant sees nothing.
+// The overview shows running work, its tenant and where it may run; a tenant sees nothing of others.
 TEST_F(CoreTest, OverviewShowsWhatRuns) {
   const std::string handle = Prepare();
   Run(RunRequestOf(handle));
@@ -426,8 +498,8 @@ TEST_F(CoreTest, OverviewShowsWhatRuns) {
   EXPECT_EQ(cut.running_left_out(), 1u);
 }
 
-// A list of devices waits until each family has answered, and is never one of a machine without any; a server that
-// stops answers it, and one tenant's many calls are refused.
+// A list of devices waits until each family has answered, and never shows a machine without any; a server that stops
+// answers the call, and one tenant's many calls are refused.
 TEST_F(CoreTest, ListsOfDevicesWaitForDiscovery) {
   Restart(Config(), /*awaits_devices=*/true);
   v1::ListDevicesResponse response;
@@ -462,7 +534,7 @@ TEST_F(CoreTest, ListsOfDevicesWaitForDiscovery) {
   }
 }
 
-// The ordinary way: one executor is spawned, one prepare sent, and runs reach it at once.
+// In the normal case one executor is spawned, one prepare is sent, and runs reach it at once.
 TEST_F(CoreTest, PreparesOnceAndRuns) {
   const std::string handle = Prepare();
   EXPECT_EQ(prepare_response_.summary().name(), "double");
@@ -500,7 +572,7 @@ TEST_F(CoreTest, ReportsEveryDiagnostic) {
   EXPECT_EQ(prepare_response_.handle(), "");
 }
 
-// Another tenant's id and one that never existed answer alike, for every kind of id.
+// Another tenant's id and one that never existed are answered alike, for every kind of id.
 TEST_F(CoreTest, ForeignIdsLookAbsent) {
   const std::string handle = Prepare();
   const std::string buffer = MakeBuffer("12345678").id();
@@ -533,8 +605,8 @@ TEST_F(CoreTest, ForeignIdsLookAbsent) {
   EXPECT_TRUE(core_->buffers().DeleteBuffer(*tenant_, buffer).ok());  // Its owner still has it.
 }
 
-// An executor's death at each point fails what it had with the reason; the next call finds a new one, prepared from
-// the stored bytes.
+// The death of an executor at each point fails its requests with the reason; the next call gets a new executor,
+// prepared from the stored bytes.
 TEST_F(CoreTest, RecoversFromDeathAtEachPoint) {
   struct Case {
     const char* name;
@@ -585,7 +657,7 @@ TEST_F(CoreTest, RecoversFromDeathAtEachPoint) {
       handle = Prepare();
       Run(RunRequestOf(handle));
     } else {
-      // The handle lives on: the run waits for the second prepare.
+      // The handle stays valid: the run waits for the second prepare.
       Run(RunRequestOf(handle));
       EXPECT_TRUE(spawner_.last().runs.empty());
       spawner_.last().AnswerPrepare(Accepted());
@@ -615,8 +687,8 @@ TEST_F(CoreTest, StopsSpawningAfterRepeatedCrashes) {
   EXPECT_EQ(spawner_.executors().size(), 4u);
 }
 
-// Crashes with a module of the tenant's own in flight are held against it: it is refused with a sentence, and the rest
-// of the tenant's work goes on at once.
+// Crashes with one of the tenant's own modules in flight count against that module: it is refused with a sentence, and
+// the rest of the tenant's work goes on at once.
 TEST_F(CoreTest, HoldsCrashesAgainstTheModuleInFlight) {
   const std::string wasm = Put(tenant_, "{\"hpvm\": 1, \"name\": \"wasm\"}");
   AskPrepare();
@@ -654,7 +726,7 @@ TEST_F(CoreTest, HoldsCrashesAgainstTheModuleInFlight) {
   EXPECT_EQ(spawner_.last().runs.size(), 2u);
 }
 
-// Modules of one's own are many, but not without end: the tenant as a whole waits after some more crashes.
+// Crashes of a tenant's own modules have a limit, too: after some more, the tenant as a whole waits.
 TEST_F(CoreTest, CrashesOfManyModulesAreBounded) {
   for (int i = 0; i < 12; ++i) {
     graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"" + std::to_string(i) + "\"}");
@@ -671,7 +743,7 @@ TEST_F(CoreTest, CrashesOfManyModulesAreBounded) {
   EXPECT_EQ(spawner_.executors().size(), 12u);
 }
 
-// What the daemon itself ends is nobody's crash.
+// An executor that the daemon itself ends is no crash of a module.
 TEST_F(CoreTest, KillsAreNoCrashesOfModules) {
   AskPrepare();
   spawner_.last().AnswerPrepare(Native("slow.cl"));
@@ -689,7 +761,7 @@ TEST_F(CoreTest, KillsAreNoCrashesOfModules) {
   EXPECT_EQ(spawner_.executors().size(), 4u);
 }
 
-// After the wait one may try; when that one crashes, the next wait is longer.
+// After the pause one executor may try; when it crashes, the next pause is longer.
 TEST_F(CoreTest, WaitsLongerAfterATryThatFailed) {
   for (int i = 0; i < 3; ++i) {
     AskPrepare();
@@ -706,17 +778,18 @@ TEST_F(CoreTest, WaitsLongerAfterATryThatFailed) {
   EXPECT_EQ(spawner_.executors().size(), 4u);
 }
 
-// A sandbox below what is demanded refuses the tenant's calls with the executor's sentence: no crash, no fenced device,
-// and no process for each call.
+// A sandbox weaker than demanded refuses the tenant's calls with the executor's sentence, without a crash, a fenced
+// device, or a process for each call.
 TEST_F(CoreTest, RefusesWhatTheSandboxDoesNotReach) {
-  const Status weak = FailedPrecondition("The sandbox of this machine reaches level 1 (x), and level 3 is demanded.");
+  const Status weak = FailedPrecondition(
+      "The sandbox of this machine reaches level 1 (x), but the configuration demands at least level 3.");
   AskPrepare();
   spawner_.last().Die(weak);
   EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kFailedPrecondition);
   for (int i = 0; i < 5; ++i) {
     AskPrepare();
     EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kFailedPrecondition);
-    EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("level 3 is demanded"));
+    EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("demands at least level 3"));
   }
   EXPECT_EQ(spawner_.executors().size(), 1u);
   clock_.Advance(std::chrono::seconds(10));
@@ -724,7 +797,7 @@ TEST_F(CoreTest, RefusesWhatTheSandboxDoesNotReach) {
   EXPECT_EQ(spawner_.executors().size(), 2u);
 }
 
-// A process that waited for a tenant and ends as one gets it costs nobody anything: the next one takes its place.
+// A spare process that ends as a tenant gets it is replaced by the next one at no cost.
 TEST_F(CoreTest, ReplacesSparesThatEndAsTheyAreTaken) {
   spawner_.spares = 2;
   AskPrepare();
@@ -733,7 +806,8 @@ TEST_F(CoreTest, ReplacesSparesThatEndAsTheyAreTaken) {
   spawner_.last().Die(kSignal9);
   EXPECT_FALSE(prepare_outcome_.has_value());
   ASSERT_EQ(spawner_.executors().size(), 3u);
-  // One of its own that ends explains itself, and a spare that was ready was no spare any more.
+  // The end of an executor that was started for the tenant is reported to the caller, and so is that of a spare that
+  // was ready.
   spawner_.last().Die(kSignal9);
   ASSERT_TRUE(prepare_outcome_.has_value());
   EXPECT_EQ(prepare_outcome_->status.code(), StatusCode::kUnavailable);
@@ -743,14 +817,14 @@ TEST_F(CoreTest, ReplacesSparesThatEndAsTheyAreTaken) {
   spawner_.last().Die(kSignal9);
   ASSERT_TRUE(prepare_outcome_.has_value());
   EXPECT_EQ(spawner_.executors().size(), 4u);
-  // Also before the daemon has hold of it.
+  // A spare that ends before the daemon has its handle is replaced, too.
   spawner_.spares = 1;
   spawner_.spares_end_at_once = true;
   Prepare();
   EXPECT_EQ(spawner_.executors().size(), 6u);
 }
 
-// What the last executor said of its sandbox is shown with the devices and in health.
+// Device lists and health show what the last executor reported of its sandbox.
 TEST_F(CoreTest, ShowsTheSandbox) {
   v1::ListDevicesResponse before, after;
   core_->devices().ListDevices(tenant_, &before, [](const Outcome&) {});
@@ -770,17 +844,17 @@ TEST_F(CoreTest, ShowsTheSandbox) {
   EXPECT_TRUE(spawner_.last().without_device_nodes);  // The processor needs none.
 }
 
-// Cancelling in each state ends the run as cancelled; one that does not stop costs its executor, and only after the
-// grace.
+// Cancelling in each state ends the run as cancelled; the executor is killed only when a run does not stop within the
+// grace period.
 TEST_F(CoreTest, CancelsInEachState) {
   Config config;
   config.jobs_running_per_tenant_max = 1;
   Restart(config);
   const std::string handle = Prepare();
   spawner_.last().Die(kSignal9);
-  core_->runs().CancelRun(Run(RunRequestOf(handle)));  // While its graph is prepared again.
+  core_->runs().CancelRun(Run(RunRequestOf(handle)));  // Cancelled while its graph is prepared again.
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);
-  EXPECT_EQ(spawner_.last().cancels.size(), 1u);  // Nobody waits for the preparation any more.
+  EXPECT_EQ(spawner_.last().cancels.size(), 1u);  // No caller waits for the preparation any more.
   spawner_.last().cancels.clear();
   spawner_.last().AnswerPrepare(Accepted());
   EXPECT_TRUE(spawner_.last().runs.empty());
@@ -788,12 +862,12 @@ TEST_F(CoreTest, CancelsInEachState) {
   const uint64_t first = Run(RunRequestOf(handle));
   const uint64_t second = Run(RunRequestOf(handle));
   EXPECT_EQ(spawner_.last().runs.size(), 1u);
-  core_->runs().CancelRun(second);  // While it waits for its turn.
+  core_->runs().CancelRun(second);  // Cancelled while it waits for its turn.
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);
   EXPECT_TRUE(spawner_.last().cancels.empty());
 
   run_outcome_.reset();
-  core_->runs().CancelRun(first);  // While it runs: the executor is asked.
+  core_->runs().CancelRun(first);  // Cancelled while it runs: the executor is asked.
   core_->runs().CancelRun(first);  // Idempotent.
   EXPECT_EQ(spawner_.last().cancels, std::vector<supervisor::RequestId>{spawner_.last().runs[0].id});
   clock_.Advance(std::chrono::milliseconds(99));
@@ -803,19 +877,19 @@ TEST_F(CoreTest, CancelsInEachState) {
   EXPECT_EQ(core_->operations(), 0u);
   clock_.Advance(std::chrono::milliseconds(2));
   core_->OnTime();
-  EXPECT_EQ(spawner_.last().killed, "");  // It answered in time.
+  EXPECT_EQ(spawner_.last().killed, "");  // The executor answered in time.
 
   core_->runs().CancelRun(Run(RunRequestOf(handle)));
   clock_.Advance(std::chrono::milliseconds(101));
   core_->OnTime();
   EXPECT_THAT(spawner_.last().killed, HasSubstr("did not stop within 101 ms"));
-  core_->OnTime();  // Reaps it, which fails what was pending.
+  core_->OnTime();  // Reaps the executor, which fails what was pending.
   EXPECT_TRUE(spawner_.last().destroyed);
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kCancelled);
   EXPECT_EQ(core_->operations(), 0u);
 }
 
-// A job's deadline: expired before it started, failed after; a run that is late is stopped like a cancelled one.
+// A job past its deadline expires before it started and fails after; a late run is stopped like a cancelled one.
 TEST_F(CoreTest, KeepsDeadlines) {
   Config config;
   config.jobs_running_per_tenant_max = 1;
@@ -838,17 +912,17 @@ TEST_F(CoreTest, KeepsDeadlines) {
   EXPECT_EQ(Submit(request)->outcome->status.code(), StatusCode::kInvalidArgument);
 }
 
-// The same key with the same request is one job, whenever the duplicate comes; another request is refused; a failed
-// one frees the key.
+// The same key with the same request is one job, whenever the duplicate comes; a different request is refused; a
+// failed one frees the key.
 TEST_F(CoreTest, HonoursIdempotencyKeys) {
   const auto first = Submit(SubmitRequestOf("key"));
-  const auto duplicate = Submit(SubmitRequestOf("key"));  // Before the first one is answered.
+  const auto duplicate = Submit(SubmitRequestOf("key"));  // Submitted before the first one is answered.
   EXPECT_FALSE(duplicate->outcome.has_value());
   internal::Prepared rejected;
   supervisor::testing::AddDiagnostic(rejected, "/nodes", "There are no nodes (0).");
   spawner_.last().AnswerPrepare(rejected);
   EXPECT_EQ(first->outcome->status.code(), StatusCode::kInvalidArgument);
-  spawner_.last().AnswerPrepare(Accepted());  // The duplicate became the first.
+  spawner_.last().AnswerPrepare(Accepted());  // The duplicate has become the first.
   store_->Pump();
   ASSERT_TRUE(duplicate->outcome.has_value() && duplicate->outcome->ok());
   const std::string id = duplicate->response.job().id();
@@ -867,7 +941,8 @@ TEST_F(CoreTest, HonoursIdempotencyKeys) {
   EXPECT_EQ(other->outcome->detail->job_id(), id);
 }
 
-// A large output is asked for with memory, becomes a buffer, and the next run of equal shapes brings the memory along.
+// A large output is asked for with memory, becomes a buffer, and the next run with equal shapes is sent with the
+// memory.
 TEST_F(CoreTest, GivesLargeOutputsMemory) {
   const std::string handle = Prepare();
   constexpr uint64_t kLarge = 1 << 20;
@@ -892,7 +967,7 @@ TEST_F(CoreTest, GivesLargeOutputsMemory) {
   EXPECT_EQ(spawner_.last().runs[2].outputs.size(), 1u);
   spawner_.last().AnswerRun(InMemory(kLarge));
   EXPECT_TRUE(run_outcome_->outcome.ok());
-  // An executor that never stops asking is not obeyed for ever.
+  // The daemon stops granting memory to an executor that never stops asking.
   v1::RunRequest request = RunRequestOf(handle, "abcd");
   Run(request);
   for (int i = 0; i < 3; ++i) {
@@ -902,8 +977,8 @@ TEST_F(CoreTest, GivesLargeOutputsMemory) {
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kResourceExhausted);
 }
 
-// Memory that goes along is a guess, which other symbols or values make too small; then the run gets more. A client's
-// own buffer is no guess.
+// Memory that is sent along is a guess, which is too small for other symbols or values; then the run gets more. A
+// client's own buffer is no guess.
 TEST_F(CoreTest, GivesOutputsThatGrowMoreMemory) {
   const std::string handle = Prepare();
   const auto needs_memory = [](uint64_t bytes) {
@@ -918,7 +993,7 @@ TEST_F(CoreTest, GivesOutputsThatGrowMoreMemory) {
   spawner_.last().AnswerRun(needs_memory(1 << 20));
   spawner_.last().AnswerRun(InMemory(1 << 20));
   ASSERT_TRUE(run_outcome_->outcome.ok()) << run_outcome_->outcome.status;
-  // The same symbols bring the memory along, other symbols do not.
+  // The same symbols send the memory along, other symbols do not.
   Run(request);
   EXPECT_EQ(target().memory.bytes, 1u << 20);
   spawner_.last().AnswerRun(needs_memory(3 << 20));
@@ -942,7 +1017,8 @@ TEST_F(CoreTest, GivesOutputsThatGrowMoreMemory) {
   EXPECT_THAT(run_outcome_->outcome.status.message(), HasSubstr("its buffer has 8"));
 }
 
-// Behind what a run wrote its buffer is zeros: little of it is cleared at once, much of it elsewhere and in steps.
+// The buffer is zero after the bytes that a run wrote: a small rest is cleared at once, a large one elsewhere and in
+// steps.
 TEST_F(CoreTest, ClearsWhatIsBehindAnOutput) {
   const std::string handle = Prepare();
   for (const size_t size : {size_t{100'000}, size_t{140} << 20}) {
@@ -965,8 +1041,8 @@ TEST_F(CoreTest, ClearsWhatIsBehindAnOutput) {
   }
 }
 
-// Outputs bound to a buffer are published when the run succeeds and only then; readers in flight keep what they
-// started with.
+// Outputs bound to a buffer are published when the run succeeds and only then; readers in flight keep the contents
+// with which they started.
 TEST_F(CoreTest, PublishesOnSuccessOnly) {
   const std::string handle = Prepare();
   const v1::Buffer buffer = MakeBuffer("old-data");
@@ -998,7 +1074,7 @@ TEST_F(CoreTest, PublishesOnSuccessOnly) {
   request.mutable_inputs(0)->mutable_buffer()->set_generation(buffer.generation());
   Run(request);
   EXPECT_EQ(run_outcome_->outcome.status.code(), StatusCode::kFailedPrecondition);
-  // A buffer deleted while a run writes it: the run succeeds, nobody has the data, nothing leaks.
+  // When a buffer is deleted while a run writes it, the run succeeds, nobody has the data, and nothing leaks.
   request.mutable_inputs(0)->mutable_buffer()->clear_generation();
   Run(request);
   EXPECT_TRUE(core_->buffers().DeleteBuffer(*tenant_, buffer.id()).ok());
@@ -1007,7 +1083,7 @@ TEST_F(CoreTest, PublishesOnSuccessOnly) {
   EXPECT_EQ(tenant_->buffers.bytes(), 0u);
 }
 
-// Registered memory: runs read it and write it where it lies, and nothing else of it is touched.
+// Runs read and write registered memory in place, and do not touch the rest of it.
 TEST_F(CoreTest, RunsUseRegisteredMemoryWhereItLies) {
   const std::string handle = Prepare();
   const auto request_for = [](const v1::Buffer& from, const v1::Buffer& to) {
@@ -1030,7 +1106,7 @@ TEST_F(CoreTest, RunsUseRegisteredMemoryWhereItLies) {
     request.set_handle(handle);
     Run(request);
     EXPECT_EQ(spawner_.last().runs.back().inputs, std::vector<std::string>{"new-data"});
-    // What the executor writes is in the client's memory, before the run has ended.
+    // The executor's output is in the client's memory before the run has ended.
     Put(spawner_.last().runs.back().outputs.at(0).memory.fd, "results!");
     EXPECT_EQ(Text(out.get(), 8), "results!");
     spawner_.last().AnswerRun(InMemory(8));
@@ -1039,7 +1115,7 @@ TEST_F(CoreTest, RunsUseRegisteredMemoryWhereItLies) {
     EXPECT_EQ(run_outcome_->outputs.at(0).generation, y.generation() + 1 + static_cast<uint64_t>(round));
     EXPECT_EQ(Text(out.get(), 4096), "results!" + std::string(4088, 'z'));
   }
-  // A generation that was published since is another one's contents.
+  // A generation older than the last published one is refused.
   v1::RunRequest request = request_for(x, y);
   request.set_handle(handle);
   request.mutable_inputs(0)->mutable_buffer()->set_generation(x.generation());
@@ -1072,7 +1148,7 @@ TEST_F(CoreTest, RefusesRegisteredMemoryThatCannotBeAnOutput) {
   EXPECT_EQ(refused(buffer, buffer).code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused(buffer, buffer).message()), HasSubstr("another port"));
   EXPECT_EQ(refused(buffer, read_only).code(), StatusCode::kFailedPrecondition);
-  // It is an input like any other, mapped for reading.
+  // Read-only memory is an input like any other, mapped for reading.
   v1::RunRequest request;
   request.set_handle(handle);
   request.add_inputs()->set_name("x");
@@ -1082,14 +1158,14 @@ TEST_F(CoreTest, RefusesRegisteredMemoryThatCannotBeAnOutput) {
   EXPECT_TRUE(run_outcome_->outcome.ok());
 }
 
-// The whole memory is paid for, whatever part of it is the buffer; and it is the client's again when the buffer goes.
+// The whole memory is charged, whatever part of it is the buffer; and it is the client's again when the buffer goes.
 TEST_F(CoreTest, RegisteredMemoryIsPaidForAndLetGo) {
   const UniqueFd memory = *CreateSealedMemfd("memory", 1 << 20);
   v1::RegisterBufferRequest request;
   request.set_size_bytes((1 << 20) + 1);
   UniqueFd theirs(dup(memory.get()));
   EXPECT_EQ(core_->buffers().RegisterBuffer(*tenant_, theirs, request).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_TRUE(theirs.valid());  // The caller closes it where nobody waits.
+  EXPECT_TRUE(theirs.valid());  // The caller closes it on a thread that may block.
   request.set_size_bytes(8);
   const uint64_t before = tenant_->pool.live_bytes();
   const StatusOr<v1::Buffer> buffer = core_->buffers().RegisterBuffer(*tenant_, theirs, request);
@@ -1099,11 +1175,11 @@ TEST_F(CoreTest, RegisteredMemoryIsPaidForAndLetGo) {
   EXPECT_EQ(tenant_->pool.live_bytes(), before + (1 << 20));
   EXPECT_TRUE(core_->buffers().DeleteBuffer(*tenant_, buffer->id()).ok());
   EXPECT_EQ(tenant_->pool.live_bytes(), before);
-  EXPECT_EQ(tenant_->pool.idle_bytes(), 0u);  // Never used again for anything else.
+  EXPECT_EQ(tenant_->pool.idle_bytes(), 0u);  // Never reused.
   EXPECT_EQ(tenant_->pool.TakeFreed().size(), 1u);
 }
 
-// What an executor says about sizes is compared with what it was given.
+// Sizes that an executor reports are compared with the sizes that it was given.
 TEST_F(CoreTest, DistrustsTheExecutor) {
   const std::string handle = Prepare();
   v1::RunRequest request = RunRequestOf(handle);
@@ -1176,7 +1252,7 @@ TEST_F(CoreTest, RefusesWrongBindings) {
          r.add_outputs()->set_name("y");
        },
        StatusCode::kInvalidArgument, "Output \"y\" is bound twice."},
-      // Counted before anything is made of them: none of these would be taken.
+      // The number of bindings is checked before their contents, each of which would be refused.
       {"ManyInputs",
        [](auto& r) {
          while (r.inputs_size() <= static_cast<int>(kPortsMax)) {
@@ -1214,7 +1290,7 @@ TEST_F(CoreTest, RefusesWrongBindings) {
   EXPECT_EQ(core_->operations(), 0u);
 }
 
-// A job's outputs wait for FetchOutput; its events tell its life in order, and watchers are woken for each.
+// A job's outputs wait for FetchOutput; its events describe its life in order, and watchers are woken for each.
 TEST_F(CoreTest, JobKeepsOutputsAndEvents) {
   const std::string id = RunningJob(SubmitRequestOf());
   int wakes = 0;
@@ -1248,7 +1324,7 @@ TEST_F(CoreTest, JobKeepsOutputsAndEvents) {
                                            "PHASE_COPY_OUT", "progress", "JOB_STATE_SUCCEEDED"));
 }
 
-// What kernels said stays with the job, also when it failed; lists and events do not carry it.
+// The output that kernels printed stays with the job, also when it failed; lists and events do not carry it.
 TEST_F(CoreTest, JobKeepsItsLog) {
   const auto with_log = [](RunReply reply) {
     v1::RunLog& log = *reply.done.mutable_log();
@@ -1333,7 +1409,7 @@ TEST_F(CoreTest, LogsAndOutputsShareAMessage) {
   }
 }
 
-// A graph prepared for checks is another one than the same graph without; Run passes on whether it wants the log.
+// A graph prepared for checks differs from the same graph without; Run passes on whether it wants the log.
 TEST_F(CoreTest, PreparesForChecks) {
   const std::string plain = Prepare();
   EXPECT_FALSE(spawner_.last().prepares.back().check);
@@ -1356,7 +1432,7 @@ TEST_F(CoreTest, PreparesForChecks) {
   spawner_.last().AnswerRun(Doubled("ABCDEFGH"));
 }
 
-// Cancelling a job in each state; the final state tells the truth.
+// Cancelling a job in each state reports the true final state.
 TEST_F(CoreTest, CancelsJobs) {
   Config config;
   config.jobs_running_per_tenant_max = 1;
@@ -1370,7 +1446,7 @@ TEST_F(CoreTest, CancelsJobs) {
   EXPECT_TRUE(job.cancel_requested());
   EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING);
   ASSERT_TRUE(Cancel(tenant_, running, &job).ok());
-  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));  // It ended before the stop reached it.
+  spawner_.last().AnswerRun(Doubled("ABCDEFGH"));  // The job ended before the stop reached it.
   EXPECT_EQ(Job(running).state(), v1::JOB_STATE_SUCCEEDED);
   ASSERT_TRUE(Cancel(tenant_, running, &job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
@@ -1453,21 +1529,23 @@ TEST_F(CoreTest, RefusesBeyondLimits) {
   EXPECT_TRUE(create(100).ok());
   EXPECT_THAT(Message(create(51)), HasSubstr("(50 of 150)"));
   EXPECT_TRUE(create(10).ok());
-  EXPECT_THAT(Message(create(10)), HasSubstr("as many buffers as it may (2)"));
+  EXPECT_THAT(Message(create(10)), HasSubstr("has 2 buffers, which is the limit (limits.buffers_max)"));
   EXPECT_EQ(core_->tenants().FindTenant("bob").status().code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(core_->graphs().BeginUpload(*tenant_).ok());
-  EXPECT_THAT(Message(core_->graphs().BeginUpload(*tenant_)), HasSubstr("uploads in progress as it may (1)"));
+  EXPECT_THAT(Message(core_->graphs().BeginUpload(*tenant_)),
+              HasSubstr("has 1 uploads in progress, which is the limit"));
   core_->graphs().EndUpload(*tenant_);
   EXPECT_TRUE(core_->graphs().BeginDownload(*tenant_).ok());
-  EXPECT_THAT(Message(core_->graphs().BeginDownload(*tenant_)), HasSubstr("downloads in progress as it may (1)"));
+  EXPECT_THAT(Message(core_->graphs().BeginDownload(*tenant_)),
+              HasSubstr("has 1 downloads in progress, which is the limit"));
   core_->graphs().EndDownload(*tenant_);
   EXPECT_TRUE(core_->graphs().BeginDownload(*tenant_).ok());
   core_->graphs().EndDownload(*tenant_);
   const std::string handle = Prepare();
   AskPrepare();
-  EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("holds as many prepared graphs as it may (1)"));
-  Run(RunRequestOf(handle));  // Runs.
-  Run(RunRequestOf(handle));  // Waits.
+  EXPECT_THAT(Message(prepare_outcome_->status), HasSubstr("holds 1 prepared graphs, which is the limit"));
+  Run(RunRequestOf(handle));  // This run starts.
+  Run(RunRequestOf(handle));  // This run waits.
   Run(RunRequestOf(handle));
   EXPECT_THAT(Message(run_outcome_->outcome.status), HasSubstr("The tenant's queue is full (1 runs wait)."));
 }
@@ -1492,11 +1570,11 @@ TEST_F(CoreTest, DrainsAndStops) {
   EXPECT_EQ(core_->operations(), 0u);
 }
 
-// A graph whose preparation is answered when its executor has just been killed is prepared by the next one, and what
-// waited for it runs there.
+// A graph whose preparation is answered when its executor has just been killed is prepared by the next one, and the
+// calls that waited for it run there.
 TEST_F(CoreTest, PreparesAgainAfterAKill) {
   const std::string handle = Prepare();
-  core_->runs().CancelRun(Run(RunRequestOf(handle)));  // It will not stop in time.
+  core_->runs().CancelRun(Run(RunRequestOf(handle)));  // The run will not stop in time.
   graph_ = Put(tenant_, "{\"hpvm\": 1, \"name\": \"other\"}");
   const auto submitted = Submit(SubmitRequestOf());
   auto late = std::exchange(spawner_.last().prepares.back().done, nullptr);
@@ -1513,7 +1591,7 @@ TEST_F(CoreTest, PreparesAgainAfterAKill) {
   EXPECT_EQ(Job(submitted->response.job().id()).state(), v1::JOB_STATE_SUCCEEDED);
 }
 
-// An executor that nobody uses ends after a while; the handle brings a new one.
+// An unused executor ends after a while; the handle starts a new one.
 TEST_F(CoreTest, RetiresIdleExecutors) {
   const std::string handle = Prepare();
   clock_.Advance(std::chrono::minutes(11));
@@ -1546,7 +1624,7 @@ TEST(JobEventsTest, KeepsTheLastPlacements) {
   EXPECT_EQ(events.last_sequence(), 1501u);
 }
 
-// A tenant's executor sees its segments' ids, which are the same whatever other tenants have.
+// The ids of segments that a tenant's executor sees do not depend on other tenants.
 TEST(SegmentPoolTest, IdsTellNothingOfOtherTenants) {
   SegmentPool busy(64 * 1024);
   const auto first_two_of = [] {
@@ -1563,7 +1641,7 @@ TEST(SegmentPoolTest, IdsTellNothingOfOtherTenants) {
   EXPECT_EQ(first_two_of(), alone);
 }
 
-// Memory is recycled within its limit, zeroed when asked, and freed ids are told.
+// Memory is recycled within its limit, zeroed when asked, and freed ids are reported.
 TEST(SegmentPoolTest, Recycles) {
   SegmentPool pool(64 * 1024);
   uint64_t first_id = 0;
@@ -1582,7 +1660,7 @@ TEST(SegmentPoolTest, Recycles) {
     ASSERT_TRUE(ReadAt(segment->fd.get(), 0, {&byte, 1}).ok());
     EXPECT_EQ(byte, 0);
   }
-  pool.Acquire(64 * 1024, false).IgnoreError();  // Pushes the older one out.
+  pool.Acquire(64 * 1024, false).IgnoreError();  // Evicts the older one.
   EXPECT_EQ(pool.TakeFreed(), std::vector<uint64_t>{first_id});
   EXPECT_EQ(pool.idle_bytes(), 64 * 1024u);
 }

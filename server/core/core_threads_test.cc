@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The core under real threads: clients, executors that answer and die on threads of their own, the store's threads, a
-// timer, drains and restarts. What is checked is that every job that was acknowledged ends, once; under ThreadSanitizer
-// also how it gets there.
+// Tests the core under real threads: clients, executors that answer and die on threads of their own, the store's
+// threads, a timer, drains and restarts. The test checks that every acknowledged job ends, once; under ThreadSanitizer
+// it also checks for data races.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -20,7 +20,7 @@
 namespace hpvm::server {
 namespace {
 
-// Answers each request on its own thread, in order; one in `death_in` runs ends it instead.
+// AnsweringProcess answers each request on its own thread, in order; one in `death_in` runs ends the process instead.
 class AnsweringProcess final : public supervisor::ExecutorProcess {
  public:
   AnsweringProcess(uint64_t seed, uint64_t death_in, std::function<void(const Status&)> on_end)
@@ -72,7 +72,7 @@ class AnsweringProcess final : public supervisor::ExecutorProcess {
   supervisor::RequestId Add(std::function<void(const Status&)> answer) {
     std::unique_lock lock(mutex_);
     const supervisor::RequestId id = ++last_id_;
-    if (is_over_) {  // As the real link does: nobody else would ever answer.
+    if (is_over_) {  // As in the real link: no other thread would ever answer.
       lock.unlock();
       answer(Unavailable("The executor process ended (signal 9)."));
       return id;
@@ -105,7 +105,7 @@ class AnsweringProcess final : public supervisor::ExecutorProcess {
     on_end_(Unavailable("The executor process ended (signal 9)."));
   }
 
-  SeededRng rng_;  // The thread's.
+  SeededRng rng_;  // Used by the thread only.
   const uint64_t death_in_;
   const std::function<void(const Status&)> on_end_;
   std::mutex mutex_;
@@ -182,7 +182,7 @@ class ThreadsTest : public ::testing::Test {
     core_.reset();
   }
 
-  // One client: submits, cancels, reads; answers the ids that were acknowledged.
+  // Runs one client, which submits, cancels and reads; returns the ids that were acknowledged.
   std::vector<std::string> Client(uint64_t seed, int calls) {
     SeededRng rng(seed);
     std::vector<std::string> ids;
@@ -194,7 +194,7 @@ class ThreadsTest : public ::testing::Test {
       input.mutable_tensor()->set_type(v1::ELEMENT_TYPE_F32);
       input.mutable_tensor()->add_shape(1);
       input.mutable_tensor()->set_data("abcd");
-      // Half of the keys are other clients' too.
+      // Half of the keys are shared with other clients.
       request.mutable_options()->set_idempotency_key("k" + std::to_string(rng.Below(2) == 0 ? i : seed * 1'000 + i));
       if (!ids.empty() && rng.Below(4) == 0) {
         request.add_after()->set_job_id(ids[rng.Below(ids.size())]);
@@ -211,8 +211,8 @@ class ThreadsTest : public ::testing::Test {
       if (!ids.empty() && rng.Below(6) == 0) {
         v1::CancelJobResponse cancelled;
         std::promise<void> done;
-        core_->job_canceller().CancelJob(tenant_, ids[rng.Below(ids.size())], &cancelled,
-                                         [&](const Outcome&) { done.set_value(); });
+        core_->job_wishes().CancelJob(tenant_, ids[rng.Below(ids.size())], &cancelled,
+                                      [&](const Outcome&) { done.set_value(); });
         done.get_future().wait();
       }
       if (!ids.empty() && rng.Below(4) == 0) {
@@ -243,7 +243,7 @@ class ThreadsTest : public ::testing::Test {
   std::atomic<bool> stop_timer_{false};
 };
 
-// Three daemons after each other on one store, each stopped in the middle of its work.
+// Three daemons run one after another on one store, each stopped in the middle of its work.
 TEST_F(ThreadsTest, EveryAcknowledgedJobEnds) {
   std::vector<std::string> ids;
   for (int round = 0; round < 3; ++round) {

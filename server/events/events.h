@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens in the daemon, as one list of events. Metrics, the audit and traces subscribe to it; those to whom
-// things happen know none of them.
+// Events of the daemon. Metrics, the audit and traces subscribe to them; the components that emit events know none of
+// the subscribers.
 //
-// Events are told on the thread on which they happen, with the core's mutex held or not: an observer is quick, and
-// calls neither the core nor the store. An event borrows what it names until the observer returns.
+// Events are delivered on the thread where they happen, whether or not it holds the core's mutex: an observer must be
+// quick, and call neither the core nor the store. An event borrows its data until the observer returns.
 #ifndef HPVMD_SERVER_EVENTS_EVENTS_H_
 #define HPVMD_SERVER_EVENTS_EVENTS_H_
 
@@ -28,25 +28,25 @@ struct RunOutcome;
 
 namespace events {
 
-// A request was turned away before it became a run or a job.
+// A request was refused before it became a run or a job.
 struct Rejected {
   std::string_view tenant;
   std::string_view what;  // "run", "submit", "prepare", "upload", "download".
   const Status& why;
 };
 
-// Why an attempt was lost.
+// Reasons why an attempt was lost.
 enum class LostCause : uint8_t { kExecutor, kDevice, kDaemon };
 
-// A job was acknowledged, or changed its state for good: `job` is what is on disk.
+// A job was acknowledged, or its state changed permanently: `job` is the state on disk.
 struct JobChanged {
   std::string_view tenant;
   const v1::Job& job;
-  // Why its attempt was lost, if it ended or was put back for that.
+  // Why its attempt was lost, if the job ended or was requeued because of that.
   LostCause cause = LostCause::kExecutor;
 };
 
-// One run came back from its executor, or failed before: of a job's attempt (`job_id`) or of a Run.
+// One run returned from its executor, or failed before: an attempt of a job (`job_id`) or a Run call.
 struct RunEnded {
   std::string_view tenant, job_id, graph, traceparent;
   const RunOutcome& outcome;
@@ -65,70 +65,70 @@ struct ExecutorChanged {
   std::string_view tenant, what;
 };
 
-// One decision of the scheduler.
+// The scheduler made one decision.
 struct Decided {
   Duration took{0};
 };
 
-// One group commit of the job store.
+// The job store made one group commit.
 struct Committed {
   size_t writes = 0;
   Duration took{0};
   const Status& status;
 };
 
-// The configuration was read again, and taken or not.
+// The configuration was read again, and accepted or refused.
 struct Reloaded {
   bool ok = false;
 };
 
-// The server's certificate was loaded, or what its files hold now was refused.
+// The server's certificate was loaded, or the current contents of its files were refused.
 struct CertificateLoaded {
   const Status& status;
-  int64_t not_after_unix_s = 0;  // The end of the certificate in force.
+  int64_t not_after_unix_s = 0;  // Expiry of the certificate in force.
 };
 
-// A client's connection was ended, or never came to gRPC.
+// A client's connection was ended, or never reached gRPC.
 struct ConnectionEnded {
   // "calls", "control_frames", "frame", "handshake", "headers", "preface", "resets", "ring_bells",
   // "ring_frame", "ring_stalled", "silent", "stalled" or "unknown".
   std::string_view reason;
 };
 
-// A call that may have a span came; its handler has not seen the request yet.
+// A call that may have a span arrived; its handler has not seen the request yet.
 struct CallBegan {
-  const void* call;  // Names it until CallEnded, and is nothing else.
-  // Of the request, for whoever puts the context of the call's own span there.
+  const void* call;  // Identifies the call until CallEnded; must not be dereferenced.
+  // Returns the options of the request, for the observer that sets the context of the call's own span there.
   v1::RequestOptions* (*options)(void* request);
   void* request;
 };
 
-// What a call has prepared, just before its answer leaves.
+// The results of a prepare call, just before its response is sent.
 struct CallPrepared {
   const void* call;
   const v1::PrepareTiming& timing;
 };
 
-// One gRPC call has ended.
+// One gRPC call ended.
 struct CallEnded {
-  // What a call says of itself: our name for it, and perhaps a tenant's text.
+  // A fact about the call: a name of ours, and a value that may be a tenant's text.
   using Fact = std::pair<const char*, std::variant<std::string, int64_t, bool>>;
   std::string_view method;  // As on the wire: "/hpvm.v1.Hpvm/Run".
   const Status& status;
   Duration took{0};
-  const void* call = nullptr;  // As in CallBegan, if that may have been told; then:
-  const char* span = nullptr;  // The name of its span.
+  const void* call = nullptr;  // As in CallBegan, if that may have been emitted; then:
+  const char* span = nullptr;  // Name of the call's span.
   std::span<const Fact> facts = {};
 };
 
-// Somebody did something, or was refused it, that is to be written down; fields as in AuditRecord.
+// An action or a refusal that must be recorded; fields as in AuditRecord.
 struct Recorded {
   std::string_view who = {}, peer = {}, tenant = {}, method = {}, object = {}, verdict = {}, detail = {}, payer = {};
 };
 
 }  // namespace events
 
-// SlowItem: an item of a thread, or a hold of a lock, that serves several tenants took longer than it may.
+// SlowItem: a work item of a thread that serves several tenants, or a hold of such a lock, took longer than allowed.
 using Event = std::variant<events::Rejected, events::JobChanged, events::RunEnded, events::Prepared,
                            events::ExecutorChanged, events::Decided, events::Committed, events::Reloaded,
                            events::CertificateLoaded, events::ConnectionEnded, events::CallBegan, events::CallPrepared,
@@ -140,13 +140,13 @@ class Observer {
   virtual void On(const Event& event) = 0;
 };
 
-// Does nothing. Lives for ever.
+// Returns an observer that does nothing. Never destroyed.
 Observer& NoObserver();
 
-// Tells all its subscribers, in order. Any thread, once the last one has subscribed.
+// EventList passes events to all its subscribers, in order. Thread-safe once the last subscriber has been added.
 class EventList final : public Observer {
  public:
-  // Borrowed; lives longer.
+  // `observer` is borrowed and must outlive this object.
   void Subscribe(Observer& observer) { observers_.push_back(&observer); }
   void On(const Event& event) override {
     for (Observer* observer : observers_) {
@@ -158,7 +158,7 @@ class EventList final : public Observer {
   std::vector<Observer*> observers_;
 };
 
-// For observers of some kinds of events: calls the overload of `observer.Take` for those that it has.
+// For observers of some kinds of events: calls `observer.Take` if it has an overload for the event.
 template <typename T>
 void Dispatch(T& observer, const Event& event) {
   std::visit(

@@ -18,7 +18,7 @@ void CrashBreaker::Forget(Time now, const Limits& limits) {
 
 void CrashBreaker::Crashed(Time now, Duration lived, const Limits& limits, Rng& rng) {
   if (lived >= limits.window || now - open_until_ >= limits.window) {
-    openings_ = 0;  // That one had proven itself, or all this is long past.
+    openings_ = 0;  // The executor had proven itself, or all crashes are long past.
   }
   Forget(now, limits);
   crashes_.push_back(now);
@@ -29,7 +29,7 @@ void CrashBreaker::Crashed(Time now, Duration lived, const Limits& limits, Rng& 
     }
     return;
   }
-  // The one that was to try. Its successors' tries differ between tenants that crash together.
+  // The executor that was to try has crashed. The jitter separates the tries of tenants that crash together.
   const Duration most = std::max(kPauseMax, limits.window);
   const uint32_t doublings = std::min(openings_++, kDoublingsMax);
   const int64_t times = int64_t{1} << doublings;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a tenant's executors crash again and again: none starts for a while, then one may try, and each try that fails
-// makes the next wait longer.
+// CrashBreaker pauses the start of a tenant's executors that crash repeatedly: none starts for a while, then one may
+// try, and each failed try makes the next pause longer.
 #ifndef HPVMD_SERVER_EXECUTORS_CRASH_BREAKER_H_
 #define HPVMD_SERVER_EXECUTORS_CRASH_BREAKER_H_
 
@@ -11,21 +11,21 @@
 
 namespace hpvm::server {
 
-// Guarded by its owner. Limits come with each call, as the configuration has them now.
+// Guarded by its owner. Each call gets the limits of the present configuration.
 class CrashBreaker {
  public:
   struct Limits {
-    uint64_t crashes_max = 3;  // Within the window; as many open it.
+    uint64_t crashes_max = 3;  // Number of crashes within the window that opens the breaker.
     Duration window{0};
   };
-  // The longest wait, unless the window is longer.
+  // Longest pause, unless the window is longer.
   static constexpr Duration kPauseMax = std::chrono::minutes(10);
 
-  // An executor ended by itself, having been ready for `lived` (0: never).
+  // Records that an executor ended by itself, after it had been ready for `lived` (0: never).
   void Crashed(Time now, Duration lived, const Limits& limits, Rng& rng);
-  // How long no executor may start; 0: one may.
+  // Returns how long no executor may start; 0: one may.
   Duration Pause(Time now, const Limits& limits);
-  // Crashes that count: within the window, or since it opened first.
+  // Returns the number of crashes that count: those within the window, or since the breaker first opened.
   uint64_t crashes() const { return crashes_.size(); }
   bool has_opened() const { return openings_ > 0; }
 
@@ -33,7 +33,7 @@ class CrashBreaker {
   void Forget(Time now, const Limits& limits);
 
   std::deque<Time> crashes_;
-  uint32_t openings_ = 0;  // In a row, without an executor that lived for a window between them.
+  uint32_t openings_ = 0;  // Number of openings in a row, without an executor that lived for a window between them.
   Time open_until_{0};
 };
 

@@ -20,7 +20,7 @@ class CrashBreakerTest : public ::testing::Test {
   SeededRng rng_{7};
 };
 
-// Fewer within the window than the limit stop nothing.
+// Fewer crashes within the window than the limit do not open the breaker.
 TEST_F(CrashBreakerTest, StaysClosedBelowTheLimit) {
   for (int64_t second = 0; second < 600; second += 31) {
     Crash(second);
@@ -29,7 +29,7 @@ TEST_F(CrashBreakerTest, StaysClosedBelowTheLimit) {
   EXPECT_FALSE(breaker_.has_opened());
 }
 
-// The limit's crash opens it until the window has passed since the first.
+// The crash that reaches the limit opens it until the window has passed since the first.
 TEST_F(CrashBreakerTest, OpensAtTheLimit) {
   Crash(0);
   Crash(1);
@@ -40,7 +40,7 @@ TEST_F(CrashBreakerTest, OpensAtTheLimit) {
   EXPECT_EQ(Pause(60), Duration{0});
 }
 
-// One try after each wait; each that fails doubles the next, within a quarter, up to the cap.
+// There is one try after each pause; each that fails doubles the next pause, within a quarter, up to the cap.
 TEST_F(CrashBreakerTest, WaitsLongerAfterEachFailedTry) {
   Crash(0), Crash(0), Crash(0);
   int64_t now = 60;
@@ -54,7 +54,7 @@ TEST_F(CrashBreakerTest, WaitsLongerAfterEachFailedTry) {
   }
 }
 
-// An executor that lived for a window has proven itself; so has a long time without any.
+// An executor that lived for a window resets the breaker; so does a long time without any.
 TEST_F(CrashBreakerTest, ForgetsAfterAGoodOne) {
   Crash(0), Crash(0), Crash(0);
   Crash(150, seconds(85));
@@ -65,7 +65,7 @@ TEST_F(CrashBreakerTest, ForgetsAfterAGoodOne) {
   EXPECT_EQ(Pause(10'000), Duration{0});
 }
 
-// A limit that is raised meanwhile holds for the crashes to come.
+// A limit that is raised meanwhile holds for later crashes.
 TEST_F(CrashBreakerTest, TakesLimitsAsTheyAre) {
   CrashBreaker breaker;
   constexpr CrashBreaker::Limits kOne{1, seconds(10)};

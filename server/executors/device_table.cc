@@ -9,11 +9,13 @@
 namespace hpvm::server {
 namespace {
 
-// After the first failed probe; doubles with each.
+// Delay after the first failed probe; doubles with each.
 constexpr Duration kProbeAgain = std::chrono::seconds(1);
 
 // "cpu:0" is the CPU's only device; CreateDevice knows it by its family.
 std::string BackendOf(const std::string& family, const std::string& id) { return family == "cpu" ? "cpu" : id; }
+
+std::string_view IdOf(std::string_view backend) { return backend == "cpu" ? "cpu:0" : backend; }
 
 }  // namespace
 
@@ -24,6 +26,29 @@ bool DeviceTable::IsWanted(const std::string& id) const {
   const std::vector<std::string> names = SplitNames(backends_);
   return std::any_of(names.begin(), names.end(),
                      [&](const std::string& name) { return name == id || name == FamilyOf(id); });
+}
+
+bool DeviceTable::IsDenied(const v1::Device& device) const {
+  const std::string uuid = UuidOf(device.health().uuid()), bus = BusOf(device.health().bus());
+  const std::vector<std::string> names = SplitNames(denied_);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name == device.id() || name == FamilyOf(device.id()) || (!uuid.empty() && UuidOf(name) == uuid) ||
+           (!bus.empty() && BusOf(name) == bus);
+  });
+}
+
+const DeviceVitals* DeviceTable::VitalsOf(const v1::Device& device) const {
+  const std::string uuid = UuidOf(device.health().uuid()), bus = BusOf(device.health().bus());
+  const auto found = std::find_if(vitals_.begin(), vitals_.end(), [&](const DeviceVitals& vitals) {
+    const v1::DeviceHealth& health = vitals.health;
+    return !uuid.empty() && !health.uuid().empty() ? health.uuid() == uuid : !bus.empty() && health.bus() == bus;
+  });
+  return found == vitals_.end() ? nullptr : &*found;
+}
+
+bool DeviceTable::IsOut(const Entry& entry) const {
+  const DeviceVitals* vitals = is_any_fenced_ ? VitalsOf(entry.device) : nullptr;
+  return vitals != nullptr && !vitals->health.fence().empty() && !vitals->is_fenced_by_heat;
 }
 
 bool DeviceTable::IsSurplus(const Entry& entry) const {
@@ -61,7 +86,7 @@ void DeviceTable::SetFound(const std::string& family, const StatusOr<internal::R
       entry.family = family;
       entry.device = report.device();
       entry.has_driver = report.has_driver();
-      // The same driver as before is believed no more than then until it has been tried out again.
+      // The same driver as before keeps its known defects until it has been probed again.
       const auto same = std::find_if(before.begin(), before.end(), [&](const Entry& e) {
         return e.device.id() == report.device().id() && e.device.name() == report.device().name();
       });
@@ -74,6 +99,12 @@ void DeviceTable::SetFound(const std::string& family, const StatusOr<internal::R
     }
   }
   std::erase_if(entries, [&](const Entry& entry) { return !IsWanted(entry.device.id()); });
+  for (Entry& entry : entries) {
+    if (entry.state == State::kReady && entry.family != "cpu" && IsDenied(entry.device)) {
+      entry.state = State::kLeftOut;
+      entry.detail = "The configuration leaves the device to other programs (devices.deny).";
+    }
+  }
   const auto rank = [](const std::string& name) {
     return std::ranges::find(kFamilyRows, name, &FamilyRow::name) - kFamilyRows.begin();
   };
@@ -113,6 +144,59 @@ bool DeviceTable::Fence(std::string_view id, const std::string& why, Time now) {
   entry->strikes = 0;
   entry->probe_at = now;
   return true;
+}
+
+bool DeviceTable::SetPaused(std::map<std::string, DevicePause> paused) {
+  std::map<std::string, DevicePause, std::less<>> next(paused.begin(), paused.end());
+  return std::exchange(paused_, next) != next;
+}
+
+bool DeviceTable::SetVitals(std::vector<DeviceVitals> vitals) {
+  const auto fences = [&] {
+    std::vector<std::pair<std::string, bool>> all;
+    for (const Entry& entry : entries_) {
+      const DeviceVitals* known = VitalsOf(entry.device);
+      all.emplace_back(known == nullptr ? "" : known->health.fence(), known != nullptr && known->is_fenced_by_heat);
+    }
+    return all;
+  };
+  const auto before = fences();
+  vitals_ = std::move(vitals);
+  is_any_fenced_ =
+      std::any_of(vitals_.begin(), vitals_.end(), [](const DeviceVitals& one) { return !one.health.fence().empty(); });
+  return fences() != before;
+}
+
+std::string DeviceTable::WhyClosed(std::string_view id) const {
+  const auto pause = paused_.find(IdOf(id));
+  if (pause != paused_.end()) {
+    return pause->first + " is paused" + (pause->second.reason.empty() ? "." : ": " + pause->second.reason + ".");
+  }
+  const Entry* entry = is_any_fenced_ ? Find(IdOf(id)) : nullptr;
+  const DeviceVitals* vitals = entry == nullptr ? nullptr : VitalsOf(entry->device);
+  return vitals == nullptr || vitals->health.fence().empty()
+             ? ""
+             : entry->device.id() + " is fenced. " + vitals->health.fence();
+}
+
+std::string DeviceTable::WhyAllClosed(const google::protobuf::RepeatedPtrField<std::string>& needs) const {
+  if (!IsAnyClosed()) {
+    return "";
+  }
+  for (const std::string& need : needs) {
+    std::string why;
+    bool is_any_open = false;
+    for (const std::string& id : SplitNames(need)) {
+      const Entry* entry = Find(id);
+      const std::string closed = WhyClosed(id);
+      is_any_open |= closed.empty() && entry != nullptr && entry->state == State::kReady;
+      why += (why.empty() || closed.empty() ? "" : " ") + closed;
+    }
+    if (!is_any_open && !why.empty()) {
+      return why + " A part of the graph runs nowhere else.";
+    }
+  }
+  return "";
 }
 
 std::optional<std::string> DeviceTable::DueProbe(Time now) {
@@ -158,7 +242,8 @@ void DeviceTable::OnProbed(const std::string& id, const Status& outcome, Time no
 std::vector<std::string> DeviceTable::Profile() const {
   std::vector<std::string> profile = {"cpu"};
   for (const Entry& entry : entries_) {
-    if (entry.family != "cpu" && entry.state == State::kReady && profile.size() < kProfileMax && !IsSurplus(entry)) {
+    if (entry.family != "cpu" && entry.state == State::kReady && profile.size() < kProfileMax && !IsSurplus(entry) &&
+        !IsOut(entry)) {
       profile.push_back(BackendOf(entry.family, entry.device.id()));
     }
   }
@@ -180,8 +265,8 @@ std::vector<internal::RefusedDevice> DeviceTable::EmittedRefused(const std::vect
     if (ours != defects.end() && std::find(profile.begin(), profile.end(), entry.device.id()) != profile.end()) {
       internal::RefusedDevice& device = refused.emplace_back();
       device.set_id(entry.device.id());
-      device.set_reason("Its driver computes generated code wrongly (" + ours->name() + "), so it runs none. " +
-                        ours->reason());
+      device.set_reason("The driver of the device computes generated code wrongly (" + ours->name() +
+                        "), so the device runs none. " + ours->reason());
     }
   }
   return refused;
@@ -210,7 +295,7 @@ std::vector<std::string> DeviceTable::DefectNotes(
     }
     names += count > kNodesNamedMax ? " and " + std::to_string(count - kNodesNamedMax) + " more" : "";
     notes.push_back("The driver of " + id + " (" + entry.device.name() +
-                    ") is known to compute some modules that are written for it wrongly, perhaps those of " +
+                    ") is known to compute some native modules wrongly, perhaps those of " +
                     (count == 1 ? "node " : "nodes ") + names + "." + faults);
   }
   return notes;
@@ -235,10 +320,23 @@ std::vector<v1::Device> DeviceTable::Describe() const {
   std::vector<v1::Device> described;
   for (const Entry& entry : entries_) {
     v1::Device to = entry.device;
-    to.set_state(entry.state == State::kReady    ? v1::Device::STATE_READY
-                 : entry.state == State::kFenced ? v1::Device::STATE_PROBING
-                                                 : v1::Device::STATE_BROKEN);
+    to.set_state(entry.state == State::kReady     ? v1::Device::STATE_READY
+                 : entry.state == State::kFenced  ? v1::Device::STATE_PROBING
+                 : entry.state == State::kLeftOut ? v1::Device::STATE_LEFT_OUT
+                                                  : v1::Device::STATE_BROKEN);
     to.set_detail(entry.detail);
+    if (const DeviceVitals* vitals = VitalsOf(to); vitals != nullptr) {
+      *to.mutable_health() = vitals->health;
+      if (!vitals->health.fence().empty()) {
+        to.set_state(v1::Device::STATE_BROKEN);
+        to.set_detail(vitals->health.fence());
+      }
+    }
+    if (const auto pause = paused_.find(to.id()); pause != paused_.end()) {
+      to.mutable_paused()->set_reason(pause->second.reason);
+      to.mutable_paused()->set_by(pause->second.paused_by);
+      to.mutable_paused()->set_since_unix_ns(pause->second.since_unix_ns);
+    }
     const auto same = std::find_if(described.begin(), described.end(), [&](const v1::Device& earlier) {
       return !to.silicon().empty() && earlier.id() != to.id() && earlier.silicon() == to.silicon();
     });

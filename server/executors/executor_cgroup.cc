@@ -26,10 +26,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// For processes to end that were killed, and between looks at them.
+// Time for killed processes to end, and the interval between checks.
 constexpr Duration kEndWithin = std::chrono::milliseconds(500);
 constexpr timespec kEndStep{0, 2'000'000};
-// Between the making of a group and the first process in it there is far less.
+// Far more than passes between the making of a group and the first process in it.
 constexpr int64_t kAbandonedSeconds = 60;
 
 Status WriteText(const std::string& path, const std::string& text) {
@@ -47,7 +47,8 @@ bool Lists(std::string_view list, char separator, std::string_view item) {
   return std::find(parts.begin(), parts.end(), item) != parts.end();
 }
 
-// Where the hierarchy with `controller` ("": version 2) shows `group`, the daemon's own; empty: nowhere.
+// Returns the folder in which the hierarchy with `controller` ("": version 2) shows `group`, the daemon's own; empty
+// when there is none.
 std::string FolderOf(std::string_view mountinfo, std::string_view controller, std::string_view group) {
   for (const std::string_view line : Split(mountinfo, '\n')) {
     const size_t dash = line.find(" - ");
@@ -64,7 +65,7 @@ std::string FolderOf(std::string_view mountinfo, std::string_view controller, st
     if (!is_it) {
       continue;
     }
-    // Only a part may be mounted, and the group's path may be seen from elsewhere.
+    // Perhaps only a part is mounted, and the group's path may be relative to another root.
     const std::string_view root = before[3] == "/" ? "" : before[3];
     const bool is_below = group.starts_with(root) && (root.size() == group.size() || group[root.size()] == '/');
     std::string folder = std::string(before[4]) + std::string(is_below ? group.substr(root.size()) : "");
@@ -85,7 +86,7 @@ std::vector<int> Members(const std::string& folder) {
   return pids;
 }
 
-// A number that is read may be given away before it is used: what is killed must still be a member when it is held.
+// The number may be reused after it is read: the process must still be a member once its descriptor is held.
 void KillMember(const std::string& folder, int pid) {
   UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   const std::vector<int> now = Members(folder);
@@ -94,7 +95,7 @@ void KillMember(const std::string& folder, int pid) {
   }
 }
 
-// The processes in the group, and where in the kernel each is.
+// Returns the processes in the group, and where in the kernel each is.
 std::string DescribeMembers(const std::string& folder) {
   std::string text;
   for (const int pid : Members(folder)) {
@@ -109,7 +110,7 @@ std::string DescribeMembers(const std::string& folder) {
   return text;
 }
 
-// Ends everything in the group, and removes it. What has not ended by `end` is left to the next start
+// Kills everything in the group, and removes it. Processes that have not ended by `end` are left to the next start
 // (RemoveLeftovers).
 void Remove(const std::string& folder, Time end) {
   while (true) {
@@ -130,7 +131,7 @@ void Remove(const std::string& folder, Time end) {
   }
 }
 
-// The number after `key` in a file of lines "key number".
+// Returns the number after `key` in a file of lines "key number".
 uint64_t CounterIn(const std::string& path, std::string_view key) {
   std::ifstream file(path);
   std::string name;
@@ -144,8 +145,8 @@ uint64_t CounterIn(const std::string& path, std::string_view key) {
 
 }  // namespace
 
-CgroupPlaces FindCgroups(std::string_view self_cgroup, std::string_view mountinfo) {
-  CgroupPlaces places;
+CgroupPaths FindCgroups(std::string_view self_cgroup, std::string_view mountinfo) {
+  CgroupPaths paths;
   for (const std::string_view line : Split(self_cgroup, '\n')) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string_view::npos || second == std::string_view::npos) {
@@ -153,16 +154,16 @@ CgroupPlaces FindCgroups(std::string_view self_cgroup, std::string_view mountinf
     }
     const std::string_view controllers = line.substr(first + 1, second - first - 1), group = line.substr(second + 1);
     if (controllers.empty()) {
-      places.unified = FolderOf(mountinfo, "", group);
+      paths.unified = FolderOf(mountinfo, "", group);
     }
     if (Lists(controllers, ',', "memory")) {
-      places.memory = FolderOf(mountinfo, "memory", group);
+      paths.memory = FolderOf(mountinfo, "memory", group);
     }
     if (Lists(controllers, ',', "pids")) {
-      places.pids = FolderOf(mountinfo, "pids", group);
+      paths.pids = FolderOf(mountinfo, "pids", group);
     }
   }
-  return places;
+  return paths;
 }
 
 ExecutorCgroup::ExecutorCgroup(std::vector<std::string> folders, bool unified)
@@ -183,7 +184,8 @@ Status ExecutorCgroup::Limit(const CgroupLimits& limits) {
     }
     if (unified_ && HasFile(folder + "/memory.max")) {
       HPVMD_RETURN_IF_ERROR(WriteText(folder + "/memory.max", memory.empty() ? "max" : memory));
-      // What does not fit ends together, and nothing of it goes to disk. Where there is no swap, there is no such file.
+      // Processes over the limit are killed together, and nothing of them is swapped out. Without swap the second file
+      // does not exist.
       WriteText(folder + "/memory.oom.group", "1").IgnoreError();
       WriteText(folder + "/memory.swap.max", "0").IgnoreError();
     } else if (!unified_ && HasFile(folder + "/memory.limit_in_bytes")) {
@@ -208,13 +210,13 @@ bool ExecutorCgroup::RanOutOfMemory() const {
   });
 }
 
-StatusOr<std::unique_ptr<ExecutorCgroups>> ExecutorCgroups::Create(const CgroupPlaces& places, std::string_view name) {
-  std::unique_ptr<ExecutorCgroups> groups(new ExecutorCgroups(places, "hpvmd-" + std::string(name) + "-"));
+StatusOr<std::unique_ptr<ExecutorCgroups>> ExecutorCgroups::Create(const CgroupPaths& paths, std::string_view name) {
+  std::unique_ptr<ExecutorCgroups> groups(new ExecutorCgroups(paths, "hpvmd-" + std::string(name) + "-"));
   if (const Status unified = groups->UseUnified(); unified.ok()) {
-    groups->places_.memory = groups->places_.pids = "";
+    groups->paths_.memory = groups->paths_.pids = "";
   } else {
-    groups->places_.unified = "";
-    if (places.memory.empty() && places.pids.empty()) {
+    groups->paths_.unified = "";
+    if (paths.memory.empty() && paths.pids.empty()) {
       return unified;
     }
   }
@@ -223,9 +225,9 @@ StatusOr<std::unique_ptr<ExecutorCgroups>> ExecutorCgroups::Create(const CgroupP
   return groups;
 }
 
-// A group of version 2 has processes or controllers for groups below it, never both: the daemon goes one down.
+// A group of version 2 has either processes or controllers for groups below it: the daemon moves one level down.
 Status ExecutorCgroups::UseUnified() {
-  const std::string& own = places_.unified;
+  const std::string& own = paths_.unified;
   const std::string controllers = ReadSmallFile(own + "/cgroup.controllers");
   if (own.empty() || controllers.find("memory") == std::string::npos || controllers.find("pids") == std::string::npos) {
     return FailedPrecondition("No control group with the memory and pids controllers is delegated to this process.");
@@ -238,7 +240,7 @@ Status ExecutorCgroups::UseUnified() {
   }
   const std::string daemon = own + "/hpvmd";
   if (mkdir(daemon.c_str(), 0755) != 0 && errno != EEXIST) {
-    return FromErrno(errno, "Making the control group \"" + daemon + "\"");
+    return FromErrno(errno, "Creating the control group \"" + daemon + "\"");
   }
   HPVMD_RETURN_IF_ERROR(WriteText(daemon + "/cgroup.procs", std::to_string(getpid())));
   status = WriteText(control, wanted);
@@ -251,7 +253,7 @@ Status ExecutorCgroups::UseUnified() {
 
 std::vector<std::string> ExecutorCgroups::Parents() const {
   std::vector<std::string> parents;
-  for (const std::string& place : {places_.unified, places_.memory, places_.pids}) {
+  for (const std::string& place : {paths_.unified, paths_.memory, paths_.pids}) {
     if (!place.empty() && std::find(parents.begin(), parents.end(), place) == parents.end()) {
       parents.push_back(place);
     }
@@ -259,16 +261,16 @@ std::vector<std::string> ExecutorCgroups::Parents() const {
   return parents;
 }
 
-// Controllers of version 1 that cannot be used are left out.
+// Leaves out controllers of version 1 that cannot be used.
 Status ExecutorCgroups::TryOut() {
-  Status last = FailedPrecondition("No control group can be made.");
-  for (std::string* place : {&places_.unified, &places_.memory, &places_.pids}) {
+  Status last = FailedPrecondition("No control group can be created.");
+  for (std::string* place : {&paths_.unified, &paths_.memory, &paths_.pids}) {
     if (place->empty()) {
       continue;
     }
     const std::string folder = *place + "/" + prefix_ + "0";
     if (mkdir(folder.c_str(), 0755) != 0) {
-      last = FromErrno(errno, "Making the control group \"" + folder + "\"");
+      last = FromErrno(errno, "Creating the control group \"" + folder + "\"");
       place->clear();
     } else if (rmdir(folder.c_str()); access((*place + "/cgroup.procs").c_str(), W_OK) != 0) {
       last = FromErrno(errno, "Writing to the control group \"" + *place + "\"");
@@ -289,7 +291,8 @@ void ExecutorCgroups::RemoveLeftovers() const {
         left.push_back(entry.path().string());
       } else if (name.starts_with("hpvmd-") && stat(entry.path().c_str(), &info) == 0 &&
                  time(nullptr) - info.st_mtime > kAbandonedSeconds) {
-        rmdir(entry.path().c_str());  // Of a daemon that never came back. Fails, rightly, where anything lives in it.
+        // Left by a daemon that never came back. Fails, as it should, when a process lives in it.
+        rmdir(entry.path().c_str());
       }
     }
     for (const std::string& folder : left) {
@@ -299,13 +302,13 @@ void ExecutorCgroups::RemoveLeftovers() const {
 }
 
 StatusOr<std::unique_ptr<ExecutorCgroup>> ExecutorCgroups::Make(const CgroupLimits& limits) {
-  // What runs in a group may read its name, which must not say how many others there were.
+  // Processes in a group may read its name, which must not reveal how many others there were.
   const std::string name = prefix_ + NewObjectId("", SystemRng()).substr(1);
   std::vector<std::string> made;
   for (const std::string& parent : Parents()) {
     const std::string folder = parent + "/" + name;
     if (mkdir(folder.c_str(), 0755) != 0) {
-      const Status status = FromErrno(errno, "Making the control group \"" + folder + "\"");
+      const Status status = FromErrno(errno, "Creating the control group \"" + folder + "\"");
       for (const std::string& other : made) {
         rmdir(other.c_str());
       }
@@ -313,19 +316,19 @@ StatusOr<std::unique_ptr<ExecutorCgroup>> ExecutorCgroups::Make(const CgroupLimi
     }
     made.push_back(folder);
   }
-  auto group = std::make_unique<ExecutorCgroup>(std::move(made), !places_.unified.empty());
+  auto group = std::make_unique<ExecutorCgroup>(std::move(made), !paths_.unified.empty());
   HPVMD_RETURN_IF_ERROR(group->Limit(limits));
   return group;
 }
 
-bool ExecutorCgroups::bounds_memory() const { return !places_.unified.empty() || !places_.memory.empty(); }
+bool ExecutorCgroups::bounds_memory() const { return !paths_.unified.empty() || !paths_.memory.empty(); }
 
 std::string ExecutorCgroups::Describe() const {
-  if (!places_.unified.empty()) {
+  if (!paths_.unified.empty()) {
     return "version 2";
   }
-  return std::string("version 1 (") + (places_.memory.empty() ? "" : "memory") +
-         (!places_.memory.empty() && !places_.pids.empty() ? ", " : "") + (places_.pids.empty() ? "" : "pids") + ")";
+  return std::string("version 1 (") + (paths_.memory.empty() ? "" : "memory") +
+         (!paths_.memory.empty() && !paths_.pids.empty() ? ", " : "") + (paths_.pids.empty() ? "" : "pids") + ")";
 }
 
 }  // namespace hpvm::server

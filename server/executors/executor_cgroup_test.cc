@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control groups: where they are found, and, where this process may make any, what they stop.
+// Tests control groups: where they are found, and, where this process can make them, what they limit.
 #include "server/executors/executor_cgroup.h"
 
 #include <errno.h>
@@ -31,12 +31,12 @@ std::string ReadText(const std::string& path) {
   return text.str();
 }
 
-// Both versions, whole and partly mounted hierarchies, and what is not there.
+// Covers both versions, fully and partly mounted hierarchies, and missing ones.
 TEST(CgroupTest, FindsTheDaemonsOwnGroups) {
   const struct {
     const char* name;
     const char *self, *mounts;
-    CgroupPlaces expected;
+    CgroupPaths expected;
   } cases[] = {
       {"version 2",
        "0::/system.slice/hpvmd.service\n",
@@ -64,14 +64,14 @@ TEST(CgroupTest, FindsTheDaemonsOwnGroups) {
       {"damaged", "4\nx:memory\n::\n", "a b - cgroup2\n - \n", {}},
   };
   for (const auto& c : cases) {
-    const CgroupPlaces found = FindCgroups(c.self, c.mounts);
+    const CgroupPaths found = FindCgroups(c.self, c.mounts);
     EXPECT_EQ(found.unified, c.expected.unified) << c.name;
     EXPECT_EQ(found.memory, c.expected.memory) << c.name;
     EXPECT_EQ(found.pids, c.expected.pids) << c.name;
   }
 }
 
-// Nothing to write to is a status with a sentence, not a crash.
+// Without a writable group, Create returns an error with a sentence.
 TEST(CgroupTest, SaysWhyThereAreNone) {
   EXPECT_THAT(Message(ExecutorCgroups::Create({}, "test").status()), HasSubstr("delegated"));
   EXPECT_FALSE(ExecutorCgroups::Create({"", "/no/such/folder", ""}, "test").ok());
@@ -80,15 +80,15 @@ TEST(CgroupTest, SaysWhyThereAreNone) {
 class RealCgroupTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    places_ = FindCgroups(ReadText("/proc/self/cgroup"), ReadText("/proc/self/mountinfo"));
-    StatusOr<std::unique_ptr<ExecutorCgroups>> groups = ExecutorCgroups::Create(places_, name_);
+    paths_ = FindCgroups(ReadText("/proc/self/cgroup"), ReadText("/proc/self/mountinfo"));
+    StatusOr<std::unique_ptr<ExecutorCgroups>> groups = ExecutorCgroups::Create(paths_, name_);
     if (!groups.ok()) {
       GTEST_SKIP() << Message(groups.status());
     }
     groups_ = *std::move(groups);
   }
 
-  // A process of the group, which waits until it may do `act`; its wait status.
+  // Runs a process of the group, which waits until it may do `act`; returns its wait status.
   template <typename F>
   int InGroup(const ExecutorCgroup& group, F act) {
     int ends[2];
@@ -108,11 +108,11 @@ class RealCgroupTest : public ::testing::Test {
   }
 
   const std::string name_ = "test" + std::to_string(getpid());
-  CgroupPlaces places_;
+  CgroupPaths paths_;
   std::unique_ptr<ExecutorCgroups> groups_;
 };
 
-// Too much memory ends the process, and the group says so; the neighbour's does not.
+// A process that takes too much memory is killed, and the group says so; the neighbour's is not.
 TEST_F(RealCgroupTest, MemoryIsBounded) {
   if (!groups_->bounds_memory()) {
     GTEST_SKIP() << "No memory controller: " << groups_->Describe();
@@ -164,7 +164,7 @@ TEST_F(RealCgroupTest, ProcessesAreBoundedAndEnd) {
   });
   close(ends[1]);
   ASSERT_TRUE(WIFEXITED(status));
-  if (places_.pids.empty() && groups_->Describe() != "version 2") {
+  if (paths_.pids.empty() && groups_->Describe() != "version 2") {
     GTEST_SKIP() << "No pids controller.";
   }
   EXPECT_LE(WEXITSTATUS(status), 20);
@@ -173,18 +173,18 @@ TEST_F(RealCgroupTest, ProcessesAreBoundedAndEnd) {
 #endif
   group->reset();
   char byte;
-  EXPECT_EQ(read(ends[0], &byte, 1), 0);  // Nobody holds the other end any more.
+  EXPECT_EQ(read(ends[0], &byte, 1), 0);  // No process holds the other end any more.
   close(ends[0]);
 }
 
-// What runs in a group may read its name: it does not say how many there were before.
+// A process may read the name of its group, which does not reveal how many there were before.
 TEST_F(RealCgroupTest, NamesTellNothingOfOthers) {
   const std::string prefix = "hpvmd-" + name_ + "-";
   std::set<std::string> names;
   for (int i = 0; i < 5; ++i) {
     const StatusOr<std::unique_ptr<ExecutorCgroup>> group = groups_->Make({});
     ASSERT_TRUE(group.ok()) << Message(group.status());
-    for (const std::string& place : {places_.unified, places_.memory, places_.pids}) {
+    for (const std::string& place : {paths_.unified, paths_.memory, paths_.pids}) {
       std::error_code error;
       for (const auto& entry : std::filesystem::directory_iterator(place, error)) {
         if (const std::string name = entry.path().filename(); name.starts_with(prefix)) {
@@ -199,7 +199,7 @@ TEST_F(RealCgroupTest, NamesTellNothingOfOthers) {
   }
 }
 
-// What a daemon left that was killed is ended and removed by the next one of its name.
+// Groups that a killed daemon left are ended and removed by the next one of its name.
 TEST_F(RealCgroupTest, LeftoversAreRemoved) {
   StatusOr<std::unique_ptr<ExecutorCgroup>> group = groups_->Make({0, 50});
   ASSERT_TRUE(group.ok());
@@ -209,12 +209,12 @@ TEST_F(RealCgroupTest, LeftoversAreRemoved) {
     _exit(0);
   }
   ASSERT_TRUE((*group)->Add(child).ok());
-  StatusOr<std::unique_ptr<ExecutorCgroups>> next = ExecutorCgroups::Create(places_, name_);
+  StatusOr<std::unique_ptr<ExecutorCgroups>> next = ExecutorCgroups::Create(paths_, name_);
   ASSERT_TRUE(next.ok());
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFSIGNALED(status));
-  for (const std::string& place : {places_.unified, places_.memory, places_.pids}) {
+  for (const std::string& place : {paths_.unified, paths_.memory, paths_.pids}) {
     if (place.empty()) {
       continue;
     }

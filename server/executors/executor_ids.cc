@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Ids that no distribution, container or systemd gives to anybody (systemd's documentation, "Users, Groups, UIDs and
-// GIDs on systemd Systems": 1879048192 to 2147483647 are unused).
+// Ids that no distribution, container or systemd assigns (systemd's documentation, "Users, Groups, UIDs and GIDs on
+// systemd Systems": 1879048192 to 2147483647 are unused).
 constexpr uint64_t kUnusedFirst = 1'879'048'192, kUnusedEnd = 2'147'483'648;
 
 bool HasCapability(int capability) {
@@ -30,7 +30,7 @@ bool HasCapability(int capability) {
          (data[CAP_TO_INDEX(capability)].effective & CAP_TO_MASK(capability)) != 0;
 }
 
-// The capabilities that another user's process and its files need of the daemon, missing ones named.
+// Returns the names of missing capabilities that the daemon needs for another user's process and its files.
 std::string MissingForIdentities() {
   const struct {
     int number;
@@ -49,7 +49,7 @@ std::string MissingForIdentities() {
   return missing;
 }
 
-// Whether this user namespace has all of these ids. The file has lines of first, first outside, count.
+// Returns true when this user namespace has all of these ids. The file has lines of first, first outside, count.
 bool IsMapped(const char* map, uint64_t first, uint64_t count) {
   std::ifstream file(map);
   for (uint64_t inside = 0, outside = 0, mapped = 0; file >> inside >> outside >> mapped;) {
@@ -60,7 +60,7 @@ bool IsMapped(const char* map, uint64_t first, uint64_t count) {
   return false;
 }
 
-// A node of a GPU that root alone may open: a container's, often. Empty: none.
+// Returns a GPU's device node that only root may open, as often in a container; empty when there is none.
 std::string NodeOfRootAlone() {
   std::string found;
   glob_t nodes{};
@@ -78,21 +78,21 @@ std::string NodeOfRootAlone() {
   return found;
 }
 
-// Why executors would not work under ids that nobody asked for; empty: they would.
+// Returns why executors would not work under ids that the configuration did not request; empty when they would.
 std::string WhyNotUnasked(uint64_t first, uint64_t count, const std::string& state_folder, const std::string& program) {
   if (const std::string missing = MissingForIdentities(); !missing.empty()) {
-    return "The daemon has not " + missing + ".";
+    return "The daemon does not have " + missing + ".";
   }
   if (!IsMapped("/proc/self/uid_map", first, count) || !IsMapped("/proc/self/gid_map", first, count)) {
-    return "This container's user namespace has no ids to spare; executor.uid_first can name some.";
+    return "This container's user namespace has no unused user ids for executors; executor.uid_first can name some.";
   }
   for (const std::string& path : {state_folder, program}) {
     if (const std::string folder = ImpassableFolder(path); !folder.empty()) {
-      return "Only its owner may pass the folder \"" + folder + "\".";
+      return "Only its owner may enter the folder \"" + folder + "\".";
     }
   }
   if (const std::string node = NodeOfRootAlone(); !node.empty()) {
-    return "Root alone may open the device \"" + node + "\".";
+    return "Only root may open the device \"" + node + "\".";
   }
   return "";
 }
@@ -122,7 +122,7 @@ ExecutorIds::ExecutorIds(const Config& config, const std::string& state_folder, 
     }
     return;
   }
-  // Another block at each start, so that two daemons do not meet in one.
+  // Draws another block at each start, so that two daemons do not use the same one.
   const uint64_t first = kUnusedFirst + rng.Below((kUnusedEnd - kUnusedFirst) / count) * count;
   if (const std::string reason = WhyNotUnasked(first, count, state_folder, program); !reason.empty()) {
     LogInfo("Executors keep the daemon's user id", {{"reason", reason}});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// User ids that executors take, one each: those that the configuration names, or, where it names none and the daemon
-// may give ids away, a block that nothing else on the machine uses.
+// ExecutorIds assigns user ids to executors, one each: from the ids that the configuration names, or, where it names
+// none and the daemon may change ids, from a block that nothing else on the machine uses.
 //
-// They are given out in an order that is drawn at the start, round and round, so that an id rests between two processes
-// and tells the process that has it nothing of how many others there were.
+// The ids are assigned cyclically in an order that is drawn at the start, so that an id rests between two processes
+// and tells a process nothing about the number of others.
 #ifndef HPVMD_SERVER_EXECUTORS_EXECUTOR_IDS_H_
 #define HPVMD_SERVER_EXECUTORS_EXECUTOR_IDS_H_
 
@@ -19,19 +19,20 @@
 
 namespace hpvm::server {
 
-// Of those on the way to `path`, the first folder that only its owner may pass; empty: none.
+// Returns the first folder on the way to `path` that only its owner may pass; empty when there is none.
 std::string ImpassableFolder(const std::string& path);
 
-// Any thread.
+// Thread-safe.
 class ExecutorIds {
  public:
-  // As config.executor_uid_first and executor_uid_count ask, as far as this process may; the log says which ids, or why
-  // none. `program` is what executors run: with an id of their own they must reach it and the state folder.
+  // Follows config.executor_uid_first and executor_uid_count, as far as this process may; logs the ids, or why there
+  // are none. `program` is the program of the executors: with ids of their own they must be able to reach it and the
+  // state folder.
   ExecutorIds(const Config& config, const std::string& state_folder, const std::string& program, Rng& rng);
 
-  // Whether executors have ids of their own. False: they keep the daemon's.
+  // Returns true when executors have ids of their own; otherwise they keep the daemon's.
   bool any() const { return !order_.empty(); }
-  // With any() only. kResourceExhausted when all are taken.
+  // Called only if any(). kResourceExhausted when all ids are taken.
   StatusOr<uint32_t> Take();
   void GiveBack(uint32_t uid);
 
@@ -40,7 +41,7 @@ class ExecutorIds {
 
   std::vector<uint32_t> order_;
   std::mutex mutex_;
-  std::set<uint32_t> taken_;  // Guarded by mutex_, as below.
+  std::set<uint32_t> taken_;  // This and all following members are guarded by mutex_.
   size_t next_ = 0;
 };
 

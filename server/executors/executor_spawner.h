@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where executor processes come from, as an interface: real processes in the daemon, others in tests.
+// ExecutorSpawner is the interface that starts executor processes: real ones in the daemon, others in tests.
 #ifndef HPVMD_SERVER_EXECUTORS_EXECUTOR_SPAWNER_H_
 #define HPVMD_SERVER_EXECUTORS_EXECUTOR_SPAWNER_H_
 
@@ -21,45 +21,49 @@ struct SpawnRequest {
   int grant_page = -1;                          // Borrowed during the call.
   std::vector<std::string> backends = {"cpu"};  // The device profile.
   Duration stop_grace{0};                       // 0: the default.
-  uint32_t sandbox_level_min = 0;               // With the configuration's.
+  uint32_t sandbox_level_min = 0;               // Applies in addition to the configuration's.
   bool without_device_nodes = false;            // No device of the profile is a GPU.
-  bool has_driver = false;  // A device of the profile does its work elsewhere than on this process's time.
-  std::vector<internal::RefusedDevice> emitted_refused;  // As Hello.emitted_refused.
-  std::function<void(const internal::Usage&)> on_usage;  // As ExecutorOptions::on_usage.
+  bool has_driver = false;                      // A device of the profile works outside this process's processor time.
+  std::vector<internal::RefusedDevice> emitted_refused;  // As in Hello.emitted_refused.
+  std::function<void(const internal::Usage&)> on_usage;  // As in ExecutorOptions::on_usage.
 };
 
 class ExecutorSpawner {
  public:
   virtual ~ExecutorSpawner() = default;
-  // `on_end` comes after every pending request's callback. May take milliseconds: called without the core's mutex.
+  // `on_end` is called after every pending request's callback. May take milliseconds, so it is called without the
+  // core's mutex.
   virtual StatusOr<std::unique_ptr<supervisor::ExecutorProcess>> Spawn(
       const SpawnRequest& request, std::function<void(const supervisor::ExecutorReady&)> on_ready,
       std::function<void(const Status&)> on_end) = 0;
-  // The devices of a backend on this machine ("cpu", "opencl"; "opencl:1" for one), found by a sandboxed probe, which
-  // tries each; blocks for up to 10 s.
+  // Returns the devices of a backend on this machine ("cpu", "opencl"; "opencl:1" for one), found by a sandboxed probe
+  // that tries each; blocks for up to 10 s.
   virtual StatusOr<internal::Ready> Probe(const std::string& backend) = 0;
-  // Which known defects the driver of "opencl:0" shows, found by a sandboxed probe as well; blocks for up to 40 s.
+  // Returns the known defects of the driver of, for example, "opencl:0", found by a sandboxed probe as well; blocks
+  // for up to 40 s.
   virtual StatusOr<std::vector<v1::DriverDefect>> ProbeDefects(const std::string&) {
     return std::vector<v1::DriverDefect>();
   }
-  // What an executor with this device profile reaches on this machine, whatever the configuration demands: one starts
-  // and ends. Blocks for up to executor.spawn_ms_max.
+  // Starts an executor with this device profile, and returns the sandbox that it reaches on this machine, whatever the
+  // configuration demands. Blocks for up to executor.spawn_ms_max.
   virtual StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>& backends, bool without_device_nodes) = 0;
-  // Ends a probe in progress and refuses further ones: the daemon stops. Any thread.
+  // Ends a probe in progress and refuses further ones, because the daemon stops. Thread-safe.
   virtual void StopProbes() {}
-  // Which device profile the next tenants' executors will have: processes that wait for them are started. Any thread.
+  // Sets the device profile of the next tenants' executors, for which spare processes are started. Thread-safe.
   virtual void Expect(const std::vector<std::string>& backends, bool without_device_nodes) {}
-  // The thread that executors' answers come on, for others whose messages go the same way. Null: there is none.
+  // Returns the hub on whose thread executors' answers arrive, for other users of the same path; null when there is
+  // none.
   virtual EventHub* events() { return nullptr; }
-  // Limits for executors that start from now on. Any thread.
+  // Sets the limits for executors that start from now on. Thread-safe.
   virtual void SetConfig(const Config& config) {}
 };
 
-// The program that executors are: executor.path, or the one beside this program.
+// Returns the executor program: executor.path, or the one beside this program.
 std::string ExecutorProgram(const Config& config);
 
 class StateFolder;
-// Spawns processes of config.executor_path, with caches and a record of each in `folder`, which lives longer.
+// Spawns processes of config.executor_path, with caches and a record of each in `folder`, which must outlive the
+// spawner.
 StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& config, StateFolder& folder);
 
 }  // namespace hpvm::server

@@ -18,8 +18,8 @@
 #include "base/io/fd.h"
 #include "base/io/secret_file.h"
 #include "server/config/config.h"
-#include "server/executors/executor_place.h"
-#include "server/executors/executor_spares.h"
+#include "server/executors/executor_confinement.h"
+#include "server/executors/executor_pool.h"
 #include "server/executors/executor_spawner.h"
 #include "server/process/state_folder.h"
 
@@ -29,7 +29,7 @@ namespace {
 using supervisor::ExecutorOptions;
 
 constexpr Duration kProbeWithin = std::chrono::seconds(10);
-constexpr Duration kDefectsWithin = std::chrono::seconds(40);  // More than it gives itself.
+constexpr Duration kDefectsWithin = std::chrono::seconds(40);  // More than the probe's own limit.
 
 void SetLimits(const Config& config, ExecutorOptions& options) {
   options.ready_within = std::chrono::milliseconds(config.executor_spawn_ms_max);
@@ -51,8 +51,9 @@ struct SpillFile {
   uint64_t bytes_max = 0;
 };
 
-// A file without a name: it goes with the last process that has it. At most a quarter of what is free, so that a few
-// executors do not fill the disk that jobs are kept on. None where there is no room or no such file can be.
+// Opens a file without a name, which is removed with the last process that has it. Its limit is at most a quarter of
+// the free space, so that a few executors do not fill the disk that jobs are stored on. Returns none where there is no
+// room or such a file is not possible.
 SpillFile OpenSpillFile(const std::string& folder, uint64_t bytes_max) {
   SpillFile file;
   struct statvfs facts {};
@@ -68,18 +69,18 @@ CgroupLimits LimitsOf(const Config& config) { return {config.executor_memory_byt
 
 class LinkSpawner final : public ExecutorSpawner {
  public:
-  LinkSpawner(std::unique_ptr<supervisor::ExecutorHub> hub, std::unique_ptr<ExecutorPlaces> places,
+  LinkSpawner(std::unique_ptr<supervisor::ExecutorHub> hub, std::unique_ptr<ConfinementPool> confinements,
               ExecutorOptions options, const Config& config, StateFolder& folder, std::array<uint8_t, 32> secret)
       : hub_(std::move(hub)),
-        places_(std::move(places)),
+        confinements_(std::move(confinements)),
         folder_(folder),
         options_(std::move(options)),
         limits_(LimitsOf(config)),
         secret_(secret),
-        spares_([this](const SpareProfile& profile, std::function<void(const Status&)> on_end) {
+        pool_([this](const SpareProfile& profile, std::function<void(const Status&)> on_end) {
           return StartSpare(profile, std::move(on_end));
         }) {
-    spares_.SetCount(config.executor_spares);
+    pool_.SetCount(config.executor_spares);
   }
 
   StatusOr<std::unique_ptr<supervisor::ExecutorProcess>> Spawn(
@@ -89,22 +90,23 @@ class LinkSpawner final : public ExecutorSpawner {
     const SpillFile spill = OpenSpillFile(folder_.path(), options.hello.spill_bytes_max());
     options.spill_fd = spill.fd.get();
     options.hello.set_spill_bytes_max(spill.bytes_max);
-    while (std::optional<SpareExecutor> spare = spares_.Take(options)) {
+    while (std::optional<SpareExecutor> spare = pool_.Take(options)) {
       HPVMD_ASSIGN_OR_RETURN(*options.hello.mutable_cache_folder(),
-                             places_->CacheFolder(request.tenant, *spare->place));
+                             confinements_->CacheFolder(request.tenant, *spare->confinement));
       if (spare->link->Greet(options, on_ready, Forgetting(spare->pid, on_end)).ok()) {
         return std::move(spare->link);
       }
     }
-    HPVMD_ASSIGN_OR_RETURN(ExecutorPlace* const place, Settle(options));
-    HPVMD_ASSIGN_OR_RETURN(*options.hello.mutable_cache_folder(), places_->CacheFolder(request.tenant, *place));
+    HPVMD_ASSIGN_OR_RETURN(ExecutorConfinement* const confinement, Settle(options));
+    HPVMD_ASSIGN_OR_RETURN(*options.hello.mutable_cache_folder(),
+                           confinements_->CacheFolder(request.tenant, *confinement));
     const auto pid = std::make_shared<int>(-1);
-    options.on_spawned = Recording(pid, *place);
+    options.on_spawned = Recording(pid, *confinement);
     return supervisor::ExecutorLink::Start(*hub_, options, std::move(on_ready), Forgetting(pid, std::move(on_end)));
   }
 
   void Expect(const std::vector<std::string>& backends, bool without_device_nodes) override {
-    spares_.Expect({backends, without_device_nodes});
+    pool_.Expect({backends, without_device_nodes});
   }
 
   EventHub* events() override { return &hub_->events(); }
@@ -125,9 +127,9 @@ class LinkSpawner final : public ExecutorSpawner {
     ExecutorOptions options = Options();
     SetProfile(backends, without_device_nodes, options.hello);
     options.hello.set_sandbox_level_min(0);
-    HPVMD_ASSIGN_OR_RETURN(ExecutorPlace* const place, Settle(options));
+    HPVMD_ASSIGN_OR_RETURN(ExecutorConfinement* const confinement, Settle(options));
     const auto pid = std::make_shared<int>(-1);
-    options.on_spawned = Recording(pid, *place);
+    options.on_spawned = Recording(pid, *confinement);
     std::optional<StatusOr<SandboxFacts>> answer;  // Guarded by mutex_.
     const auto take = [&](StatusOr<SandboxFacts> said) {
       std::lock_guard lock(mutex_);
@@ -136,7 +138,7 @@ class LinkSpawner final : public ExecutorSpawner {
         probe_changed_.notify_all();
       }
     };
-    // Goes before what its callbacks use; none comes once it is gone.
+    // Destroyed before the objects that its callbacks use; none is called afterwards.
     HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<supervisor::ExecutorLink> link,
                            supervisor::ExecutorLink::Start(
                                *hub_, options,
@@ -151,7 +153,8 @@ class LinkSpawner final : public ExecutorSpawner {
     return answer.has_value() ? *answer : Unavailable("The server is stopping.");
   }
 
-  // Runs `ask` with what it is to call for the process that it starts: recorded, and ended when the daemon stops.
+  // Runs `ask` with the callback for the process that it starts, which is then recorded, and killed when the daemon
+  // stops.
   template <typename Ask>
   StatusOr<internal::Ready> WithProbe(const Ask& ask) {
     int pid = -1;
@@ -162,7 +165,7 @@ class LinkSpawner final : public ExecutorSpawner {
       if (probes_stopped_) {
         return Unavailable("The server is stopping.");
       }
-      // The process is not reaped before this call returns, so the descriptor is its own.
+      // The process is not reaped before this call returns, so the descriptor refers to it.
       probe_.reset(static_cast<int>(syscall(SYS_pidfd_open, spawned, 0)));
       return absl::OkStatus();
     };
@@ -190,8 +193,8 @@ class LinkSpawner final : public ExecutorSpawner {
       SetLimits(config, options_);
       limits_ = LimitsOf(config);
     }
-    spares_.SetCount(config.executor_spares);
-    spares_.Renew();
+    pool_.SetCount(config.executor_spares);
+    pool_.Renew();
   }
 
  private:
@@ -212,32 +215,33 @@ class LinkSpawner final : public ExecutorSpawner {
     if (request.stop_grace > Duration{0}) {
       options.stop_grace = request.stop_grace;
     }
-    // One folder and one key a tenant: nobody loads what another tenant's compiler wrote.
+    // Each tenant has a folder and a key of its own, so that none loads the output of another tenant's compiler.
     hello.set_artifact_key(std::string(Raw(HmacOf(secret_, BytesOf(request.tenant)))));
     return options;
   }
 
-  // A place for a new process, written into its options, which keep it.
-  StatusOr<ExecutorPlace*> Settle(ExecutorOptions& options) {
+  // Takes a confinement for a new process and writes it into the options, which keep it.
+  StatusOr<ExecutorConfinement*> Settle(ExecutorOptions& options) {
     CgroupLimits limits;
     {
       std::lock_guard lock(mutex_);
       limits = limits_;
     }
-    HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<ExecutorPlace> place, places_->Take(limits));
-    options.hello.set_uid(place->uid());
-    options.hello.set_gid(place->uid());
-    options.hello.set_scratch_folder(place->scratch());
-    options.hello.set_has_cgroup(place->cgroup() != nullptr);
-    options.why_ended = [raw = place.get()] { return raw->WhyEnded(); };
-    options.belongings = place;
-    return place.get();
+    HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<ExecutorConfinement> confinement, confinements_->Take(limits));
+    options.hello.set_uid(confinement->uid());
+    options.hello.set_gid(confinement->uid());
+    options.hello.set_scratch_folder(confinement->scratch());
+    options.hello.set_has_cgroup(confinement->cgroup() != nullptr);
+    options.cpus = confinement->cpus();
+    options.why_ended = [raw = confinement.get()] { return raw->WhyEnded(); };
+    options.belongings = confinement;
+    return confinement.get();
   }
 
-  // Recording and forgetting are on the hub's thread, which also reaps: no other process has the number before it is
-  // forgotten.
-  std::function<Status(int)> Recording(std::shared_ptr<int> pid, const ExecutorPlace& place) {
-    return [this, pid = std::move(pid), cgroup = place.cgroup()](int spawned) {
+  // Recording and forgetting happen on the hub's thread, which also reaps: no other process has the number before it
+  // is forgotten.
+  std::function<Status(int)> Recording(std::shared_ptr<int> pid, const ExecutorConfinement& confinement) {
+    return [this, pid = std::move(pid), cgroup = confinement.cgroup()](int spawned) {
       *pid = spawned;
       HPVMD_RETURN_IF_ERROR(cgroup != nullptr ? cgroup->Add(spawned) : absl::OkStatus());
       return folder_.Record(spawned);
@@ -254,10 +258,10 @@ class LinkSpawner final : public ExecutorSpawner {
     SpareExecutor spare;
     spare.options = Options();
     SetProfile(profile.backends, profile.without_device_nodes, spare.options.hello);
-    HPVMD_ASSIGN_OR_RETURN(spare.place, Settle(spare.options));
+    HPVMD_ASSIGN_OR_RETURN(spare.confinement, Settle(spare.options));
     spare.pid = std::make_shared<int>(-1);
     spare.programs = ProgramsOf(spare.options);
-    spare.options.on_spawned = Recording(spare.pid, *spare.place);
+    spare.options.on_spawned = Recording(spare.pid, *spare.confinement);
     HPVMD_ASSIGN_OR_RETURN(spare.link, supervisor::ExecutorLink::StartSpare(*hub_, spare.options,
                                                                             Forgetting(spare.pid, std::move(on_end))));
     return spare;
@@ -269,16 +273,16 @@ class LinkSpawner final : public ExecutorSpawner {
   }
 
   std::unique_ptr<supervisor::ExecutorHub> hub_;
-  std::unique_ptr<ExecutorPlaces> places_;
+  std::unique_ptr<ConfinementPool> confinements_;
   StateFolder& folder_;
   std::mutex mutex_;
-  ExecutorOptions options_;  // Guarded by mutex_, as below.
+  ExecutorOptions options_;  // This and the following members up to probe_changed_ are guarded by mutex_.
   CgroupLimits limits_;
-  UniqueFd probe_;  // Of the probe in progress; one at a time.
+  UniqueFd probe_;  // Process of the probe in progress; one at a time.
   bool probes_stopped_ = false;
   std::condition_variable probe_changed_;
   const std::array<uint8_t, 32> secret_;
-  ExecutorSpares spares_;  // Goes first: uses all of it.
+  ExecutorPool pool_;  // Destroyed first, since it uses all other members.
 };
 
 }  // namespace
@@ -298,12 +302,12 @@ StatusOr<std::unique_ptr<ExecutorSpawner>> CreateLinkSpawner(const Config& confi
   }
   options.hello.set_cpu_threads(static_cast<uint32_t>(config.executor_cpu_threads));
   SetLimits(config, options);
-  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ExecutorPlaces> places,
-                         ExecutorPlaces::Create(config, folder.path(), options.program));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<ConfinementPool> confinements,
+                         ConfinementPool::Create(config, folder.path(), options.program));
   HPVMD_ASSIGN_OR_RETURN(const auto secret, LoadSecret(folder.path() + "/artifact.key"));
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<supervisor::ExecutorHub> hub, supervisor::ExecutorHub::Create());
-  return std::unique_ptr<ExecutorSpawner>(
-      std::make_unique<LinkSpawner>(std::move(hub), std::move(places), std::move(options), config, folder, secret));
+  return std::unique_ptr<ExecutorSpawner>(std::make_unique<LinkSpawner>(std::move(hub), std::move(confinements),
+                                                                        std::move(options), config, folder, secret));
 }
 
 }  // namespace hpvm::server

@@ -14,7 +14,7 @@ void ModuleBreaker::Crashed(std::span<const NativeUse> in_flight, Time now, cons
     }
     Entry& entry = entries_[use];
     entry.last = now;
-    // How long the process lived says nothing of the module.
+    // The life of the process says nothing about the module.
     entry.breaker.Crashed(now, Duration{0}, limits, rng);
   }
 }

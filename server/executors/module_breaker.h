@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a tenant's own device code crashes its executors: that module is left out on that device for a while, and the
-// rest of the tenant's work goes on.
+// ModuleBreaker handles device code of a tenant that crashes its executors: the module is left out on that device for
+// a while, and the rest of the tenant's work goes on.
 //
-// Which modules were in flight when an executor ended is all that the daemon knows, so each of them is held
-// responsible; one that was there by chance is so only if it was there each time. What executors say of their modules
-// hurts and helps their own tenant alone.
+// The daemon knows only which modules were in flight when an executor ended, so each of them is held responsible; a
+// module that was there by chance is refused only if it was there each time. Executors' reports about their modules
+// affect their own tenant only.
 #ifndef HPVMD_SERVER_EXECUTORS_MODULE_BREAKER_H_
 #define HPVMD_SERVER_EXECUTORS_MODULE_BREAKER_H_
 
@@ -19,11 +19,11 @@
 
 namespace hpvm::server {
 
-// A module that was written for a device, and may run there as its author made it.
+// NativeUse is a module that was written for a device, and may run there as its author made it.
 struct NativeUse {
-  std::string module;  // What tells it from others: the hash of its bytes.
-  std::string device;  // "opencl:0".
-  std::string name;    // In its document, for people.
+  std::string module;  // Identity of the module: the hash of its bytes.
+  std::string device;  // For example "opencl:0".
+  std::string name;    // Name in its document, for people.
   friend bool operator<(const NativeUse& a, const NativeUse& b) {
     return std::tie(a.module, a.device) < std::tie(b.module, b.device);
   }
@@ -32,18 +32,19 @@ struct NativeUse {
 // Guarded by its owner.
 class ModuleBreaker {
  public:
-  // More are forgotten, those that crashed longest ago first: the bound on a tenant's crashes in all holds for them.
+  // Limit on entries, of which those that crashed longest ago are forgotten first: for them the limit on all of a
+  // tenant's crashes holds.
   static constexpr size_t kKeptMax = 64;
 
-  // An executor ended while these were in flight.
+  // Records that an executor ended while these were in flight.
   void Crashed(std::span<const NativeUse> in_flight, Time now, const CrashBreaker::Limits& limits, Rng& rng);
 
   struct Refusal {
     NativeUse use;
     uint64_t crashes = 0;
-    Duration pause{0};  // Until it may try again.
+    Duration pause{0};  // Time until it may try again.
   };
-  // Which of `uses` may not run now, the one that has to wait longest.
+  // Returns the one of `uses` that may not run now and has to wait longest; nothing when all may run.
   std::optional<Refusal> Refused(std::span<const NativeUse> uses, Time now, const CrashBreaker::Limits& limits);
 
  private:

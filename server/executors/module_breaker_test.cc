@@ -29,7 +29,7 @@ class ModuleBreakerTest : public ::testing::Test {
   SeededRng rng_{7};
 };
 
-// As many crashes as the limit leave the module out on that device until the window has passed; nothing else is.
+// As many crashes as the limit leave the module out on that device until the window has passed, and nothing else.
 TEST_F(ModuleBreakerTest, LeavesOutOneModuleOnOneDevice) {
   Crash(0, {kBad});
   Crash(1, {kBad});
@@ -45,7 +45,7 @@ TEST_F(ModuleBreakerTest, LeavesOutOneModuleOnOneDevice) {
   EXPECT_FALSE(Refused(60, {kBad}).has_value());
 }
 
-// What was in flight by chance in one of the crashes goes on.
+// A module that was in flight by chance in one of the crashes goes on.
 TEST_F(ModuleBreakerTest, ChanceIsNoGuilt) {
   Crash(0, {kBad, kBeside});
   Crash(1, {kBad});
@@ -54,14 +54,14 @@ TEST_F(ModuleBreakerTest, ChanceIsNoGuilt) {
   EXPECT_FALSE(Refused(2, {kBeside, kElsewhere}).has_value());
 }
 
-// One that crashes again when it may try waits longer.
+// A module that crashes again when it may try waits longer.
 TEST_F(ModuleBreakerTest, WaitsLongerAfterEachFailedTry) {
   Crash(0, {kBad}), Crash(0, {kBad}), Crash(0, {kBad});
   Crash(60, {kBad});
   EXPECT_GE(Refused(60, {kBad})->pause, seconds(90));
 }
 
-// What is kept of a tenant is bounded: the oldest goes.
+// The entries of a tenant are bounded: the oldest is dropped.
 TEST_F(ModuleBreakerTest, KeepsABoundedNumber) {
   for (int i = 0; i < 3; ++i) {
     Crash(i, {kBad});

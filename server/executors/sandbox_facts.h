@@ -7,7 +7,7 @@
 
 namespace hpvm::server {
 
-// What an executor said of its sandbox before it had read anything of a tenant's (SandboxLevel).
+// SandboxFacts is an executor's report of its sandbox, made before it had read anything of a tenant's (SandboxLevel).
 struct SandboxFacts {
   uint32_t level = 0;
   std::string detail;  // For people.

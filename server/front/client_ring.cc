@@ -18,13 +18,13 @@ constexpr FrameLimits kLimits = {
     .head_bytes_max = kRingFrameBytesMax, .body_bytes_max = kRingFrameBytesMax, .fds_max = 0};
 constexpr Duration kTick = std::chrono::seconds(1);
 
-// Whatever else can be watched might do more than be rung.
+// Accepts an eventfd only: other descriptors that can be watched might do more than ring.
 Status CheckBell(int fd) {
   char name[64];
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
   const ssize_t got = readlink(path.c_str(), name, sizeof(name));
   if (got < 0 || std::string_view(name, static_cast<size_t>(got)) != "anon_inode:[eventfd]") {
-    return InvalidArgument("The second descriptor is no eventfd.");
+    return InvalidArgument("The second descriptor is not an eventfd.");
   }
   return absl::OkStatus();
 }
@@ -69,7 +69,7 @@ void ClientRing::Begin(std::shared_ptr<Calls> calls) {
       return;
     }
     hub.StartTimer(RealClock().Now() + kTick, self->source_, 0);
-    self->StayAwake();  // The client may have put something already.
+    self->StayAwake();  // The client may have put frames already.
   });
 }
 
@@ -104,7 +104,7 @@ void ClientRing::OnTimer(uint64_t) {
     is_stalled = stalled_since_ != kNever && now - stalled_since_ >= options_.stall_max;
   }
   if (is_stalled) {
-    Finish(ResourceExhausted("The client took no answer from its ring for " +
+    Finish(ResourceExhausted("The client read no answer from its ring for " +
                              std::to_string(options_.stall_max / std::chrono::milliseconds(1)) + " ms."),
            "ring_stalled");
   } else if (const Status goes_on = calls_->OnSecond(); !goes_on.ok()) {
@@ -116,7 +116,7 @@ void ClientRing::OnTimer(uint64_t) {
 
 bool ClientRing::MayTake() {
   std::lock_guard lock(mutex_);
-  // Asked under the mutex: whoever makes room sends something after that, and then finds that it is waited for.
+  // Read under the mutex: code that makes room sends a frame afterwards, and then finds this flag set.
   waits_ = unsent_bytes_ > kUnsentBytesMax || !calls_->HasRoom();
   return !waits_;
 }
@@ -134,8 +134,9 @@ bool ClientRing::OnTurn() {
     ++frames_;
     Status taken = got.status();
     if (taken.ok()) {
-      taken = *got == RingConsumer::Got::kFrame ? calls_->OnFrame(frame_)
-                                                : InvalidArgument("Beside this ring there is no socket.");
+      taken = *got == RingConsumer::Got::kFrame
+                  ? calls_->OnFrame(frame_)
+                  : InvalidArgument("The ring announces a frame on a socket, which a client's ring does not have.");
     }
     if (!taken.ok()) {
       Finish(taken, "ring_frame");
@@ -150,7 +151,7 @@ bool ClientRing::BeginSleep() {
     std::lock_guard lock(mutex_);
     waits = waits_;
   }
-  // What is there meanwhile is looked at when something has been sent.
+  // Frames that arrive meanwhile are read after the next send.
   if (!waits && !consumer_.BeginSleep()) {
     return false;
   }
@@ -236,7 +237,7 @@ void ClientRing::Finish(const Status& why, std::string_view reason) {
   if (source_ == 0) {
     return;
   }
-  // The call owns the ring, and may go as soon as it knows of the end; the hub may be in one of the ring's turns.
+  // The call owns the ring, and may drop it once it knows of the end, while the hub is in one of the ring's turns.
   std::shared_ptr<ClientRing> self = shared_from_this();
   EventHub& hub = *options_.parts.hub;
   hub.Unwatch(fds_[1].get());

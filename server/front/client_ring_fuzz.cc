@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's end of a ring before a client that writes into it whatever the input says: words of the memory, bytes of
-// frames, whole frames, bells. Nothing but the ring's end may come of it, and what was sent in order comes in order.
+// Fuzzes the daemon's end of a ring with a client that writes whatever the input says into it: words of the memory,
+// bytes of frames, whole frames, bells. The only permitted effect is the ring's end, and valid frames arrive in
+// order.
 //
-// Input: steps of a byte that chooses, and what it takes.
+// Input: steps of a byte that selects an action, and its operands.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -81,7 +82,7 @@ class Reader final : public ClientRing::Calls {
   bool has_ended_ = false;
 };
 
-// What all inputs share.
+// State shared by all inputs.
 struct World {
   World() {
     char name[] = "/tmp/hpvmd-ring-fuzz-XXXXXX";
@@ -116,7 +117,7 @@ void Play(World& world, Input input) {
       case 1:
         memory.to_client.taken.store(input.Next(4));
         break;
-      case 2: {  // Any word of the heads of both.
+      case 2: {  // Any word of the headers of both rings.
         uint8_t* const at = mapping.data() + input.Next(1) / 4 * 4 + (input.Next(1) % 2) * sizeof(RingMemory);
         const uint32_t value = input.Next(4);
         std::memcpy(at, &value, sizeof(value));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's end of a ring, with clients that keep to the rules and with those that do not.
+// Tests of the daemon's end of a ring, with clients that obey the rules and clients that do not.
 #include "server/front/client_ring.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ size_t Descriptors() {
       std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()));
 }
 
-// What a client has, and how one that keeps to the rules uses it.
+// The client's side of a ring, and its correct use.
 struct Client {
   UniqueFd memory_fd = *CreateSealedMemfd("ring", kRingPairBytes);
   UniqueFd bell{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
@@ -44,7 +44,7 @@ struct Client {
     const uint64_t one = 1;
     ASSERT_EQ(write(bell.get(), &one, sizeof(one)), static_cast<ssize_t>(sizeof(one)));
   }
-  // False: no room.
+  // Returns false when there is no room.
   bool Put(std::string_view head, std::span<const uint8_t> body = {}) {
     const StatusOr<bool> put = producer.Put(head, body);
     EXPECT_TRUE(put.ok()) << put.status();
@@ -53,7 +53,7 @@ struct Client {
     }
     return put.ok() && *put;
   }
-  // Waits for it.
+  // Waits for a frame.
   std::string Take(Duration within = std::chrono::seconds(20)) {
     const Time until = RealClock().Now() + within;
     Frame frame;
@@ -125,7 +125,7 @@ class Echo final : public ClientRing::Calls {
   }
 
   ClientRing* ring = nullptr;
-  std::function<void()> let_go;  // What the owner does when it learns of the end.
+  std::function<void()> let_go;  // Called when the owner learns of the end.
   std::atomic<bool> has_room{true}, is_known{true};
 
  private:
@@ -197,7 +197,7 @@ class ClientRingTest : public ::testing::Test {
 
 TEST_F(ClientRingTest, AnswersInOrder) {
   Client client;
-  ASSERT_TRUE(client.Put("early"));  // Before anybody looks.
+  ASSERT_TRUE(client.Put("early"));  // Before the daemon reads.
   const auto echo = Open(client);
   EXPECT_EQ(client.Take(), "early");
   const std::vector<uint8_t> body(ClientRing::kBodyBytesMax, 'b');
@@ -217,13 +217,12 @@ TEST_F(ClientRingTest, TellsWhyItEnded) {
   rings_[0]->End(Internal("late"));
 }
 
-// The owner may let go of the ring as soon as it knows of the end, which comes in the middle of one of the ring's
-// turns.
+// The owner may drop the ring as soon as it knows of the end, which comes in the middle of one of the ring's turns.
 TEST_F(ClientRingTest, OutlivesItsEnd) {
   Client client;
   const auto echo = Open(client);
   const std::weak_ptr<ClientRing> ring =
-      rings_[0];  // Keeps the ring's count readable, so that a late look at it shows.
+      rings_[0];  // Keeps the ring's reference count readable, so that a late access is noticed.
   echo->let_go = [&] { rings_.clear(); };
   ASSERT_TRUE(client.Put("end"));
   EXPECT_EQ(Message(echo->AwaitEnd()), "It says so.");
@@ -240,7 +239,7 @@ TEST_F(ClientRingTest, EndsWhenItsOwnerSaysSo) {
   EXPECT_EQ(Message(left->AwaitEnd()), "The client went away.");
   forgotten->is_known = false;
   EXPECT_EQ(Message(forgotten->AwaitEnd()), "Not any more.");
-  EXPECT_EQ(ends_.reason(), "");  // Neither is the client's fault.
+  EXPECT_EQ(ends_.reason(), "");  // Neither end is the client's fault.
 }
 
 TEST_F(ClientRingTest, ItsDescriptorsGo) {
@@ -278,7 +277,7 @@ TEST_F(ClientRingTest, TakesOnlySuchMemoryAndBells) {
   const UniqueFd from(pipe_fds[0]), to(pipe_fds[1]);
   const UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
   for (const int bell : {from.get(), timer.get(), client.memory_fd.get()}) {
-    EXPECT_EQ(refusal(client.memory_fd.get(), bell), "The second descriptor is no eventfd.");
+    EXPECT_EQ(refusal(client.memory_fd.get(), bell), "The second descriptor is not an eventfd.");
   }
 }
 
@@ -301,7 +300,7 @@ TEST_F(ClientRingTest, LiesEndIt) {
     client.memory.to_server.written += 64;
   });
   ended_by([](Client& client) { ASSERT_TRUE(*client.producer.PutMark()); });
-  // One that says that it has taken what was never sent; noticed when something is.
+  // A client that claims to have read frames that were never sent; noticed at the next send.
   ended_by([](Client& client) {
     client.memory.to_client.taken = 0x7fffffff;
     ASSERT_TRUE(client.Put("answer me"));
@@ -318,7 +317,7 @@ TEST_F(ClientRingTest, ABellWithoutEndEndsIt) {
   EXPECT_EQ(ends_.reason(), "ring_bells");
 }
 
-// Its answers wait here, and nothing of it is taken while there are many; then it loses the ring.
+// Output waits here, and while there is much of it, no frames are read; then the client loses the ring.
 TEST_F(ClientRingTest, AClientThatTakesNoAnswerEndsIt) {
   Client client;
   const auto echo = Open(client);
@@ -370,7 +369,7 @@ TEST_F(ClientRingTest, WaitsForRoomThatItsOwnerHas) {
   EXPECT_EQ(client.Take(), "later");
 }
 
-// Gets a turn whenever rings do, and sees how much was taken between two of its own.
+// Witness gets a turn whenever rings do, and records how many frames were read between two of its own.
 class Witness final : public EventSource {
  public:
   explicit Witness(const std::vector<std::shared_ptr<Echo>>& echoes) : echoes_(echoes) {}
@@ -391,7 +390,7 @@ class Witness final : public EventSource {
   const std::vector<std::shared_ptr<Echo>>& echoes_;
 };
 
-// However much clients send, nobody else waits for more than a turn of each tenant.
+// However much clients send, nobody waits for more than one turn of each tenant.
 TEST_F(ClientRingTest, FloodsTakeTurns) {
   std::vector<std::unique_ptr<Client>> clients;
   std::vector<std::shared_ptr<Echo>> echoes;

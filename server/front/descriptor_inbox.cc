@@ -17,11 +17,11 @@
 namespace hpvm::server {
 namespace {
 
-// What the kernel takes in one message (SCM_MAX_FD).
+// Maximum number of descriptors in one message (SCM_MAX_FD).
 constexpr size_t kMessageFdsMax = 253;
-// Datagrams read with the mutex held, and before the thread looks whether it is to end.
+// Number of datagrams read while holding the mutex, before the thread checks whether it should end.
 constexpr int kBurst = 32;
-// Old descriptors go so often.
+// Interval at which old descriptors are dropped.
 constexpr int kRoundMs = 1'000;
 
 struct Datagram {
@@ -30,7 +30,7 @@ struct Datagram {
   std::vector<UniqueFd> fds;
 };
 
-// Everything that came with a message is owned before it is looked at.
+// Takes ownership of everything that came with a message before examining it.
 void ReadControl(msghdr& message, Datagram& datagram) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET) {
@@ -76,7 +76,7 @@ StatusOr<std::unique_ptr<DescriptorInbox>> DescriptorInbox::Start(const std::vec
 DescriptorInbox::~DescriptorInbox() {
   if (thread_.joinable()) {
     const uint64_t one = 1;
-    // An eventfd that nobody has written to takes it.
+    // The write cannot fail: nobody else writes to the eventfd.
     (void)!write(stop_.get(), &one, sizeof(one));
     thread_.join();
   }
@@ -116,7 +116,7 @@ void DescriptorInbox::Drop(std::vector<UniqueFd> fds) {
 bool DescriptorInbox::ReadSome(int socket) {
   for (int count = 0; count < kBurst && dropped_.size() < kDroppedMax; ++count) {
     char text[kMemoryTicketBytes + 1];
-    // Room for all that one message can have: what does not fit the kernel closes, on this thread.
+    // Room for everything that one message can carry; the kernel closes what does not fit, on this thread.
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(kMessageFdsMax * sizeof(int))];
     iovec part{text, sizeof(text)};
     msghdr message{};
@@ -147,7 +147,7 @@ void DescriptorInbox::DropAll(std::vector<UniqueFd>& fds) {
 
 void DescriptorInbox::Keep(std::string_view ticket, uint32_t uid, std::vector<UniqueFd> fds) {
   if (std::any_of(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.ticket == ticket; })) {
-    DropAll(fds);  // The ticket is the first one's.
+    DropAll(fds);  // The ticket belongs to the first sender.
     return;
   }
   const auto is_theirs = [&](const Kept& kept) { return kept.uid == uid; };
@@ -182,7 +182,7 @@ StatusOr<std::vector<UniqueFd>> DescriptorInbox::Take(std::string_view ticket, s
   const auto find = [&] {
     return std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.ticket == ticket; });
   };
-  // It was sent before the call, so that it is here, or in a socket that the thread has not come to.
+  // The datagram was sent before the call, so it is here, or in a socket that the thread has not read yet.
   auto found = find();
   for (size_t i = 0; i < sockets_.size() && found == kept_.end(); ++i) {
     ReadSome(sockets_[i].fd.get());

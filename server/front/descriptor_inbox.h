@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors of clients' memory on their way in: beside each Unix socket of the service, PATH.memory. gRPC passes no
-// descriptors; a client sends them there, in a datagram with a ticket of its own choice, and names the ticket in a
-// call: one that is to be a buffer's memory, two for a ring (its memory and its bell).
+// DescriptorInbox receives descriptors of clients' memory through a socket PATH.memory beside each Unix socket of the
+// service. gRPC passes no descriptors, so a client sends them there, in a datagram with a ticket of its own choice,
+// and names the ticket in a call: one descriptor for a buffer's memory, two for a ring (its memory and its bell).
 //
-// Who calls is for the call to prove. Here nobody is known but by the user id that the kernel gives: one user's
-// descriptors never make another's go. A datagram that breaks a rule is dropped without an answer; the call then says
+// The call has to prove who calls. Here a client is known only by the user id from the kernel: descriptors of one
+// user never displace another's. A datagram that breaks a rule is dropped without an answer; the call then reports
 // that nothing came.
 #ifndef HPVMD_SERVER_FRONT_DESCRIPTOR_INBOX_H_
 #define HPVMD_SERVER_FRONT_DESCRIPTOR_INBOX_H_
@@ -29,35 +29,36 @@ namespace hpvm::server {
 inline constexpr char kMemorySocketSuffix[] = ".memory";
 inline constexpr size_t kMemoryTicketBytes = 32;
 
-// Any thread.
+// Thread-safe.
 class DescriptorInbox {
  public:
   static constexpr Duration kKept = std::chrono::seconds(10);
-  // Of one user id; the oldest goes for the next.
+  // Limit per user id; the oldest makes room for the next.
   static constexpr size_t kKeptOfOneMax = 16;
-  // Of all. What comes when there are so many is dropped.
+  // Limit for all users. Datagrams beyond it are dropped.
   static constexpr size_t kKeptMax = 512;
-  // Descriptors of one ticket.
+  // Maximum number of descriptors of one ticket.
   static constexpr size_t kFdsMax = 2;
 
-  // Listens beside each of these service sockets, with their permissions. kUnavailable or what opening them gave.
-  // Borrows the clock.
+  // Listens beside each of these service sockets, with their permissions. Returns kUnavailable or the error of
+  // opening the sockets. Borrows the clock.
   static StatusOr<std::unique_ptr<DescriptorInbox>> Start(const std::vector<std::string>& service_paths, mode_t mode,
                                                           const Clock& clock);
-  // Ends the thread and removes the files.
+  // Ends the thread and removes the socket files.
   ~DescriptorInbox();
   DescriptorInbox(const DescriptorInbox&) = delete;
   DescriptorInbox& operator=(const DescriptorInbox&) = delete;
 
-  // What came with the ticket, in its order; nobody gets it again. kNotFound, kInvalidArgument for a ticket of another
-  // length or with another number of descriptors than `count`, which are dropped then.
+  // Returns the descriptors that came with the ticket, in order, once. kNotFound when there are none;
+  // kInvalidArgument for a ticket of another length or with a number of descriptors other than `count`, which are
+  // then dropped.
   StatusOr<std::vector<UniqueFd>> Take(std::string_view ticket, size_t count);
-  // Closes what came this way. The last descriptor of memory frees it, which takes as long as there is much of it, and
-  // how much is its sender's choice: so nobody but this object's own thread ever closes one.
+  // Closes descriptors that were received here. Closing the last descriptor of memory frees it, which takes time
+  // proportional to its size, which the sender chose: so only this object's own thread closes descriptors.
   void Drop(std::vector<UniqueFd> fds);
 
  private:
-  // To be closed, at most; further datagrams wait in their socket.
+  // Maximum number of descriptors waiting to be closed; further datagrams wait in their socket.
   static constexpr size_t kDroppedMax = 256;
 
   struct Socket {
@@ -73,7 +74,8 @@ class DescriptorInbox {
 
   explicit DescriptorInbox(const Clock& clock) : clock_(clock) {}
   void Loop();
-  // Reads a bounded number of datagrams. The mutex is held. False: there is no other now.
+  // Reads a bounded number of datagrams. The caller holds the mutex. Returns false when there are no more at the
+  // moment.
   bool ReadSome(int socket);
   void Keep(std::string_view ticket, uint32_t uid, std::vector<UniqueFd> fds);
   void DropAll(std::vector<UniqueFd>& fds);
@@ -84,7 +86,7 @@ class DescriptorInbox {
   std::vector<Socket> sockets_;
   UniqueFd stop_;  // An eventfd.
   std::mutex mutex_;
-  std::list<Kept> kept_;           // The oldest first.
+  std::list<Kept> kept_;           // Oldest first.
   std::vector<UniqueFd> dropped_;  // The thread closes them, without the mutex.
   std::thread thread_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors on their way in, from clients that keep to the rules and from those that do not.
+// Tests of incoming descriptors, from clients that obey the rules and clients that do not.
 #include "server/front/descriptor_inbox.h"
 
 #include <sys/socket.h>
@@ -31,7 +31,7 @@ size_t Descriptors() {
       std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()));
 }
 
-// The inbox's thread closes what is dropped, within a round of a second.
+// The inbox's thread closes dropped descriptors within a round of a second.
 void ExpectDescriptors(size_t count) {
   for (int tries = 0; tries < 500 && Descriptors() > count; ++tries) {
     usleep(10'000);
@@ -52,7 +52,7 @@ class DescriptorInboxTest : public ::testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  // One datagram with these descriptors; false where the socket takes nothing for a second.
+  // Sends one datagram with these descriptors; returns false when the socket accepts nothing for a second.
   bool Send(std::string_view text, std::vector<int> fds) {
     const UniqueFd from(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     const timeval second{1, 0};
@@ -95,7 +95,7 @@ TEST_F(DescriptorInboxTest, OneTicketIsOneDescriptorOnce) {
   EXPECT_EQ(inbox_->Take(TicketOf('a'), 1).status().code(), absl::StatusCode::kNotFound);
 }
 
-// Two clients with one ticket: what came first stays.
+// Two clients with one ticket: the first datagram stays.
 TEST_F(DescriptorInboxTest, TheFirstOfOneTicketStays) {
   const UniqueFd first = *CreateSealedMemfd("first", 4096), second = *CreateSealedMemfd("second", 4096);
   ASSERT_TRUE(Send(TicketOf('a'), {first.get()}));
@@ -136,7 +136,7 @@ TEST_F(DescriptorInboxTest, TwoOfOneTicketComeInTheirOrder) {
   ExpectDescriptors(before);
 }
 
-// What a call refuses is closed here, as is what nobody asks for.
+// Descriptors that a call refuses are closed here, as are unclaimed ones.
 TEST_F(DescriptorInboxTest, ClosesWhatIsGivenBack) {
   const UniqueFd memory = *CreateSealedMemfd("memory", 4096);
   const size_t before = Descriptors();
@@ -147,7 +147,7 @@ TEST_F(DescriptorInboxTest, ClosesWhatIsGivenBack) {
   ExpectDescriptors(before);
 }
 
-// Whoever floods the socket loses the oldest of its own, and holds no more than that.
+// A client that floods the socket loses its own oldest descriptors, and holds no more than the limit.
 TEST_F(DescriptorInboxTest, AFloodHoldsLittle) {
   const UniqueFd memory = *CreateSealedMemfd("memory", 4096);
   const size_t before = Descriptors();
@@ -166,7 +166,7 @@ TEST_F(DescriptorInboxTest, AFloodHoldsLittle) {
 TEST_F(DescriptorInboxTest, WhatNobodyTakesGoes) {
   const UniqueFd memory = *CreateSealedMemfd("memory", 4096);
   ASSERT_TRUE(Send(TicketOf('a'), {memory.get()}));
-  EXPECT_FALSE(inbox_->Take(TicketOf('b'), 1).ok());  // It is read by now.
+  EXPECT_FALSE(inbox_->Take(TicketOf('b'), 1).ok());  // The datagram has been read by now.
   clock_.Advance(DescriptorInbox::kKept);
   EXPECT_EQ(inbox_->Take(TicketOf('a'), 1).status().code(), absl::StatusCode::kNotFound);
 }

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: a state machine over bytes: preface, frame header of nine bytes, contents. Only header blocks are read,
+// through nghttp2's HPACK decoder; token buckets count control frames, resets and header bytes, and credit pays for
+// frames that the server's own ones asked for.
+// Invariants: left_ is what the present frame still has, and header_at_ what is known of the next one's header.
+// Inside a header block only a CONTINUATION of its stream passes. A fault is final. Credit is at most kCreditMax.
+// Each step consumes a byte or fails. A block ends at header_block_bytes, on the wire or decoded, and empty pieces
+// count as 32 bytes.
+// Source: RFC 9113 (frames), RFC 7541 (HPACK).
 #include "server/front/frame_meter.h"
 
 #include <nghttp2/nghttp2.h>
@@ -25,14 +33,14 @@ enum Type : uint8_t {
 constexpr uint8_t kEndStream = 1, kAck = 1, kEndHeaders = 4, kPadded = 8, kHasPriority = 0x20;
 constexpr uint32_t kPriorityBytes = 5;
 
-// A frame that carries no call is at most as large as this, which RFC 9113 lets everybody send.
+// Largest frame outside of calls: RFC 9113 requires everybody to accept this size.
 constexpr uint32_t kFrameBytesMax = 16'384;
-// What HPACK adds to each field (RFC 7541, 4.1).
+// HPACK's overhead per field (RFC 7541, 4.1).
 constexpr uint64_t kFieldBytes = 32;
 
-// Clients answer what they are sent with windows and pings of their own: one frame for each KiB is more than any does.
+// Clients answer data with WINDOW_UPDATE and PING frames: one frame per KiB is more than any client sends.
 constexpr uint64_t kBytesPerCredit = 1'024;
-// And of a stream with small messages each, however small: a window of its stream, and one of the connection.
+// Credit for each DATA frame, however small: a window update of its stream, and one of the connection.
 constexpr uint64_t kCreditPerData = 2;
 constexpr uint64_t kCreditPerCall = 4;
 constexpr uint64_t kCreditMax = 4'096;
@@ -45,7 +53,7 @@ uint32_t Word(const uint8_t* at, size_t bytes) {
   return value;
 }
 
-// Fills a frame's header; false: it is not whole yet.
+// Fills a frame's header; returns false while it is incomplete.
 bool FillHeader(std::array<uint8_t, 9>& header, size_t& at, std::span<const uint8_t>& rest) {
   const size_t count = std::min(header.size() - at, rest.size());
   std::copy_n(rest.begin(), count, header.begin() + static_cast<ptrdiff_t>(at));
@@ -65,20 +73,21 @@ std::string_view NameOf(FrameFault fault) {
 std::string_view SentenceOf(FrameFault fault) {
   constexpr std::array<std::string_view, kFrameFaults> kSentences = {
       "Nothing is wrong.",
-      "The connection does not begin as HTTP/2 does.",
-      "A frame is not as HTTP/2 allows.",
-      "More frames without a call came than limits.control_frames_per_second_max.",
-      "More streams were reset than limits.resets_per_second_max, or twice as many by all connections of the peer.",
+      "The connection does not begin with the preface of HTTP/2.",
+      "A frame violates HTTP/2.",
+      "More frames outside of calls came than limits.control_frames_per_second_max allows.",
+      "More streams were reset than limits.resets_per_second_max allows, or twice as many by all connections of the "
+      "peer.",
       "Headers are larger than limits.metadata_bytes_max and limits.header_bytes_per_second_max allow.",
-      "More calls are in progress than limits.streams_per_connection_max or limits.calls_per_peer_max.",
-      "The client took nothing for limits.write_stall_ms.",
-      "It came over TCP, and no call on it has had a caller who is known."};
+      "More calls are in progress than limits.streams_per_connection_max or limits.calls_per_peer_max allows.",
+      "The client read nothing for limits.write_stall_ms.",
+      "The connection came over TCP, and no call on it has had valid credentials."};
   return kSentences[static_cast<size_t>(fault)];
 }
 
 bool OpenCalls::Begin(uint32_t stream) {
   if (stream <= last_) {
-    return true;  // The end of a call, or what comes after it.
+    return true;  // The end of a call, or frames after it.
   }
   last_ = stream;
   if (streams_.size() >= max_ || peer_.count.fetch_add(1) >= peer_.max) {
@@ -110,7 +119,7 @@ FrameMeter::FrameMeter(const FrameLimits& limits, OpenCalls& calls)
       control_(limits.control_frames_per_second),
       resets_(limits.resets_per_second),
       header_bytes_(limits.header_bytes_per_second) {
-  // Its table has the size that HTTP/2 begins with; gRPC never offers another.
+  // The table has HTTP/2's initial size; gRPC never offers another.
   nghttp2_hd_inflater* inflater = nullptr;
   HPVMD_CHECK(nghttp2_hd_inflate_new(&inflater) == 0);
   inflater_.reset(inflater);
@@ -128,7 +137,7 @@ FrameFault FrameMeter::Receive(std::span<const uint8_t> bytes, Time now, const S
   return fault_;
 }
 
-// One frame's header, or as much of its contents as there is.
+// Processes one frame's header, or the available part of its contents.
 FrameFault FrameMeter::Step(std::span<const uint8_t>& rest, Time now) {
   if (preface_at_ < kHttp2Preface.size()) {
     return ReadPreface(rest);
@@ -174,7 +183,7 @@ FrameFault FrameMeter::BeginFrame(Time now) {
       return TakeResets(1, now) ? FrameFault::kNone : FrameFault::kResets;
     case kHeaders:
     case kContinuation: {
-      // Pieces of a block that hold nothing cost as much as others.
+      // Pieces of a header block cost the same even when they are empty.
       const FrameFault fault = BeginHeaders();
       return fault == FrameFault::kNone && left_ == 0 ? ReadHeaders({}, now) : fault;
     }
@@ -185,7 +194,7 @@ FrameFault FrameMeter::BeginFrame(Time now) {
 
 FrameFault FrameMeter::CheckForm() const {
   const bool fits = [this] {
-    // The block of a call's headers is not interrupted, and nothing else continues one.
+    // Nothing may interrupt the header block of a call, and only CONTINUATION continues one.
     if (in_block_ ? type_ != kContinuation || stream_ != block_stream_ : type_ == kContinuation) {
       return false;
     }
@@ -193,7 +202,7 @@ FrameFault FrameMeter::CheckForm() const {
       return false;
     }
     switch (type_) {
-      case kData:  // Its size is gRPC's to limit: it may have offered more.
+      case kData:  // gRPC limits its size, because it may have offered more.
         return stream_ != 0;
       case kHeaders:
         return stream_ != 0 && length_ <= kFrameBytesMax;
@@ -230,7 +239,7 @@ FrameFault FrameMeter::BeginHeaders() {
     has_pad_ = (flags_ & kPadded) != 0;
     prefix_left_ = (has_pad_ ? 1 : 0) + ((flags_ & kHasPriority) != 0 ? kPriorityBytes : 0);
   }
-  // Each piece counts as a field does, so that a block of empty ones ends.
+  // Each piece counts like a field, so that a block of empty pieces ends.
   block_wire_bytes_ += kFieldBytes;
   return prefix_left_ <= length_ ? FrameFault::kNone : FrameFault::kFrame;
 }
@@ -247,7 +256,7 @@ bool FrameMeter::SkipAround(std::span<const uint8_t>* part) {
     --prefix_left_;
     *part = part->subspan(1);
   }
-  // What of this part, and of what follows it in the frame, is the pad.
+  // Number of padding bytes in this part and the rest of the frame.
   const size_t pad_here = pad_ > left_ ? std::min<size_t>(pad_ - left_, part->size()) : 0;
   *part = part->first(part->size() - pad_here);
   return true;

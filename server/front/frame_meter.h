@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts what an HTTP/2 connection asks of the server, from its bytes alone. No I/O, no clock, no threads.
+// FrameMeter counts what an HTTP/2 connection demands of the server, from its bytes alone. No I/O, clock or threads.
 //
-// gRPC counts none of it: frames that carry no call (PING, SETTINGS, WINDOW_UPDATE ...), resets and headers cost it
-// memory and time, however many come. A connection that goes over a limit has a fault, and from then on nothing that it
-// sends may reach gRPC.
+// gRPC does not limit it: frames outside of calls (PING, SETTINGS, WINDOW_UPDATE ...), resets and headers cost memory
+// and time, however many come. A connection that exceeds a limit has a fault, and from then on none of its bytes may
+// reach gRPC.
 #ifndef HPVMD_SERVER_FRONT_FRAME_METER_H_
 #define HPVMD_SERVER_FRONT_FRAME_METER_H_
 
@@ -25,18 +25,19 @@ struct nghttp2_hd_inflater;
 namespace hpvm::server {
 
 struct FrameLimits {
-  // Frames without a call that nothing of the server's has asked for.
+  // Frames outside of calls that no frame of the server asked for.
   uint64_t control_frames_per_second = 200;
-  // Streams that either side breaks off: a client can make the server do it.
+  // Streams that either side resets: a client can make the server do it.
   uint64_t resets_per_second = 200;
-  // Of header fields when they are decompressed; each counts 32 more than its name and value, as HPACK does.
+  // Bytes of decompressed header fields; each field counts 32 more than its name and value, as in HPACK.
   uint64_t header_bytes_per_second = 16 * limits::kMiB;
   uint64_t header_block_bytes = 64 * limits::kKiB;
-  // In progress at a time. gRPC limits them too, but only once the client has said that it knows of the limit.
+  // Concurrent calls. gRPC limits them too, but only once the client has acknowledged the limit.
   uint64_t calls = 100;
-  // How long a client may leave in the network what is sent to it.
+  // Longest time that a client may leave the server's output unread.
   Duration stall_max = std::chrono::seconds(60);
-  // From accepting a TCP connection until a call has had a caller who is known: others' place is not theirs for long.
+  // Time from accepting a TCP connection until a call on it has had an authenticated caller; unknown clients may not
+  // occupy a place longer.
   Duration unknown_max = std::chrono::seconds(30);
 };
 
@@ -52,21 +53,21 @@ enum class FrameFault : uint8_t {
   kUnknown
 };
 inline constexpr size_t kFrameFaults = 9;
-// A word for metrics, and a sentence for the log.
+// Returns a word for metrics, and a sentence for the log.
 std::string_view NameOf(FrameFault fault);
 std::string_view SentenceOf(FrameFault fault);
 
-// How a connection begins.
+// The first bytes of a connection.
 inline constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-// What the server has sent so far, in sums.
+// Totals of the frames that the server has sent so far.
 struct SentFrames {
   uint64_t bytes = 0;
   uint64_t resets = 0;
-  uint64_t asks = 0;  // Frames that the client answers with one of its own, or may.
+  uint64_t asks = 0;  // Frames that the client answers, or may answer, with a frame of its own.
 };
 
-// As many as the rate a second; the same number at once after a pause.
+// RateBucket is a token bucket: the rate per second, with a burst of the same number after a pause.
 class RateBucket {
  public:
   explicit RateBucket(uint64_t per_second) : per_second_(static_cast<double>(per_second)), level_(per_second_) {}
@@ -77,8 +78,8 @@ class RateBucket {
   Time last_{0};
 };
 
-// What all connections of one peer have together: calls in progress, and resets, as gRPC takes its time to forget a
-// call that was reset. Any thread.
+// Calls in progress and resets of all connections of one peer; resets are limited because gRPC takes time to forget a
+// call that was reset. Thread-safe.
 struct PeerCalls {
   PeerCalls(uint64_t calls_max, uint64_t resets_per_second) : max(calls_max), resets(resets_per_second) {}
   bool TakeResets(uint64_t many, Time now) {
@@ -91,16 +92,17 @@ struct PeerCalls {
   RateBucket resets;  // Guarded by mutex.
 };
 
-// Those of one connection: from its client's headers until either side ends the stream for good.
+// Open calls of one connection: from its client's headers until the server ends the stream, or either side
+// resets it.
 class OpenCalls {
  public:
-  // Borrows the peer's.
+  // Borrows `peer`.
   OpenCalls(uint64_t max, PeerCalls& peer) : max_(max), peer_(peer) {}
   ~OpenCalls() { peer_.count.fetch_sub(streams_.size()); }
   OpenCalls(const OpenCalls&) = delete;
   OpenCalls& operator=(const OpenCalls&) = delete;
 
-  // Headers have come: of a call, or at the end of one. False: there are too many.
+  // Called when headers have come, of a call or at its end. Returns false when there are too many calls.
   bool Begin(uint32_t stream);
   void End(uint32_t stream);
   PeerCalls& peer() { return peer_; }
@@ -113,7 +115,7 @@ class OpenCalls {
   std::unordered_set<uint32_t> streams_;
 };
 
-// The client's side. One thread at a time.
+// Meter of the client's side. Not thread-safe.
 class FrameMeter {
  public:
   // Borrows the calls, which the two meters of a connection share.
@@ -122,8 +124,8 @@ class FrameMeter {
   FrameMeter(const FrameMeter&) = delete;
   FrameMeter& operator=(const FrameMeter&) = delete;
 
-  // The next bytes from the client. Time and memory are bounded by their number and by header_block_bytes. Once there
-  // is a fault every call answers it.
+  // Processes the next bytes from the client. Time and memory are bounded by their number and by header_block_bytes.
+  // After a fault every call returns it.
   FrameFault Receive(std::span<const uint8_t> bytes, Time now, const SentFrames& sent);
 
  private:
@@ -138,7 +140,7 @@ class FrameMeter {
   FrameFault CheckForm() const;
   FrameFault BeginHeaders();
   FrameFault ReadHeaders(std::span<const uint8_t> part, Time now);
-  // Pads and priorities are in no header block; `part` becomes what is.
+  // Skips padding and priorities, which are not part of the header block; `part` becomes the rest.
   bool SkipAround(std::span<const uint8_t>* part);
   FrameFault Inflate(std::span<const uint8_t> part, Time now);
   bool TakeControl(Time now);
@@ -147,30 +149,30 @@ class FrameMeter {
   const FrameLimits limits_;
   OpenCalls& calls_;
   RateBucket control_, resets_, header_bytes_;
-  uint64_t credit_ = 0;  // Control frames that the server's own have asked for.
+  uint64_t credit_ = 0;  // Remaining control frames that the server's own frames asked for.
   SentFrames sent_;
   FrameFault fault_ = FrameFault::kNone;
   size_t preface_at_ = 0;
   bool has_settings_ = false;
-  // The frame that is being read.
+  // The frame being read.
   std::array<uint8_t, 9> header_{};
   size_t header_at_ = 0;
   uint32_t length_ = 0, left_ = 0, stream_ = 0;
   uint8_t type_ = 0, flags_ = 0;
-  // The header block, if one is open: from HEADERS to END_HEADERS.
+  // The open header block, if any: from HEADERS to END_HEADERS.
   bool in_block_ = false, has_pad_ = false;
   uint32_t block_stream_ = 0, prefix_left_ = 0, pad_ = 0;
   uint64_t block_bytes_ = 0, block_wire_bytes_ = 0;
   std::unique_ptr<nghttp2_hd_inflater, FreeInflater> inflater_;
 };
 
-// The server's side, which is believed. One thread at a time.
+// Meter of the server's side, which is trusted. Not thread-safe.
 class SentMeter {
  public:
   explicit SentMeter(OpenCalls& calls) : calls_(calls) {}
   void Send(std::span<const uint8_t> bytes);
   const SentFrames& sent() const { return sent_; }
-  // Whether a frame may begin here.
+  // Returns true when a frame may begin here.
   bool is_between_frames() const { return header_at_ == 0 && left_ == 0; }
 
  private:

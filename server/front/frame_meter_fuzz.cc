@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client sends, from a hostile one: let through or not, however the bytes are cut, and never more frames let
-// through than the limits say, by a count of its own.
+// Fuzzes the bytes of a hostile client: the verdict does not depend on how the bytes are split, and no more frames
+// pass than the limits allow, according to an independent count.
 #include <stddef.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ FrameLimits SmallLimits() {
   return limits;
 }
 
-// Frames of each kind that is limited, counted in the plainest way.
+// Counts frames of each limited kind in the simplest way.
 struct Counts {
   uint64_t calls = 0, resets = 0, pings = 0;
 };
@@ -40,7 +40,7 @@ Counts CountFrames(std::span<const uint8_t> bytes) {
 
 }  // namespace
 
-// The first byte says how the rest is cut.
+// The first byte says how the rest is split.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) {
     return 0;
@@ -60,14 +60,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (size_t at = 0; at < bytes.size(); at += step) {
     pieces.Receive(std::span(bytes).subspan(at, std::min(step, bytes.size() - at)), Time{0}, {});
   }
-  // Of two faults in one frame either may be seen first.
+  // When a frame has two faults, either may be reported first.
   HPVMD_CHECK((pieces.Receive({}, Time{0}, {}) == FrameFault::kNone) == (fault == FrameFault::kNone));
   if (fault == FrameFault::kNone) {
     const Counts counts = CountFrames(bytes);
     HPVMD_CHECK(counts.resets <= 10);
     HPVMD_CHECK(counts.pings <= 20 + 4 * counts.calls);
   }
-  // What the server sends is believed, and still cut as it comes.
+  // The server's output is trusted, but still arrives in pieces.
   SentMeter sent(whole_calls);
   for (size_t at = 0; at < bytes.size(); at += step) {
     sent.Send(std::span(bytes).subspan(at, std::min(step, bytes.size() - at)));

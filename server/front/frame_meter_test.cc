@@ -27,13 +27,13 @@ std::string Frame(uint8_t type, uint8_t flags, uint32_t stream, const std::strin
   return frame + payload;
 }
 
-// A field that is in no table and put into none; short enough for lengths of one byte.
+// A field that is in no table and is not added to one; short enough for lengths of one byte.
 std::string Field(const std::string& name, const std::string& value) {
   return std::string(1, '\0') + static_cast<char>(name.size()) + name + static_cast<char>(value.size()) + value;
 }
 
 const std::string kBegin = std::string(kHttp2Preface) + Frame(kSettings, 0, 0);
-const std::string kMs = "12345678";  // What a ping carries.
+const std::string kMs = "12345678";  // Payload of a ping.
 
 std::string Repeat(const std::string& text, int times) {
   std::string all;
@@ -63,7 +63,8 @@ class FrameMeterTest : public ::testing::Test {
   FrameFault Receive(Connection& connection, const std::string& text) const {
     return connection.meter.Receive({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, now_, sent_);
   }
-  // Of a connection that sends this after a good beginning; whole and byte by byte, which must be the same.
+  // Returns the fault of a connection that sends this after a valid beginning; as a whole and byte by byte, which
+  // must agree.
   FrameFault Of(const std::string& text, const std::string& begin = kBegin) const {
     Connection whole(limits_), bytes(limits_);
     const FrameFault fault = Receive(whole, begin + text);
@@ -79,7 +80,7 @@ class FrameMeterTest : public ::testing::Test {
   Time now_{std::chrono::hours(1)};
 };
 
-// What a good client sends.
+// Frames of a well-behaved client.
 TEST_F(FrameMeterTest, LetsCallsThrough) {
   const std::string block = "\x83\x86" + Field("te", "trailers");
   EXPECT_EQ(Of(Frame(kHeaders, kEndHeaders, 1, block) + Frame(kData, kEndStream, 1, "message")), FrameFault::kNone);
@@ -128,7 +129,7 @@ TEST_F(FrameMeterTest, RefusesWhatIsNoHttp2) {
   }
 }
 
-// At the limit, and one beyond; the first settings are one of them.
+// At the limit, and one beyond; the first SETTINGS frame counts.
 TEST_F(FrameMeterTest, LimitsFramesWithoutACall) {
   const std::string frames[] = {
       Frame(kPing, 0, 0, kMs),      Frame(kPing, kAck, 0, kMs),      Frame(kSettings, 0, 0), Frame(kSettings, kAck, 0),
@@ -151,7 +152,7 @@ TEST_F(FrameMeterTest, ASecondLaterThereIsRoomAgain) {
   EXPECT_EQ(Receive(meter, Frame(kData, 0, 1, "x")), FrameFault::kControlFrames) << "a fault stays";
 }
 
-// Windows and pings that answers ask for are not a flood.
+// Window updates and pings that responses ask for are not a flood.
 TEST_F(FrameMeterTest, AnswersGiveCredit) {
   Connection meter(limits_);
   EXPECT_EQ(Receive(meter, kBegin), FrameFault::kNone);
@@ -165,7 +166,7 @@ TEST_F(FrameMeterTest, AnswersGiveCredit) {
   EXPECT_EQ(Receive(meter, Frame(kPing, 0, 0, kMs)), FrameFault::kControlFrames);
 }
 
-// Whoever breaks the streams off: a client can make the server do it.
+// Resets count whichever side sends them, because a client can make the server do it.
 TEST_F(FrameMeterTest, LimitsResets) {
   const std::string frame = Frame(kReset, 0, 1, "1234");
   EXPECT_EQ(Of(Repeat(frame, 10)), FrameFault::kNone);
@@ -175,27 +176,27 @@ TEST_F(FrameMeterTest, LimitsResets) {
   EXPECT_EQ(Of(Repeat(frame, 5)), FrameFault::kResets);
 }
 
-// A block's bytes are counted as they are when they are decompressed.
+// A header block counts with its decompressed size.
 TEST_F(FrameMeterTest, LimitsHeaders) {
   const std::string hundred = Field("x-filler", std::string(60, 'x'));  // 8 + 60 + 32.
   EXPECT_EQ(Of(Frame(kHeaders, kEndHeaders, 1, Repeat(hundred, 20))), FrameFault::kNone);
   EXPECT_EQ(Of(Frame(kHeaders, kEndHeaders, 1, Repeat(hundred, 21))), FrameFault::kHeaders);
-  // Into the table once, and then a byte each.
+  // Into the table once, and then one byte each.
   const std::string kept = "\x40" + hundred.substr(1);
   EXPECT_EQ(Of(Frame(kHeaders, kEndHeaders, 1, kept + std::string(19, '\xbe'))), FrameFault::kNone);
   EXPECT_EQ(Of(Frame(kHeaders, kEndHeaders, 1, kept + std::string(20, '\xbe'))), FrameFault::kHeaders);
-  // Blocks that do not end, with fields, with half of one, and with nothing in their pieces.
+  // Blocks that do not end: with fields, with half of one, and with empty pieces.
   EXPECT_EQ(Of(Frame(kHeaders, 0, 1, hundred) + Repeat(Frame(kContinuation, 0, 1, hundred), 20)), FrameFault::kHeaders);
   EXPECT_EQ(Of(Frame(kHeaders, 0, 1, std::string("\0\1x\x7f\xff\x7f", 6) + std::string(3'000, 'x'))),
             FrameFault::kHeaders);
   EXPECT_EQ(Of(Frame(kHeaders, 0, 1) + Repeat(Frame(kContinuation, 0, 1), 100)), FrameFault::kHeaders);
-  // Many small ones.
+  // Many small blocks.
   const std::string call = Frame(kHeaders, kEndHeaders, 1, Repeat(hundred, 10));
   EXPECT_EQ(Of(Repeat(call, 10)), FrameFault::kNone);
   EXPECT_EQ(Of(Repeat(call, 11)), FrameFault::kHeaders);
 }
 
-// Of a connection and of a peer; either side ends a call, and a connection that goes takes its own with it.
+// Limits of a connection and of a peer; either side ends a call, and closing a connection ends its calls.
 TEST(OpenCallsTest, LimitsCallsInProgress) {
   FrameLimits limits;
   limits.calls = 3;
@@ -230,7 +231,7 @@ TEST(OpenCallsTest, LimitsCallsInProgress) {
   EXPECT_EQ(peer.count, 3u);
 }
 
-// Whoever resets and comes again has no more of them than before.
+// A client that resets calls and reconnects has no more of them than before.
 TEST_F(FrameMeterTest, LimitsResetsOfAPeer) {
   PeerCalls peer(100, 15);
   std::string resets = kBegin;
@@ -264,7 +265,8 @@ TEST(SentMeterTest, CountsAndKnowsWhereFramesBegin) {
   EXPECT_EQ(meter.sent().asks, 4u);
 }
 
-// A client that reads a stream of small messages answers each with windows, which its bytes alone would not pay for.
+// A client that reads a stream of small messages answers each with window updates, which its bytes alone would not
+// pay for.
 TEST_F(FrameMeterTest, SmallMessagesGiveCredit) {
   Connection meter(limits_);
   EXPECT_EQ(Receive(meter, kBegin), FrameFault::kNone);

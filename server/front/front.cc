@@ -19,12 +19,12 @@ namespace hpvm::server {
 namespace {
 
 constexpr size_t kEventsMax = 64;
-// How often late connections are looked for.
+// Interval at which late connections are looked for.
 constexpr int kRoundMs = 500;
 
-// Resets of a peer, as a multiple of those of a connection.
+// Limit of a peer's resets, as a multiple of a connection's.
 constexpr uint64_t kPeerResets = 2;
-// Peers without a connection that are remembered, and how long.
+// Maximum number of remembered peers without a connection, and how long they are remembered.
 constexpr size_t kPeersMax = 4'096;
 constexpr Duration kPeerKept = std::chrono::seconds(5);
 
@@ -62,7 +62,7 @@ Status Front::Start() {
   event.events = EPOLLIN;
   event.data.fd = wake_.get();
   if (!epoll_.valid() || !wake_.valid() || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) != 0) {
-    return FromErrno(errno, "Making what waits for clients' first words");
+    return FromErrno(errno, "Creating the event loop for new connections");
   }
   thread_ = std::thread([this] { Loop(); });
   return absl::OkStatus();
@@ -120,10 +120,10 @@ void Front::LetIn() {
       waiting.ssl = MakeTlsSession(context_.get(), fd);
     }
     if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0 || (is_encrypted && waiting.ssl == nullptr)) {
-      Refuse(std::move(waiting), "handshake", "There is no memory for it.");
+      Refuse(std::move(waiting), "handshake", "There is no memory for the connection.");
       continue;
     }
-    waiting_.emplace(fd, std::move(waiting));  // The first event comes at once: there is room to write.
+    waiting_.emplace(fd, std::move(waiting));  // The first event comes at once, because there is room to write.
   }
 }
 
@@ -143,7 +143,7 @@ void Front::Go(int fd) {
   if (step == Step::kReady) {
     HandOver(std::move(waiting));
   } else if (step == Step::kGone) {
-    return;  // Who only looks whether somebody listens says nothing, and nothing is to be said of it.
+    return;  // A port probe sends nothing, and is not worth reporting.
   } else if (step == Step::kNotHttp2) {
     Refuse(std::move(waiting), NameOf(FrameFault::kPreface), SentenceOf(FrameFault::kPreface));
   } else {
@@ -182,7 +182,7 @@ Front::Step Front::Handshake(Waiting& waiting) {
   return Step::kReady;
 }
 
-// Looks, and takes nothing. Behind TLS that something comes has to do: the session looks at what it is.
+// Peeks at the first bytes and consumes nothing. Behind TLS any bytes suffice: the session examines them.
 Front::Step Front::AwaitPreface(const Waiting& waiting) {
   std::array<char, kHttp2Preface.size()> begin;
   const ssize_t count = recv(waiting.fd(), begin.data(), begin.size(), MSG_PEEK | MSG_DONTWAIT);
@@ -207,7 +207,7 @@ void Front::HandOver(Waiting waiting) {
       },
       clock_);
   if (!SessionTable::Get().Add(std::move(session))) {
-    LogError("No connection can be let in: its descriptor is too large", {{"fd", std::to_string(fd.get())}});
+    LogError("A connection was refused: its descriptor is too large", {{"fd", std::to_string(fd.get())}});
     return;
   }
   give_(std::move(fd));
@@ -242,7 +242,7 @@ void Front::EndLate(Time now) {
   }
   for (const int fd : late) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-    Refuse(std::move(waiting_.extract(fd).mapped()), "silent", "Nothing came within limits.handshake_ms.");
+    Refuse(std::move(waiting_.extract(fd).mapped()), "silent", "The client sent nothing within limits.handshake_ms.");
   }
   SessionTable::Get().EndLate(now);
 }
@@ -256,13 +256,14 @@ void Front::RenewContext() {
   if (context.ok()) {
     context_ = *std::move(context);
   } else {
-    LogError("The TLS files were not taken after all", {{"error", Message(context.status())}});
+    LogError("The TLS files were rejected: OpenSSL cannot use them", {{"error", Message(context.status())}});
   }
 }
 
 void Front::Tell(const std::shared_ptr<Ear>& ear, const ConnectionFacts& facts, std::string_view reason,
                  std::string_view why) {
-  const std::string peer = facts.is_unix ? facts.peer + facts.who : facts.peer;  // Unix sockets have one name for all.
+  // All Unix sockets have the same peer name.
+  const std::string peer = facts.is_unix ? facts.peer + facts.who : facts.peer;
   LogWarning("A connection was ended", {{"peer", peer}, {"reason", std::string(reason)}, {"why", std::string(why)}});
   std::lock_guard lock(ear->mutex);
   if (ear->observer != nullptr) {

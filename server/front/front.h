@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the sockets that listen and gRPC: a connection comes to gRPC when its TLS handshake is done and its client
-// has begun to say something, and under a Session that counts what it says.
+// Front stands between the listening sockets and gRPC: a connection reaches gRPC when its TLS handshake is complete
+// and its client has sent its first bytes, and under a Session that meters it.
 //
-// One thread does all handshakes, a step at a time: what one connection makes it do while others wait is bounded by one
-// flight of TLS. How many may wait is ConnectionAcceptor's to limit.
+// One thread does all handshakes, step by step: one connection can delay the others by at most one flight of TLS.
+// ConnectionAcceptor limits how many connections may wait.
 #ifndef HPVMD_SERVER_FRONT_FRONT_H_
 #define HPVMD_SERVER_FRONT_FRONT_H_
 
@@ -30,40 +30,40 @@ namespace hpvm::server {
 
 struct FrontOptions {
   FrameLimits frames;
-  // From accepting a connection to its client's first words, TLS included.
+  // From accepting a connection to its client's first bytes, including TLS.
   Duration handshake_max = std::chrono::seconds(10);
   std::string client_certificates = "none";
-  // In progress on all connections of one address, or of one user id.
+  // Concurrent calls on all connections of one address, or of one user id.
   uint64_t calls_per_peer = 1'024;
 };
 
 class Front {
  public:
-  // gRPC takes a connection, on the front's thread.
+  // Hands a connection to gRPC, on the front's thread.
   using Give = std::function<void(UniqueFd connection)>;
 
-  // Borrows the observer, and the clock. `tls`: without one TCP is plain text.
+  // Borrows the observer and the clock. Without `tls`, TCP is plain text.
   Front(const FrontOptions& options, std::unique_ptr<TlsWatch> tls, Give give, Observer& observer,
         const Clock& clock = RealClock());
-  // Ends the connections that wait; what gRPC has goes on, and is told to the observer no more.
+  // Ends the waiting connections; connections that gRPC has continue, but no longer report to the observer.
   ~Front();
   Front(const Front&) = delete;
   Front& operator=(const Front&) = delete;
 
-  // kInternal, kInvalidArgument: nothing could be counted, or no TLS be spoken.
+  // Returns kInternal or kInvalidArgument when frames cannot be metered or TLS cannot be set up.
   Status Start();
-  // Any thread.
+  // Thread-safe.
   void Take(AcceptedConnection connection);
 
  private:
   struct Waiting {
     AcceptedConnection connection;
     int fd() const { return connection.fd.get(); }
-    SslPtr ssl;  // Until the handshake is done, and after it; none: plain text.
+    SslPtr ssl;  // Set until the handshake is complete, and after it; null for plain text.
     bool is_secure = false;
     Time deadline{0};
   };
-  // Kept for a while after its last connection, or each new one would begin anew.
+  // Kept for a while after a peer's last connection; otherwise each new connection would begin with fresh limits.
   struct Peer {
     Lendable<PeerCalls> calls;  // Lent to its sessions.
     Time seen{0};
@@ -71,7 +71,7 @@ class Front {
   // Outlives the front in sessions that gRPC still has.
   struct Ear {
     std::mutex mutex;
-    Observer* observer = nullptr;  // Null: the front is gone.
+    Observer* observer = nullptr;  // Null when the front has been destroyed.
   };
   enum class Step { kWait, kReady, kGone, kHandshakeFailed, kNotHttp2 };
 
@@ -98,10 +98,10 @@ class Front {
   std::mutex mutex_;
   std::deque<Waiting> arrived_;  // Guarded by mutex_.
   bool stop_ = false;            // Guarded by mutex_.
-  // The thread's.
+  // Used by the thread only.
   SslContext context_;
   std::unordered_map<int, Waiting> waiting_;
-  std::unordered_map<std::string, Peer> peers_;  // By ConnectionFacts::who.
+  std::unordered_map<std::string, Peer> peers_;  // Keyed by ConnectionFacts::who.
   std::thread thread_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The front with a stand-in for gRPC, which reads and writes what it is given as gRPC does.
+// Tests of the front with a stand-in for gRPC, which reads and writes its connections as gRPC does.
 #include "server/front/front.h"
 
 #include <fcntl.h>
@@ -72,7 +72,7 @@ bool Eventually(const std::function<bool()>& holds) {
 
 class FrontTest : public ::testing::Test {
  protected:
-  // A pair of sockets: the client's end, and the one that has been accepted.
+  // Returns a pair of sockets: the client's end, and the accepted one.
   std::pair<UniqueFd, UniqueFd> Connect() {
     int fds[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
@@ -87,7 +87,7 @@ class FrontTest : public ::testing::Test {
     facts.accepted = RealClock().Now();
     front_->Take({std::move(facts), place_, std::move(fd)});
   }
-  // A client that has said enough for gRPC to get its connection, as given_.back().
+  // Returns a client that has sent enough for gRPC to get its connection, as given_.back().
   UniqueFd ConnectAndGreet() {
     auto [client, accepted] = Connect();
     const size_t before = given();
@@ -119,7 +119,7 @@ class FrontTest : public ::testing::Test {
     std::lock_guard lock(mutex_);
     return given_.size();
   }
-  // As gRPC reads: whatever there is; "closed" at the end, "" for nothing now.
+  // Reads as gRPC does: all available bytes; "closed" at the end, "" for none at the moment.
   static std::string Read(int fd) {
     std::array<char, 4096> bytes;
     iovec piece{bytes.data(), bytes.size()};
@@ -167,7 +167,7 @@ class FrontTest : public ::testing::Test {
   std::unique_ptr<Front> front_;
 };
 
-// gRPC gets what its client says, and the client what gRPC says.
+// gRPC gets the client's bytes, and the client gRPC's.
 TEST_F(FrontTest, GivesWhatSpeaksHttp2) {
   Start();
   auto [client, accepted] = Connect();
@@ -203,7 +203,7 @@ TEST_F(FrontTest, WhatIsNotHttp2DoesNotGetToGrpc) {
   EXPECT_EQ(ends_.of("preface"), 3);
 }
 
-// The first words, or the handshake, have their time.
+// The first bytes, or the handshake, have a time limit.
 TEST_F(FrontTest, SilenceEnds) {
   options_.handshake_max = milliseconds(200);
   Start();
@@ -218,7 +218,7 @@ TEST_F(FrontTest, SilenceEnds) {
   EXPECT_EQ(given(), 0u);
 }
 
-// What went before a fault is gRPC's; with the fault nothing more, and the client is told why.
+// Bytes before a fault reach gRPC; none do from the fault on, and the client is told why.
 TEST_F(FrontTest, ALimitEndsTheConnection) {
   options_.frames.control_frames_per_second = 10;
   Start();
@@ -239,7 +239,7 @@ TEST_F(FrontTest, ALimitEndsTheConnection) {
   EXPECT_TRUE(IsClosed(client));
 }
 
-// Nobody keeps what is sent to a client that takes nothing for good.
+// Output for a client that reads nothing is not kept for ever.
 TEST_F(FrontTest, StalledClientsEnd) {
   options_.frames.stall_max = milliseconds(200);
   Start();
@@ -254,7 +254,8 @@ TEST_F(FrontTest, StalledClientsEnd) {
   EXPECT_EQ(Read(fd), "closed");
 }
 
-// Who does not say who it is keeps no place, however busy it looks; over Unix sockets the kernel says it.
+// A client that does not authenticate keeps no place, however busy it looks; on Unix sockets the kernel identifies
+// it.
 TEST_F(FrontTest, UnknownOnesEnd) {
   options_.frames.unknown_max = milliseconds(1'000);
   Start();
@@ -276,7 +277,7 @@ TEST_F(FrontTest, UnknownOnesEnd) {
   }
 }
 
-// A connection has its place for as long as anybody has its descriptor: the front, and then gRPC.
+// A connection has its place for as long as its descriptor is open: at the front, and then in gRPC.
 TEST_F(FrontTest, PlacesAreHeldUntilTheEnd) {
   Start();
   auto [client, accepted] = Connect();
@@ -297,7 +298,7 @@ TEST_F(FrontTest, PlacesAreHeldUntilTheEnd) {
   EXPECT_TRUE(Eventually([&] { return place_.use_count() == 1; }));
 }
 
-// The name that gRPC has for a connection is ours, whatever name the client's own socket has.
+// gRPC's name for a connection is ours, whatever name the client's own socket has.
 TEST_F(FrontTest, NobodyIsTakenForAnother) {
   Start();
   auto [first_client, first] = Connect();
@@ -310,7 +311,7 @@ TEST_F(FrontTest, NobodyIsTakenForAnother) {
   EXPECT_EQ(session->facts().peer, "unix:");
   EXPECT_FALSE(session->facts().is_encrypted);
 
-  // A client whose socket bears the other's name.
+  // A client whose socket is bound to another connection's name.
   auto [forger, second] = Connect();
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
@@ -326,7 +327,7 @@ TEST_F(FrontTest, NobodyIsTakenForAnother) {
   const std::string second_name = PeerName(given_[1].get());
   EXPECT_NE(second_name, first_name);
   EXPECT_NE(SessionTable::Get().Find(second_name), nullptr);
-  // What has ended is nobody, and its number is never given again.
+  // An ended connection has no session, and its number is never used again.
   given_.clear();
   EXPECT_EQ(SessionTable::Get().Find(first_name), nullptr);
   EXPECT_EQ(SessionTable::Get().Find(second_name), nullptr);
@@ -353,7 +354,7 @@ TEST_F(FrontTest, OtherDescriptorsAreLeftAlone) {
   EXPECT_EQ(PeerName(right.get()), "");
 }
 
-// What a child does with its copies of descriptors is not the parent's business, and the other way round.
+// Operations of a child on its copies of descriptors do not affect the parent, and vice versa.
 TEST_F(FrontTest, ForkedChildrenBeginWithoutConnections) {
   Start();
   auto [client, accepted] = Connect();
@@ -394,7 +395,8 @@ TEST_F(FrontTest, ForkedChildrenBeginWithoutConnections) {
   EXPECT_EQ(Read(fd), kSettings);
 }
 
-// Executors are started like this: the child shares memory until it is another program, and closes what it inherits.
+// Executors are started like this: the child shares memory until it executes another program, and closes what it
+// inherits.
 TEST_F(FrontTest, ProgramsThatAreStartedTakeNoConnection) {
   Start();
   auto [client, accepted] = Connect();
@@ -417,8 +419,8 @@ TEST_F(FrontTest, ProgramsThatAreStartedTakeNoConnection) {
   EXPECT_EQ(status, 0);
   EXPECT_EQ(Read(fd), kPreface);
 
-#ifndef HPVMD_TSAN  // It takes such a child for a fork, and itself for the child.
-  // The same with a function of the program's own, which calls close by its name.
+#ifndef HPVMD_TSAN  // ThreadSanitizer takes such a child for a fork, and itself for the child.
+  // The same with a function of the program's own that is found by the name close.
   static int closed;
   closed = fd;
   alignas(16) static std::array<char, 64 << 10> stack;
@@ -436,8 +438,8 @@ TEST_F(FrontTest, ProgramsThatAreStartedTakeNoConnection) {
   EXPECT_EQ(Read(fd), kSettings);
 }
 
-// Threads that open, use and close connections of clients and other sockets at once, so that each gets descriptors that
-// were others'; forks come in between.
+// Threads open, use and close connections of clients and other sockets at once, so that each gets descriptors that
+// others had; forks come in between.
 TEST_F(FrontTest, DescriptorsThatAreReusedAreWhatTheyAreNow) {
   const auto peer = std::make_shared<PeerCalls>(1'000'000, 1'000'000);
   const size_t before = SessionTable::Get().size();
@@ -489,7 +491,7 @@ TEST_F(FrontTest, DescriptorsThatAreReusedAreWhatTheyAreNow) {
   EXPECT_EQ(SessionTable::Get().size(), before);
 }
 
-// A descriptor that was closed where nobody saw it is another's when it comes again.
+// A descriptor that was closed unnoticed belongs to its new owner when it is reused.
 TEST_F(FrontTest, ADescriptorBelongsToWhoeverHasItLast) {
   const auto peer = std::make_shared<PeerCalls>(10, 10);
   const auto session_of = [&](int fd) {
@@ -511,7 +513,7 @@ TEST_F(FrontTest, ADescriptorBelongsToWhoeverHasItLast) {
   EXPECT_EQ(SessionTable::At(fd), nullptr);
 }
 
-// TLS, over TCP, with certificates.
+// TLS over TCP, with certificates.
 class TlsFrontTest : public FrontTest {
  protected:
   TlsFrontTest() : authority_("the authority") {
@@ -535,7 +537,7 @@ class TlsFrontTest : public FrontTest {
     ASSERT_TRUE(watch.ok()) << watch.status();
     Start(*std::move(watch));
   }
-  // A client that has connected; null when the handshake fails.
+  // Returns a client that has connected; null when the handshake fails.
   SslPtr Handshake(int fd, const CertifiedKey* own = nullptr, const std::string& protocol = "\2h2") {
     context_.reset(SSL_CTX_new(TLS_client_method()));
     if (own != nullptr) {
@@ -593,7 +595,7 @@ TEST_F(TlsFrontTest, DecryptsAndEncryptsWhatIsLarge) {
   });
   size_t waits = 0;
   for (size_t at = 0; at < data.size();) {
-    // Two pieces, as gRPC has a frame's header and its contents.
+    // Two pieces, like a frame's header and contents from gRPC.
     const size_t first = std::min<size_t>(9 + at % 50'000, data.size() - at);
     iovec pieces[2] = {{data.data() + at, first},
                        {data.data() + at + first, std::min<size_t>(200'000, data.size() - at - first)}};
@@ -621,7 +623,7 @@ TEST_F(TlsFrontTest, RefusesWhoIsNotVerified) {
   const CertifiedKey forged = foreign.Issue({"ann's laptop"});
   auto [client, accepted] = Connect();
   TakeTcp(std::move(accepted));
-  const SslPtr ssl = Handshake(client.get(), &forged);  // TLS 1.3's client learns it only afterwards.
+  const SslPtr ssl = Handshake(client.get(), &forged);  // A TLS 1.3 client learns of the refusal only afterwards.
   EXPECT_TRUE(Eventually([&] { return ends_.of("handshake") == 1; }));
   auto [plain, second] = Connect();
   TakeTcp(std::move(second));
@@ -634,7 +636,7 @@ TEST_F(TlsFrontTest, RefusesWhoIsNotVerified) {
   EXPECT_EQ(given(), 0u);
 }
 
-// Clients that stop in the middle of a handshake, or do it a byte at a time, keep nobody from theirs.
+// Clients that stop in the middle of a handshake, or do it byte by byte, delay nobody else's.
 TEST_F(TlsFrontTest, StalledHandshakesHoldNobodyUp) {
   options_.handshake_max = milliseconds(1'500);
   StartTls();
@@ -658,7 +660,7 @@ TEST_F(TlsFrontTest, StalledHandshakesHoldNobodyUp) {
   EXPECT_EQ(ends_.of("silent"), 100);
 }
 
-// OpenSSL would go on reading for as long as new keys come.
+// OpenSSL would keep reading for as long as new keys come.
 TEST_F(TlsFrontTest, NewKeysHaveAnEnd) {
   StartTls();
   auto [client, accepted] = Connect();

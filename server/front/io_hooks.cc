@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Four calls of the C library, taken in this program's name.
+// Interposes four functions of the C library in this program.
 //
-// A program's own function comes before a library's of that name, for the libraries that it loads too: this is how
-// the dynamic linker resolves names (and how allocators are replaced). gRPC has no place where bytes could be looked at
-// between the socket and its HTTP/2, so it is here that they are; docs/decisions/0014-connections.md says what was
-// tried instead. Whatever is not a client's connection is passed on at once: so it is in programs that have no front,
-// before main, and in children of a fork. Only gRPC's own calls of these are meant; those of the C library for itself
-// (posix_spawn's child, fclose) do not come here.
+// A program's own function takes precedence over a library's of the same name, also for the libraries that it loads:
+// the dynamic linker resolves names this way (allocators are replaced like this too). gRPC has no place where bytes
+// could be examined between the socket and its HTTP/2 layer, so they are examined here;
+// docs/decisions/0014-connections.md lists the alternatives that were tried. Calls on descriptors that are not a
+// client's connection are passed on at once, as in programs without a front, before main, and in children of a fork.
+// Only gRPC's own calls are meant; the C library's internal calls (posix_spawn's child, fclose) do not come here.
 #include <dlfcn.h>
 #include <sys/auxv.h>
 #include <sys/socket.h>
@@ -21,7 +21,7 @@ extern "C" {
 
 __attribute__((visibility("default"))) ssize_t recvmsg(int fd, msghdr* message, int flags) {
   Session* session = SessionTable::At(fd);
-  // The queue of errors is not the client's doing.
+  // The error queue is not filled by the client.
   return session != nullptr && (flags & MSG_ERRQUEUE) == 0 ? session->Receive(message, flags)
                                                            : hpvm::server::PlainReceive(fd, message, flags);
 }
@@ -44,10 +44,11 @@ __attribute__((visibility("default"))) int getpeername(int fd, sockaddr* address
 
 namespace hpvm::server {
 
-// Here, so that whoever uses the table has the hooks.
+// Defined here, so that any program that uses the table also links the hooks.
 Status SessionTable::Check() {
   if (getauxval(AT_BASE) == 0) {
-    return absl::OkStatus();  // Linked statically: there are no libraries to ask, and the linker took ours or failed.
+    // Statically linked: there are no libraries to ask, and the linker used our functions or failed.
+    return absl::OkStatus();
   }
   const struct {
     const char* name;
@@ -58,8 +59,9 @@ Status SessionTable::Check() {
                {"getpeername", reinterpret_cast<void*>(&::getpeername)}};
   for (const auto& hook : hooks) {
     if (dlsym(RTLD_DEFAULT, hook.name) != hook.ours) {
-      return Internal("Connections cannot be limited: the libraries that this program loads do not get its own " +
-                      std::string(hook.name) + ".");
+      return Internal(
+          "Connections cannot be limited: the libraries that this program loads do not call this program's own " +
+          std::string(hook.name) + ".");
     }
   }
   return absl::OkStatus();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is beneath the functions that server/front/io_hooks.cc takes: the kernel's calls, by way of a sanitizer where
-// there is one. A sanitizer takes the same functions for itself, and has to see them: ThreadSanitizer knows from them
-// which descriptors are new and who waited for whom.
+// The functions below those that server/front/io_hooks.cc interposes: system calls, through a sanitizer if there is
+// one. A sanitizer interposes the same functions and has to see the calls: ThreadSanitizer learns from them which
+// descriptors are new and which threads synchronise.
 #ifndef HPVMD_SERVER_FRONT_LIBC_CALLS_H_
 #define HPVMD_SERVER_FRONT_LIBC_CALLS_H_
 
@@ -9,8 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// The sanitizers' own; weak, as most programs have none. gcc's come from a shared library, clang's are in the program:
-// a program's own function takes only the plain name from them.
+// The sanitizers' own functions; weak, because most programs have none. gcc's come from a shared library, clang's are
+// in the program: a program's own function replaces only the plain name.
 extern "C" {
 // NOLINTBEGIN(bugprone-reserved-identifier)
 __attribute__((weak)) ssize_t __interceptor_recvmsg(int fd, msghdr* message, int flags);

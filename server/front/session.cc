@@ -15,15 +15,15 @@
 namespace hpvm::server {
 namespace {
 
-// One record of TLS.
+// Size of a TLS record.
 constexpr size_t kRecordBytes = 16'384;
-// Of what a client that is thrown out has sent meanwhile.
+// Number of records read and dropped from a client that is disconnected.
 constexpr int kDrainedRecords = 16;
 
-// GOAWAY, of stream 0: the last stream is not said (the largest), ENHANCE_YOUR_CALM.
+// GOAWAY on stream 0, with the largest possible last stream and ENHANCE_YOUR_CALM.
 constexpr std::array<uint8_t, 17> kGoodbye = {0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0x0b};
 
-// Each piece of the first `bytes` bytes of a message; `act` answers whether to go on.
+// Calls `act` for each piece of the first `bytes` bytes of a message; `act` returns whether to continue.
 template <typename Act>
 void ForEachPiece(const msghdr& message, size_t bytes, Act act) {
   for (size_t i = 0; i < message.msg_iovlen && bytes > 0; ++i) {
@@ -56,7 +56,7 @@ Session::Session(int fd, ConnectionFacts facts, ConnectionPlace place, const Fra
       unknown_max_(limits.unknown_max),
       clock_(clock),
       peer_(std::move(peer)),
-      is_known_(facts_.is_unix),  // The kernel knows who it is.
+      is_known_(facts_.is_unix),  // The kernel has identified it.
       calls_(limits.calls, *peer_),
       meter_(limits, calls_),
       ssl_(std::move(ssl)),
@@ -84,14 +84,14 @@ ssize_t Session::Receive(msghdr* message, int flags) {
   return fault == FrameFault::kNone ? count : End(fault);
 }
 
-// Fills what there is room for, as gRPC goes on reading until nothing comes any more.
+// Fills the available room, because gRPC keeps reading until nothing comes any more.
 ssize_t Session::ReceiveTls(msghdr* message) {
   size_t total = 0;
   int why = SSL_ERROR_NONE;
   ForEachPiece(*message, kAll, [&](std::span<uint8_t> room) {
     while (!room.empty() && why == SSL_ERROR_NONE) {
       size_t got = 0;
-      std::lock_guard lock(mutex_);  // For each record: gRPC's writer has its turn.
+      std::lock_guard lock(mutex_);  // Taken for each record, so that gRPC's writer gets its turn.
       ERR_clear_error();
       const int done = SSL_read_ex(ssl_.get(), room.data(), room.size(), &got);
       why = done == 1 ? SSL_ERROR_NONE : SSL_get_error(ssl_.get(), done);
@@ -124,8 +124,8 @@ ssize_t Session::Send(const msghdr* message, int flags) {
   return count;
 }
 
-// Records are as large as they can be, whatever the pieces are. A record that the socket has not taken is not counted
-// as sent: gRPC comes with the same bytes again, which is what OpenSSL asks for, and waits for the socket before.
+// Records have the maximum size, whatever the pieces are. A record that the socket has not accepted is not counted as
+// sent: gRPC returns with the same bytes, as OpenSSL requires, after waiting for the socket.
 ssize_t Session::SendTls(const msghdr* message) {
   thread_local std::array<uint8_t, kRecordBytes> record;
   size_t total = 0, gathered = 0;
@@ -204,7 +204,7 @@ ssize_t Session::End(FrameFault fault) {
   return -1;
 }
 
-// Only between two frames of gRPC's, and if the socket takes it at once.
+// Sends only between two frames of gRPC's, and only if the socket accepts it at once.
 void Session::SayGoodbye() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || !sent_.is_between_frames() || stalled_since_ns_.load() != 0) {

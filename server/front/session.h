@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One client's connection while gRPC has it: what gRPC reads from it is decrypted and counted here, what gRPC writes is
-// counted and encrypted.
+// Session is one client's connection while gRPC has it: it decrypts and meters what gRPC reads, and meters and
+// encrypts what gRPC writes.
 //
-// gRPC reads and writes its socket itself, and waits for it itself; only its calls of recvmsg and sendmsg end up here
-// (server/front/io_hooks.cc). So nothing is buffered in between, and a slow reader is slow for gRPC.
+// gRPC reads, writes and polls its socket itself; only its calls of recvmsg and sendmsg end up here
+// (server/front/io_hooks.cc). So nothing is buffered in between, and gRPC notices a slow reader.
 #ifndef HPVMD_SERVER_FRONT_SESSION_H_
 #define HPVMD_SERVER_FRONT_SESSION_H_
 
@@ -27,34 +27,35 @@ struct FreeSsl {
 };
 using SslPtr = std::unique_ptr<SSL, FreeSsl>;
 
-// Ends what goes to the client, and takes a little of what has come: unread, it would make the kernel drop the last
-// words when the socket is closed, and the client would find the connection broken, not ended.
+// Shuts down the sending side and reads a little of the input: unread input would make the kernel drop the last
+// output when the socket is closed, and the client would see a broken connection instead of an ended one.
 void EndInOrder(int fd);
 
 class Session {
  public:
-  // Why a connection was ended; on any thread. Once, or once more when it is late, too.
+  // Called with the reason when a connection is ended, on any thread. Once, or once more when it is also late.
   using OnFault = std::function<void(const Session&, FrameFault)>;
 
-  // `fd` does not block and is gRPC's, who closes it. `ssl` has done its handshake on it; none: plain text. Borrows the
-  // clock.
+  // `fd` is non-blocking and owned by gRPC, which closes it. `ssl` has completed its handshake on it; null for plain
+  // text. Borrows the clock.
   Session(int fd, ConnectionFacts facts, ConnectionPlace place, const FrameLimits& limits,
           std::shared_ptr<PeerCalls> peer, SslPtr ssl, OnFault on_fault, const Clock& clock = RealClock());
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // As recvmsg and sendmsg of the socket. gRPC has one thread at a time in each.
+  // Like recvmsg and sendmsg of the socket. gRPC has one thread at a time in each.
   ssize_t Receive(msghdr* message, int flags);
   ssize_t Send(const msghdr* message, int flags);
 
-  // Ends the connection when its client takes nothing of what gRPC has for it, and one over TCP when nobody has become
-  // known on it: answers why, for Tell. While the socket is open.
+  // Ends the connection when its client reads none of gRPC's output, and a TCP connection when no caller has
+  // authenticated on it; returns the reason, for Tell. Called while the socket is open.
   FrameFault EndIfLate(Time now);
   void Tell(FrameFault fault) const { on_fault_(*this, fault); }
-  // A call has had a caller who is known. Any thread.
+  // Called when a call had an authenticated caller. Thread-safe.
   void MarkKnown() { is_known_.store(true, std::memory_order_relaxed); }
 
-  // Whether anything has come this way: gRPC cannot have a call of a connection that it did not read here.
+  // Returns true when any bytes came through this session: gRPC cannot have a call of a connection that it did not
+  // read here.
   bool is_counted() const { return is_counted_.load(std::memory_order_relaxed); }
   int fd() const { return fd_; }
   const ConnectionFacts& facts() const { return facts_; }
@@ -63,7 +64,7 @@ class Session {
   ssize_t ReceiveTls(msghdr* message);
   ssize_t SendTls(const msghdr* message);
   ssize_t WriteTls(const uint8_t* bytes, size_t size);
-  // -1 with errno, after the client has been told, if it can be.
+  // Returns -1 with errno, after telling the client if possible.
   ssize_t End(FrameFault fault);
   void SayGoodbye();
 
@@ -75,13 +76,13 @@ class Session {
   const Clock& clock_;
   const std::shared_ptr<PeerCalls> peer_;  // Shared by the connections of one peer.
   std::atomic<bool> is_counted_{false}, is_known_;
-  bool ended_ = false;  // The reader's.
-  std::mutex mutex_;    // What is below.
+  bool ended_ = false;  // Used by the reader.
+  std::mutex mutex_;    // Guards the members below.
   OpenCalls calls_;
   FrameMeter meter_;
   SslPtr ssl_;
   SentMeter sent_;
-  std::atomic<int64_t> stalled_since_ns_{0};  // 0: it is not.
+  std::atomic<int64_t> stalled_since_ns_{0};  // 0 when it is not stalled.
 };
 
 }  // namespace hpvm::server

@@ -21,10 +21,10 @@
 namespace hpvm::server {
 namespace {
 
-// What gRPC makes of an abstract name, and the name.
+// Prefix of an abstract name in gRPC's form, and of the name itself.
 constexpr std::string_view kScheme = "unix-abstract:", kName = "hpvmd-connection-";
 
-// Looked at in each call of the C library's that the hooks take; pages that no descriptor has come to are never made.
+// Read in each C library call that the hooks intercept; pages without a descriptor are never allocated.
 std::array<std::atomic<Session*>, SessionTable::kDescriptorsMax> g_sessions;
 
 bool HasPlace(int fd) { return fd >= 0 && fd < SessionTable::kDescriptorsMax; }
@@ -32,13 +32,13 @@ bool HasPlace(int fd) { return fd >= 0 && fd < SessionTable::kDescriptorsMax; }
 }  // namespace
 
 SessionTable& SessionTable::Get() {
-  // Never destroyed: gRPC's threads may close what they have after main has ended.
+  // Never destroyed, because gRPC's threads may close descriptors after main has ended.
   static SessionTable* const table = new SessionTable();
   return *table;
 }
 
 SessionTable::SessionTable() : owner_(getpid()) {
-  // A fork while another thread changes the table would leave the child one that is locked for ever.
+  // A fork while another thread changes the table would leave the child with a mutex that is locked for ever.
   pthread_atfork([] { Get().mutex_.lock(); }, [] { Get().mutex_.unlock(); },
                  [] {
                    Get().ForgetAll();
@@ -46,7 +46,7 @@ SessionTable::SessionTable() : owner_(getpid()) {
                  });
 }
 
-// Sessions are not destroyed: they may have been in use by threads that the child does not have.
+// Sessions are not destroyed: threads that the child does not have may have been using them.
 void SessionTable::ForgetAll() {
   owner_ = getpid();
   for (const auto& [fd, number] : numbers_) {
@@ -61,7 +61,7 @@ bool SessionTable::Add(std::shared_ptr<Session> session) {
   if (!HasPlace(fd)) {
     return false;
   }
-  std::shared_ptr<Session> gone;  // Whose descriptor was closed where nobody saw it. Freed without the lock.
+  std::shared_ptr<Session> gone;  // A session whose descriptor was closed unnoticed. Destroyed without the lock.
   std::lock_guard lock(mutex_);
   g_sessions[static_cast<size_t>(fd)].store(session.get(), std::memory_order_release);
   if (const auto number = numbers_.extract(fd)) {
@@ -78,14 +78,15 @@ std::shared_ptr<Session> SessionTable::Find(std::string_view peer) const {
   }
   peer.remove_prefix(kScheme.size() + kName.size());
   std::lock_guard lock(mutex_);
-  const auto found = sessions_.find(ParseNumber<uint64_t>(peer).value_or(0));  // No connection is the 0th.
+  const auto found = sessions_.find(ParseNumber<uint64_t>(peer).value_or(0));  // No connection has number 0.
   return found == sessions_.end() ? nullptr : found->second;
 }
 
 void SessionTable::EndLate(Time now) {
-  std::vector<std::pair<std::shared_ptr<Session>, FrameFault>> ended;  // Told, and perhaps freed, without the lock.
+  // Reported, and perhaps destroyed, without the lock.
+  std::vector<std::pair<std::shared_ptr<Session>, FrameFault>> ended;
   {
-    std::lock_guard lock(mutex_);  // Nothing is closed meanwhile.
+    std::lock_guard lock(mutex_);  // Nothing is closed while it is held.
     for (const auto& [number, session] : sessions_) {
       if (const FrameFault fault = session->EndIfLate(now); fault != FrameFault::kNone) {
         ended.emplace_back(session, fault);
@@ -107,7 +108,7 @@ Session* SessionTable::At(int fd) {
 }
 
 int SessionTable::Close(int fd) {
-  std::shared_ptr<Session> gone;  // Freed when the lock is no longer held.
+  std::shared_ptr<Session> gone;  // Destroyed without the lock.
   if (At(fd) != nullptr && getpid() == owner_) {
     std::lock_guard lock(mutex_);
     g_sessions[static_cast<size_t>(fd)].store(nullptr, std::memory_order_release);
@@ -134,7 +135,7 @@ int SessionTable::NamePeer(int fd, sockaddr* address, socklen_t* size) const {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   const std::string text = std::string(kName) + std::to_string(number);
-  text.copy(name.sun_path + 1, sizeof(name.sun_path) - 1);  // After a zero byte: abstract.
+  text.copy(name.sun_path + 1, sizeof(name.sun_path) - 1);  // Abstract: after a zero byte.
   const auto whole = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
   memcpy(address, &name, std::min(*size, whole));
   *size = whole;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of this process by descriptor, for the C library's calls that gRPC makes (server/front/io_hooks.cc), and
-// by the name that gRPC knows a connection by, for the gate.
+// SessionTable finds the sessions of this process by descriptor, for gRPC's calls of the C library
+// (server/front/io_hooks.cc), and by gRPC's name for a connection, for the gate.
 //
-// gRPC asks the kernel for a connection's peer, and hands the answer on with each call. It gets a name of ours instead,
-// with a number that no other connection of this process ever has: nothing that a client sends, and no address that it
-// comes from, makes it look like another connection.
+// gRPC asks the kernel for a connection's peer, and passes the answer on with each call. It gets a name of ours
+// instead, with a number that no other connection of this process ever has: nothing that a client sends, and no
+// address that it connects from, makes it look like another connection.
 #ifndef HPVMD_SERVER_FRONT_SESSION_TABLE_H_
 #define HPVMD_SERVER_FRONT_SESSION_TABLE_H_
 
@@ -21,42 +21,44 @@
 
 namespace hpvm::server {
 
-// Any thread. There is one, as there is one C library; a forked child begins with an empty one.
+// Thread-safe. A singleton, like the C library; a forked child begins with an empty table.
 class SessionTable {
  public:
-  // Descriptors from here on have no place.
+  // Descriptors from this number on are not accepted.
   static constexpr int kDescriptorsMax = 1 << 20;
 
   static SessionTable& Get();
-  // kInternal: gRPC's calls would not come here, so that nothing would be counted.
+  // Returns kInternal when gRPC's calls do not reach the hooks, so that nothing would be metered.
   static Status Check();
 
-  // Before gRPC gets the descriptor. False: it is beyond kDescriptorsMax.
+  // Called before gRPC gets the descriptor. Returns false when it is beyond kDescriptorsMax.
   bool Add(std::shared_ptr<Session> session);
-  // Who is behind the peer that gRPC says a call came from; null: nobody any more, or it is no name of ours.
+  // Returns the session behind the peer name that gRPC passes with a call; null when it has ended, or the name is not
+  // ours.
   std::shared_ptr<Session> Find(std::string_view peer) const;
-  // Session::EndIfLate of each.
+  // Calls Session::EndIfLate for each session.
   void EndLate(Time now);
   size_t size() const;
 
   // --- For the hooks ---
-  // Null for every other descriptor. Good until gRPC closes it, when no thread of gRPC's uses it any more.
+  // Returns null for every other descriptor. Valid until gRPC closes it, when no thread of gRPC uses it any more.
   static Session* At(int fd);
-  // As close; also for other descriptors, and in a child that shares this process's memory until it starts a program.
+  // Like close; also for other descriptors, and in a child that shares this process's memory until it executes a
+  // program.
   int Close(int fd);
-  // As getpeername.
+  // Like getpeername.
   int NamePeer(int fd, sockaddr* address, socklen_t* size) const;
 
  private:
   SessionTable();
-  // In a child: its copies of the descriptors are no connections.
+  // Called in a child: its copies of the descriptors are not connections.
   void ForgetAll();
 
-  int owner_;  // The process.
+  int owner_;  // Process id of the owner.
   mutable std::mutex mutex_;
   uint64_t last_number_ = 0;
   std::unordered_map<int, uint64_t> numbers_;
-  // Shared with whoever has just looked one up.
+  // Shared with threads that have just looked a session up.
   std::unordered_map<uint64_t, std::shared_ptr<Session>> sessions_;
 };
 

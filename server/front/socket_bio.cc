@@ -24,7 +24,7 @@ int Write(BIO* bio, const char* bytes, size_t size, size_t* written) {
   return 1;
 }
 
-// Its data is their number.
+// The BIO's data is the number of messages.
 size_t TlsMessages(BIO* bio) { return reinterpret_cast<uintptr_t>(BIO_get_data(bio)); }
 
 int Read(BIO* bio, char* bytes, size_t size, size_t* got) {

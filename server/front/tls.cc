@@ -40,7 +40,7 @@ void Report(Diagnostics* faults, const char* place, std::string message) {
   faults->push_back({Severity::kError, place, std::nullopt, std::move(message)});
 }
 
-// The last thing that OpenSSL complained of, in its words.
+// Returns OpenSSL's last error message.
 std::string OpenSslError() {
   const unsigned long code = ERR_peek_last_error();
   const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
@@ -48,7 +48,7 @@ std::string OpenSslError() {
   return reason == nullptr ? "no reason is given" : reason;
 }
 
-// Mode and contents are of one file, be it renamed meanwhile.
+// Mode and contents come from the same file, even if it is renamed meanwhile.
 StatusOr<std::string> ReadFile(const std::string& path, mode_t* mode) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
@@ -80,8 +80,8 @@ StatusOr<std::string> ReadFile(const std::string& path, mode_t* mode) {
 
 Bio Over(const std::string& text) { return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
 
-// Certificates in the order of the file; other blocks, a key among them, are passed over. Empty with a fault when there
-// is none or when one is damaged.
+// Returns the certificates in the order of the file; skips other blocks, including keys. Returns none and adds a
+// fault when there is none or one is damaged.
 std::vector<Certificate> ParseCertificates(const char* place, const std::string& path, const std::string& text,
                                            Diagnostics* faults) {
   std::vector<Certificate> certificates;
@@ -92,7 +92,7 @@ std::vector<Certificate> ParseCertificates(const char* place, const std::string&
   const bool is_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   const std::string error = OpenSslError();
   if (certificates.empty()) {
-    Report(faults, place, "The file \"" + path + "\" has no certificate in PEM's form.");
+    Report(faults, place, "The file \"" + path + "\" has no certificate in PEM format.");
   } else if (!is_end) {
     Report(faults, place,
            "Certificate " + std::to_string(certificates.size() + 1) + " of the file \"" + path + "\" is damaged (" +
@@ -113,7 +113,7 @@ void CheckKeyMode(const std::string& path, mode_t mode, Diagnostics* faults) {
   }
 }
 
-// A password would have to be asked for, and here is nobody to ask.
+// Encrypted keys are refused, because nobody can be asked for a password.
 int NoPassword(char*, int, int, void*) { return 0; }
 
 Key ParseKey(const std::string& path, const std::string& text, Diagnostics* faults) {
@@ -121,7 +121,7 @@ Key ParseKey(const std::string& path, const std::string& text, Diagnostics* faul
   Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, NoPassword, nullptr));
   ERR_clear_error();
   if (key == nullptr) {
-    Report(faults, "tls.key", "The file \"" + path + "\" has no private key in PEM's form without a password.");
+    Report(faults, "tls.key", "The file \"" + path + "\" has no private key in PEM format without a password.");
   }
   return key;
 }
@@ -139,7 +139,7 @@ std::string SubjectOf(X509* certificate) {
   return std::string(data, static_cast<size_t>(size));
 }
 
-// What a server does with them at each connection: OpenSSL refuses keys that are too weak for it, too.
+// Loads the files as a server does for each connection: OpenSSL refuses keys that are too weak for it, too.
 Status TryOut(const std::vector<Certificate>& chain, EVP_PKEY* key) {
   const std::unique_ptr<SSL_CTX, Free> context(SSL_CTX_new(TLS_server_method()));
   bool is_fit = context != nullptr && SSL_CTX_use_certificate(context.get(), chain[0].get()) == 1 &&
@@ -169,7 +169,7 @@ void CheckPair(const Config& config, const std::vector<Certificate>& chain, EVP_
            "The private key \"" + config.tls_key + "\" does not belong to the certificate \"" + config.tls_certificate +
                "\".");
   } else if (const Status tried = TryOut(chain, key); !tried.ok()) {
-    Report(faults, "tls.certificate", named + "and its key cannot be served with: " + Message(tried) + ".");
+    Report(faults, "tls.certificate", named + "and its key cannot be used: " + Message(tried) + ".");
   }
 }
 

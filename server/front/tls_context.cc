@@ -13,12 +13,12 @@
 namespace hpvm::server {
 namespace {
 
-// What gRPC offered before, and HTTP/2 allows: forward secrecy and authenticated ciphers.
+// The ciphers that gRPC offered before and HTTP/2 allows: with forward secrecy and authentication.
 constexpr char kCiphers12[] =
     "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES128-GCM-SHA256:"
     "ECDHE-RSA-AES256-GCM-SHA384";
 constexpr char kCiphers13[] = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
-// A client's whole chain, before anybody knows it.
+// Limit of a client's certificate chain, which is read before the client is known.
 constexpr long kClientChainBytesMax = 32 * limits::kKiB;
 constexpr size_t kReadAheadBytes = 64 * limits::kKiB;
 constexpr std::string_view kHttp2 = "h2";
@@ -42,7 +42,7 @@ Status Failed(const char* what) {
   return status;
 }
 
-// The client offers a list of lengths and names.
+// The client offers a list of length-prefixed names.
 int ChooseHttp2(SSL*, const unsigned char** chosen, unsigned char* size, const unsigned char* offered,
                 unsigned int offered_size, void*) {
   for (unsigned int at = 0; at < offered_size; at += 1 + offered[at]) {
@@ -56,7 +56,7 @@ int ChooseHttp2(SSL*, const unsigned char** chosen, unsigned char* size, const u
   return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-// Of each message of TLS's own.
+// Called for each TLS protocol message.
 void OnMessage(int is_sent, int, int content, const void*, size_t, SSL* ssl, void*) {
   if (is_sent == 0 && content == SSL3_RT_HANDSHAKE) {
     CountTlsMessage(SSL_get_rbio(ssl));
@@ -68,7 +68,7 @@ Status UseChain(SSL_CTX* context, const TlsFiles& files) {
   for (bool is_first = true;; is_first = false) {
     Certificate certificate(PEM_read_bio_X509(chain.get(), nullptr, nullptr, nullptr));
     if (certificate == nullptr) {
-      ERR_clear_error();  // The end; whoever read the files has looked for damage.
+      ERR_clear_error();  // The end of the list; the code that read the files has checked for damage.
       break;
     }
     if ((is_first ? SSL_CTX_use_certificate(context, certificate.get())
@@ -126,11 +126,11 @@ SslPtr MakeTlsSession(SSL_CTX* context, int fd) {
     ERR_clear_error();
     return nullptr;
   }
-  SSL_set_bio(ssl.get(), bio, bio);  // Takes it.
+  SSL_set_bio(ssl.get(), bio, bio);  // Takes ownership.
   SSL_set_msg_callback(ssl.get(), OnMessage);
   SSL_set_accept_state(ssl.get());
-  // For later: during the handshake nothing is read beyond it, so that what follows is still in the socket, where gRPC
-  // waits for it.
+  // Takes effect later: during the handshake nothing is read beyond it, so that the following bytes are still in the
+  // socket, where gRPC waits for them.
   SSL_set_default_read_buffer_len(ssl.get(), kReadAheadBytes);
   return ssl;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS as OpenSSL does it for the front: one context for each state of the files.
+// OpenSSL contexts for the front: one per version of the files.
 #ifndef HPVMD_SERVER_FRONT_TLS_CONTEXT_H_
 #define HPVMD_SERVER_FRONT_TLS_CONTEXT_H_
 
@@ -20,18 +20,18 @@ struct FreeSslContext {
 };
 using SslContext = std::unique_ptr<SSL_CTX, FreeSslContext>;
 
-// TLS 1.2 and 1.3 for HTTP/2 only. `client_certificates`: "none", "optional" or "required", as in [tls]; one that is
-// shown is verified, always. Nothing is resumed: who was verified once is verified again.
+// TLS 1.2 and 1.3, HTTP/2 only. `client_certificates` is "none", "optional" or "required", as in [tls]; a certificate
+// that is presented is always verified. Sessions are not resumed: each connection is verified anew.
 StatusOr<SslContext> MakeTlsContext(const TlsFiles& files, const std::string& client_certificates);
 
-// For a connection that begins.
+// Makes the TLS state of a new connection.
 SslPtr MakeTlsSession(SSL_CTX* context, int fd);
 
-// Of the certificate that the handshake has verified: its common names, an empty one if it has none. Without a
-// certificate none.
+// Returns the common names of the certificate that the handshake verified, one empty name if it has none; nothing
+// without a certificate.
 std::vector<std::string> CertificateNames(SSL* ssl);
 
-// Whether both sides agreed on HTTP/2.
+// Returns true when both sides agreed on HTTP/2.
 bool IsHttp2(const SSL* ssl);
 
 }  // namespace hpvm::server

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS over the wire: who is known by a certificate, and who does not get in.
+// Tests of TLS over the network: who is known by a certificate, and who is refused.
 #include "server/front/tls.h"
 
 #include <gmock/gmock.h>
@@ -68,7 +68,7 @@ class TlsTest : public AccessFixture {
     ASSERT_TRUE(daemon_->directory().CreateTenant(ann, 10).ok());
   }
 
-  // ServerInfo with that certificate, if any, over a connection of its own.
+  // Calls ServerInfo with that certificate, if any, over a new connection.
   grpc::Status Ask(const std::optional<CertifiedKey>& client, const std::string& token = "",
                    v1::ServerInfoResponse* info = nullptr, const std::string& roots = "") {
     grpc::SslCredentialsOptions options;
@@ -98,7 +98,7 @@ TEST_F(TlsTest, CertificatesSayWhoCalls) {
   EXPECT_EQ(info.role(), "user");
   EXPECT_EQ(info.caller(), "certificate cn=ann's laptop");
 
-  TestAuthority foreign("the authority");  // Of the same name, with another key.
+  TestAuthority foreign("the authority");  // Same name, another key.
   struct Case {
     const char* name;
     std::optional<CertifiedKey> client;
@@ -128,14 +128,14 @@ TEST_F(TlsTest, TokensDoWithoutCertificatesWhereTheseAreOptional) {
   EXPECT_TRUE(Ask(std::nullopt, token, &info).ok());
   EXPECT_EQ(info.role(), "operator");
   EXPECT_EQ(Ask(std::nullopt).error_code(), grpc::UNAUTHENTICATED);
-  // What is shown must be right, be it ever so optional.
+  // A certificate that is presented must be valid, even when it is optional.
   TestAuthority foreign("the authority");
   EXPECT_EQ(Ask(foreign.Issue({"ann's laptop"}), token).error_code(), grpc::UNAVAILABLE);
   EXPECT_EQ(Ask(authority_.Issue({"ann's laptop"}), "hpvm_" + std::string(64, '0')).error_code(),
             grpc::UNAUTHENTICATED);
 }
 
-// As docs/OPERATIONS.md sets TLS up: nobody is asked for a certificate, so that no authorities are named.
+// The setup of docs/OPERATIONS.md: no client certificates are requested, so no authorities are configured.
 TEST_F(TlsTest, TokensDoWithoutAnyClientAuthority) {
   config_.tls_client_certificates = "none";
   config_.tls_client_ca = "";
@@ -148,7 +148,7 @@ TEST_F(TlsTest, TokensDoWithoutAnyClientAuthority) {
   EXPECT_EQ(Ask(std::nullopt).error_code(), grpc::UNAUTHENTICATED);
 }
 
-// Whatever a client's headers say of a certificate or of a connection, and however proxies would say it.
+// Headers about a certificate or a connection have no effect, including those that proxies use.
 TEST_F(TlsTest, NobodySaysByHeadersWhoTheyAre) {
   config_.tls_client_certificates = "optional";
   StartWithAnn();
@@ -176,7 +176,7 @@ TEST_F(TlsTest, NothingInPlainText) {
   EXPECT_EQ(Info(*context, &info).error_code(), grpc::UNAVAILABLE);  // The fixture's channel has no TLS.
 }
 
-// A renewed certificate is shown to connections that come, without a restart.
+// New connections get a renewed certificate, without a restart.
 TEST_F(TlsTest, CertificatesAreRenewedInPlace) {
   StartWithAnn();
   const CertifiedKey client = authority_.Issue({"ann's laptop"});
@@ -186,7 +186,7 @@ TEST_F(TlsTest, CertificatesAreRenewedInPlace) {
   EXPECT_TRUE(Eventually([&] { return Ask(client, "", nullptr, next.certificate()).ok(); }));
 }
 
-// Files that cannot be served with do not end TLS: the pair of before stays until they can.
+// Unusable files do not end TLS: the previous pair stays until they are usable.
 TEST_F(TlsTest, KeepsTheLastGoodPair) {
   config_.tls_client_certificates = "optional";
   config_.auth_certificates = false;
@@ -212,7 +212,7 @@ TEST_F(TlsTest, KeepsTheLastGoodPair) {
   for (const Case& c : cases) {
     Write(config_.tls_key, c.files.key, c.key_mode);
     Write(config_.tls_certificate, c.files.certificate);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1'400));  // More than one look.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1'400));  // More than one check of the files.
     const grpc::Status status = Ask(std::nullopt, token);
     EXPECT_TRUE(status.ok()) << c.name << ": " << status.error_message();
   }
@@ -237,7 +237,7 @@ class CertificateObserver final : public Observer {
   std::vector<std::pair<Status, int64_t>> loads_;
 };
 
-// Each change is told once, with the end of what is in force.
+// Each change is reported once, with the expiry of the certificate in force.
 TEST_F(TlsTest, TellsOfEachChangeOnce) {
   CertificateObserver observer;
   Diagnostics faults;
@@ -252,7 +252,7 @@ TEST_F(TlsTest, TellsOfEachChangeOnce) {
   const CertifiedKey renewed = authority_.Issue({"hpvmd", -3'600, 7'200, "127.0.0.1"});
   Write(config_.tls_key, renewed.key);  // The other half is still to come.
   ASSERT_TRUE(Eventually([&] { return observer.loads().size() == 2; }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(2'400));  // Two looks at least.
+  std::this_thread::sleep_for(std::chrono::milliseconds(2'400));  // At least two checks of the files.
   ASSERT_EQ(observer.loads().size(), 2u);
   EXPECT_THAT(Message(observer.loads()[1].first), HasSubstr("does not belong to the certificate"));
   EXPECT_EQ(observer.loads()[1].second, first_end);
@@ -286,7 +286,7 @@ TEST_F(TlsTest, OneFileHoldsKeyAndChain) {
   EXPECT_THAT(ToString(faults), HasSubstr("may be read by others"));
 }
 
-// What could not be served with is refused, with the file's name; all of it at once.
+// Unusable files are refused with their names, all at once.
 TEST_F(TlsTest, ChecksItsFiles) {
   const auto check = [this] {
     Diagnostics faults;
@@ -324,7 +324,7 @@ TEST_F(TlsTest, ChecksItsFiles) {
   EXPECT_THAT(check(), AllOf(HasSubstr("ca.pem"), HasSubstr("server.key"), HasSubstr("has no certificate")));
 }
 
-// A key that everybody may read does not even start a daemon.
+// A key that everybody may read prevents the start of a daemon.
 TEST_F(TlsTest, RefusesToStartWithOpenKeys) {
   chmod(config_.tls_key.c_str(), 0644);
   const StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Start(config_);

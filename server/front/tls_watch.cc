@@ -9,7 +9,7 @@
 namespace hpvm::server {
 namespace {
 
-// How soon a certificate that was renewed is shown.
+// Interval after which a renewed certificate is used.
 constexpr Duration kEvery = std::chrono::seconds(1);
 
 std::string TimeText(int64_t unix_s) { return UtcText(unix_s * 1'000'000'000, 0); }
@@ -57,7 +57,7 @@ void TlsWatch::Load(TlsFiles files) {
   is_taken_ = false;
 }
 
-// Once for each fault and each contents of the files, however long they stay.
+// Logs once for each fault and contents of the files, however long they stay.
 void TlsWatch::Refuse(const TlsFiles& files, const Diagnostics& faults) {
   const Status status = ToStatus(faults);
   std::string refused = Message(status) + '\n' + ContentsOf(files);
@@ -66,7 +66,7 @@ void TlsWatch::Refuse(const TlsFiles& files, const Diagnostics& faults) {
   }
   refused_ = std::move(refused);
   LogWarning(
-      "The TLS files were not taken; the certificate that was loaded before stays in force",
+      "The TLS files were rejected; the certificate that was loaded before stays in force",
       {{"error", Message(status)}, {"subject", files_.subject}, {"not_after", TimeText(files_.not_after_unix_s)}});
   observer_.On(events::CertificateLoaded{status, files_.not_after_unix_s});
 }

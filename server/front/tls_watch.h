@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's certificate changes when its files do, and never to one that cannot be served with: a certificate beside
-// another's key must not end all TLS.
+// TlsWatch replaces the server's certificate when its files change, but never by an unusable one: a certificate
+// beside another's key must not end all TLS.
 #ifndef HPVMD_SERVER_FRONT_TLS_WATCH_H_
 #define HPVMD_SERVER_FRONT_TLS_WATCH_H_
 
@@ -16,13 +16,13 @@
 
 namespace hpvm::server {
 
-// Looks at the files each second, on a thread of its own.
+// Checks the files each second, on a thread of its own.
 class TlsWatch {
  public:
-  // `first` is what the files held, without a fault. `observer` lives longer.
+  // `first` is the contents of the files, without faults. `observer` must outlive this object.
   TlsWatch(const Config& config, TlsFiles first, Observer& observer);
 
-  // What is in force, when that is not what the call before answered. Any thread; never looks at a file.
+  // Returns the files in force when they differ from the last call's. Thread-safe; reads no file.
   std::optional<TlsFiles> TakeChanged();
 
  private:
@@ -32,17 +32,18 @@ class TlsWatch {
 
   const Config config_;
   Observer& observer_;
-  std::string refused_;  // The thread's own: the fault that was logged last, with what the files held; empty: none.
+  // Used by the thread only: the last logged fault with the files' contents; empty when there is none.
+  std::string refused_;
   std::mutex mutex_;
-  TlsFiles files_;  // Guarded by mutex_, as are those below; only the thread writes.
+  TlsFiles files_;  // This and the following members are guarded by mutex_; only the thread writes.
   bool is_taken_ = false;
-  std::optional<RoundThread> thread_;  // Once `first` is loaded.
+  std::optional<RoundThread> thread_;  // Set once `first` is loaded.
 };
 
-// Without tls.certificate: null. The files are looked at again every second, so that a new certificate needs no
-// restart; connections that stand keep theirs. What was loaded last stays in force while the files have a fault. Each
-// load, and each refusal, is logged and told to `observer`, which lives longer. kInvalidArgument with every fault of
-// the files.
+// Returns null without tls.certificate. The files are checked every second, so that a new certificate needs no
+// restart; existing connections keep theirs. The last loaded files stay in force while the current ones have a fault.
+// Each load, and each refusal, is logged and reported to `observer`, which must outlive the watch. kInvalidArgument
+// with every fault of the files.
 StatusOr<std::unique_ptr<TlsWatch>> WatchTls(const Config& config, Observer& observer);
 
 }  // namespace hpvm::server

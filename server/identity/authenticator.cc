@@ -13,7 +13,8 @@ Status Denied(std::string_view message) { return MakeStatus(absl::StatusCode::kP
 
 constexpr size_t kCertificateShownMax = 64;
 
-// A name from a certificate, for logs: an authority that is believed signed it, but that does not make it tame.
+// Returns a name from a certificate, made safe for logs: a trusted authority signed it, but it may still hold any
+// bytes.
 std::string Tamed(std::string_view text) {
   std::string tamed(text.substr(0, kCertificateShownMax));
   std::replace_if(
@@ -36,7 +37,7 @@ PeerAddress::PeerAddress(std::string_view peer) {
     return;
   }
   std::string_view name = peer.substr(scheme + 1, port - scheme - 1);
-  // One pair of brackets, as gRPC writes them.
+  // Removes one pair of brackets, in the forms that gRPC writes.
   for (const auto& [open, close] :
        {std::pair<std::string_view, std::string_view>{"%5B", "%5D"}, {"%5b", "%5d"}, {"[", "]"}}) {
     if (name.size() >= open.size() + close.size() && name.starts_with(open) && name.ends_with(close)) {
@@ -79,19 +80,19 @@ StatusOr<Principal> Authenticator::OfBearer(std::string_view authorization, cons
                                             bool is_encrypted, const Config& config) const {
   const std::optional<std::string_view> credential = BearerOf(authorization);
   if (!credential.has_value()) {
-    return Unauthenticated("The metadata authorization is not \"Bearer\" and a token.");
+    return Unauthenticated("The metadata authorization does not have the form \"Bearer TOKEN\".");
   }
   if (IsTicket(*credential)) {
     if (!peers_ || !address.is_unix) {
-      return Unauthenticated("Tickets are good on this daemon's Unix sockets only, with auth.peers.");
+      return Unauthenticated("Tickets are accepted on this daemon's Unix sockets only, with auth.peers.");
     }
     return OfTicket(*credential, config);
   }
   if (!tokens_) {
-    return Unauthenticated("This daemon believes no tokens (auth.tokens).");
+    return Unauthenticated("This daemon accepts no tokens (auth.tokens).");
   }
   if (!address.is_unix && !address.is_loopback && !is_encrypted) {
-    return Unauthenticated("Tokens are believed over TLS only, and this connection has none.");
+    return Unauthenticated("Tokens are accepted over TLS only, and this connection does not use TLS.");
   }
   return OfToken(*credential);
 }
@@ -102,7 +103,7 @@ StatusOr<Principal> Authenticator::OfToken(std::string_view secret) const {
   if (found == nullptr) {
     return Unauthenticated("The token is not known.");
   }
-  // Who comes this far had the right secret, so these give nothing away.
+  // A caller that gets this far has presented the right secret, so the messages below reveal nothing to others.
   const v1::Token& token = found->token;
   if (token.revoked_unix_ns() != 0) {
     return Unauthenticated("The token (" + token.id() + ") was revoked.");
@@ -115,15 +116,18 @@ StatusOr<Principal> Authenticator::OfToken(std::string_view secret) const {
 }
 
 StatusOr<Principal> Authenticator::OfTicket(std::string_view ticket, const Config& config) const {
-  HPVMD_ASSIGN_OR_RETURN(const uint32_t uid, mint_.Check(ticket, clock_.Now()));
-  const std::string who = "uid " + std::to_string(uid);
-  if (directory_.IsAdministrator(uid)) {
+  HPVMD_ASSIGN_OR_RETURN(const LocalUser user, mint_.Check(ticket, clock_.Now()));
+  const std::string who = "uid " + std::to_string(user.uid);
+  if (directory_.IsAdministrator(user.uid)) {
     return Principal{config.tenants_default, Role::kAdmin, who, ""};
   }
-  // Asked each time: a tenant that loses a user id loses it at once.
-  const std::optional<std::string> tenant = directory_.TenantOfUid(uid);
+  // Every call looks the tenant up again, so that removing a user id or a group from a tenant takes effect at once.
+  std::optional<std::string> tenant = directory_.TenantOfUid(user.uid);
+  if (!tenant.has_value() && user.gid.has_value()) {
+    tenant = directory_.TenantOfGid(*user.gid);
+  }
   if (!tenant.has_value()) {
-    return Unauthenticated("User id " + std::to_string(uid) + " belongs to no tenant.");
+    return Unauthenticated("User id " + std::to_string(user.uid) + " belongs to no tenant.");
   }
   return Principal{*tenant, Role::kUser, who, ""};
 }
@@ -150,10 +154,10 @@ Status Authenticator::WhatIsMissing(const PeerAddress& address) const {
     add("a client certificate");
   }
   if (peers_ && address.is_unix) {
-    add("a ticket of the socket beside this one");
+    add("a ticket from the socket beside this one");
   }
-  return Unauthenticated("The call shows no credential" +
-                         (ways.empty() ? std::string("; here none is believed.") : ": it needs " + ways + "."));
+  return Unauthenticated("The call has no credentials" +
+                         (ways.empty() ? std::string("; this address accepts none.") : ": it needs " + ways + "."));
 }
 
 StatusOr<std::string> Authenticator::ActsFor(const Principal& principal, const CallFacts& facts,
@@ -175,7 +179,7 @@ StatusOr<std::string> Authenticator::ActsFor(const Principal& principal, const C
   }
   const bool is_believed = directory_.is_open() && config.tenants_from_metadata;
   if (!is_believed && principal.role < Role::kAdmin) {
-    return Denied("Only administrators act for another tenant.");
+    return Denied("Only administrators may act for another tenant.");
   }
   if (directory_.Find(wanted, config) == nullptr) {
     return NotFound("There is no tenant \"" + std::string(wanted) + "\".");

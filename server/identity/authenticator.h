@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what a call shows to who makes it. Without gRPC: a call's facts are an argument.
+// Authenticator derives a call's principal from the credentials that the call presents. It does not depend on gRPC: the
+// facts about a call are an argument.
 //
-// What is shown must be right: a caller with a bad token is refused even if its certificate would do. Without
-// credentials configured ("open"), whoever reaches the daemon's addresses is believed.
+// Every presented credential must be valid: a caller with a bad token is refused even if its certificate would suffice.
+// When no credentials are configured (an "open" daemon), every caller that reaches the daemon's addresses is admitted.
 #ifndef HPVMD_SERVER_IDENTITY_AUTHENTICATOR_H_
 #define HPVMD_SERVER_IDENTITY_AUTHENTICATOR_H_
 
@@ -20,30 +21,30 @@
 
 namespace hpvm::server {
 
-// Where a call comes from, as gRPC says it: "unix:/path", "ipv4:127.0.0.1:4711", "ipv6:%5B::1%5D:4711".
+// The address of a call's peer as gRPC reports it: "unix:/path", "ipv4:127.0.0.1:4711", "ipv6:%5B::1%5D:4711".
 struct PeerAddress {
   explicit PeerAddress(std::string_view peer);
   bool is_unix = false, is_loopback = false;
-  // Without the port: what failures are counted by.
+  // The address without the port; failures are counted by this key.
   std::string host;
 };
 
-// Views last as long as the call.
+// CallFacts holds what a call presents. The views are valid as long as the call.
 struct CallFacts {
   std::string_view peer;
-  std::vector<std::string_view> authorization;      // Values of that metadata, in order.
+  std::vector<std::string_view> authorization;      // Values of the metadata authorization, in order.
   std::vector<std::string_view> certificate_names;  // Common names of a certificate that TLS has verified.
   bool is_encrypted = false;
   std::vector<std::string_view> wanted_tenants;  // Values of the metadata hpvm-tenant.
 };
 
-// Whether any [auth] key asks for credentials.
+// Returns true when any [auth] key asks for credentials.
 bool AsksForCredentials(const Config& config);
 
-// Any thread.
+// Authenticator is thread-safe.
 class Authenticator {
  public:
-  // Borrows the directory and the mint. Of `config` what needs a restart.
+  // Borrows the directory, the mint and the clock. Reads from `config` only the keys whose change needs a restart.
   Authenticator(const Config& config, const Directory& directory, const TicketMint& mint, const Clock& clock)
       : tokens_(config.auth_tokens),
         certificates_(config.auth_certificates),
@@ -52,10 +53,11 @@ class Authenticator {
         mint_(mint),
         clock_(clock) {}
 
-  // kUnauthenticated, saying as much as the caller knows already. The tenant is the caller's own.
+  // Returns the caller with its own tenant. Returns kUnauthenticated with a message that reveals only what the caller
+  // already knows.
   StatusOr<Principal> Authenticate(const CallFacts& facts, const Config& config) const;
-  // In whose name the call acts: the caller's own tenant, or another for administrators. kPermissionDenied,
-  // kNotFound, kInvalidArgument.
+  // Returns the tenant on whose behalf the call acts: the caller's own, or another one for administrators. Returns
+  // kPermissionDenied, kNotFound or kInvalidArgument otherwise.
   StatusOr<std::string> ActsFor(const Principal& principal, const CallFacts& facts, const Config& config) const;
 
  private:

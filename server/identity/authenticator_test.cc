@@ -40,15 +40,15 @@ class AuthenticatorTest : public ::testing::Test {
   }
 
   std::string TokenOf(const std::string& tenant, Role role) {
-    Directory::TokenWish wish;
-    wish.tenant = tenant;
-    wish.role = role;
-    Directory::NewToken made = *directory_->CreateToken(wish);
+    Directory::TokenSpec spec;
+    spec.tenant = tenant;
+    spec.role = role;
+    Directory::NewToken made = *directory_->CreateToken(spec);
     last_id_ = made.token.id();
     return "Bearer " + made.secret;
   }
 
-  // As "ann user token tok-…", or the refusal.
+  // Returns "TENANT ROLE WHO" ("ann 1 uid 1000"), or the refusal's message.
   std::string Who(const CallFacts& facts) const {
     const StatusOr<Principal> got = authenticator_->Authenticate(facts, config_);
     if (!got.ok()) {
@@ -99,7 +99,7 @@ TEST_F(AuthenticatorTest, ReadsPeerAddresses) {
   }
 }
 
-// Without credentials configured: the socket's permissions say who administers, and nobody is asked.
+// Without configured credentials the socket's permissions decide who administers, and no caller has to present any.
 TEST_F(AuthenticatorTest, OpenDaemonsBelieveWhoeverComes) {
   Configure(false, false, false);
   EXPECT_EQ(Who({kUnixPeer, {}, {}, false, {}}), "local 3 anyone (unix)");
@@ -109,11 +109,11 @@ TEST_F(AuthenticatorTest, OpenDaemonsBelieveWhoeverComes) {
 
 TEST_F(AuthenticatorTest, NothingShownIsRefused) {
   EXPECT_EQ(Who({kUnixPeer, {}, {}, false, {}}),
-            "The call shows no credential: it needs a token or a ticket of the socket beside this one.");
+            "The call has no credentials: it needs a token or a ticket from the socket beside this one.");
   EXPECT_EQ(Who({kFarPeer, {}, {}, true, {}}),
-            "The call shows no credential: it needs a token or a client certificate.");
+            "The call has no credentials: it needs a token or a client certificate.");
   Configure(false, false, true);
-  EXPECT_EQ(Who({kLoopbackPeer, {}, {}, false, {}}), "The call shows no credential; here none is believed.");
+  EXPECT_EQ(Who({kLoopbackPeer, {}, {}, false, {}}), "The call has no credentials; this address accepts none.");
 }
 
 TEST_F(AuthenticatorTest, TokensSayTenantAndRole) {
@@ -126,14 +126,14 @@ TEST_F(AuthenticatorTest, TokensSayTenantAndRole) {
   EXPECT_THAT(Who({kFarPeer, {admin, admin}, {}, true, {}}), HasSubstr("2 values"));
 }
 
-// A bad token is not made good by something else that would do.
+// Another credential that would suffice does not make up for a bad token.
 TEST_F(AuthenticatorTest, BadTokensAreRefusedEvenWithAGoodCertificate) {
   const std::string right = TokenOf("ann", Role::kUser);
   for (const std::string& wrong : {std::string("Bearer hpvm_") + std::string(64, '0'), right + "0",
                                    std::string("Basic x"), std::string("Bearer x"), std::string()}) {
     const std::string refusal = Who({kFarPeer, {wrong}, {"ann's laptop"}, true, {}});
-    EXPECT_THAT(refusal,
-                testing::AnyOf("The token is not known.", "The metadata authorization is not \"Bearer\" and a token."));
+    EXPECT_THAT(refusal, testing::AnyOf("The token is not known.",
+                                        "The metadata authorization does not have the form \"Bearer TOKEN\"."));
   }
 }
 
@@ -152,20 +152,41 @@ TEST_F(AuthenticatorTest, TokensEnd) {
 }
 
 TEST_F(AuthenticatorTest, TicketsSayAUserIdOnUnixSocketsOnly) {
-  const std::string ann = "Bearer " + mint_.Issue(kAnnUid, clock_.Now());
+  const std::string ann = "Bearer " + mint_.Issue({kAnnUid, std::nullopt}, clock_.Now());
   EXPECT_EQ(Who({kUnixPeer, {ann}, {}, false, {}}), "ann 1 uid 1000");
   EXPECT_THAT(Who({kLoopbackPeer, {ann}, {}, false, {}}), HasSubstr("Unix sockets only"));
   EXPECT_THAT(Who({kFarPeer, {ann}, {}, true, {}}), HasSubstr("Unix sockets only"));
-  EXPECT_EQ(Who({kUnixPeer, {"Bearer " + mint_.Issue(0, clock_.Now())}, {}, false, {}}), "local 3 uid 0");
-  EXPECT_EQ(Who({kUnixPeer, {"Bearer " + mint_.Issue(kDaemonUid, clock_.Now())}, {}, false, {}}), "local 3 uid 77");
-  EXPECT_EQ(Who({kUnixPeer, {"Bearer " + mint_.Issue(5, clock_.Now())}, {}, false, {}}),
+  EXPECT_EQ(Who({kUnixPeer, {"Bearer " + mint_.Issue({0, std::nullopt}, clock_.Now())}, {}, false, {}}),
+            "local 3 uid 0");
+  EXPECT_EQ(Who({kUnixPeer, {"Bearer " + mint_.Issue({kDaemonUid, std::nullopt}, clock_.Now())}, {}, false, {}}),
+            "local 3 uid 77");
+  EXPECT_EQ(Who({kUnixPeer, {"Bearer " + mint_.Issue({5, std::nullopt}, clock_.Now())}, {}, false, {}}),
             "User id 5 belongs to no tenant.");
-  // A tenant that loses the user id loses it at once.
+  // Removing the user id from a tenant takes effect at once.
   v1::UpdateTenantRequest update;
   update.set_name("ann");
   update.mutable_uids();
   EXPECT_TRUE(directory_->UpdateTenant(update).ok());
   EXPECT_EQ(Who({kUnixPeer, {ann}, {}, false, {}}), "User id 1000 belongs to no tenant.");
+}
+
+TEST_F(AuthenticatorTest, TicketsSayAGroupToo) {
+  const std::string carol = "Bearer " + mint_.Issue({1'234, 50}, clock_.Now());
+  const std::string ann = "Bearer " + mint_.Issue({kAnnUid, 50}, clock_.Now());
+  EXPECT_EQ(Who({kUnixPeer, {carol}, {}, false, {}}), "User id 1234 belongs to no tenant.");
+  v1::Tenant lab;
+  lab.set_name("lab");
+  lab.add_gids(50);
+  ASSERT_TRUE(directory_->CreateTenant(lab, 10).ok());
+  EXPECT_EQ(Who({kUnixPeer, {carol}, {}, false, {}}), "lab 1 uid 1234");
+  EXPECT_EQ(Who({kUnixPeer, {ann}, {}, false, {}}), "ann 1 uid 1000");  // The user id takes precedence.
+  // Root administers whatever its group is.
+  EXPECT_EQ(Who({kUnixPeer, {"Bearer " + mint_.Issue({0, 50}, clock_.Now())}, {}, false, {}}), "local 3 uid 0");
+  v1::UpdateTenantRequest update;
+  update.set_name("lab");
+  update.mutable_gids();
+  EXPECT_TRUE(directory_->UpdateTenant(update).ok());
+  EXPECT_EQ(Who({kUnixPeer, {carol}, {}, false, {}}), "User id 1234 belongs to no tenant.");
 }
 
 TEST_F(AuthenticatorTest, CertificatesSayATenant) {
@@ -175,22 +196,22 @@ TEST_F(AuthenticatorTest, CertificatesSayATenant) {
   EXPECT_THAT(Who({kFarPeer, {}, {""}, true, {}}), HasSubstr("exactly one common name"));
   EXPECT_THAT(Who({kFarPeer, {}, {std::string_view("ann's laptop\0x", 14)}, true, {}}),
               HasSubstr("belongs to no tenant"));
-  // What a refusal shows of a name has no control characters.
+  // A refusal shows a name without its control characters.
   EXPECT_THAT(Who({kFarPeer, {}, {"\x1b[2J\n"}, true, {}}), Not(HasSubstr("\x1b")));
 }
 
-// What is not configured is not believed.
+// Credentials of a kind that is not configured are refused.
 TEST_F(AuthenticatorTest, EachWayHasItsSwitch) {
   Configure(false, true, true);
-  EXPECT_THAT(Who({kUnixPeer, {TokenOf("ann", Role::kUser)}, {}, false, {}}), HasSubstr("believes no tokens"));
+  EXPECT_THAT(Who({kUnixPeer, {TokenOf("ann", Role::kUser)}, {}, false, {}}), HasSubstr("accepts no tokens"));
   Configure(true, false, true);
   EXPECT_THAT(Who({kFarPeer, {}, {"ann's laptop"}, true, {}}), HasSubstr("no credential"));
   Configure(true, true, false);
-  EXPECT_THAT(Who({kUnixPeer, {"Bearer " + mint_.Issue(kAnnUid, clock_.Now())}, {}, false, {}}),
+  EXPECT_THAT(Who({kUnixPeer, {"Bearer " + mint_.Issue({kAnnUid, std::nullopt}, clock_.Now())}, {}, false, {}}),
               HasSubstr("with auth.peers"));
 }
 
-// In whose name a call acts: another tenant is for administrators, and asking for one gives nothing away.
+// Only administrators act on behalf of another tenant, and the refusal does not reveal whether that tenant exists.
 TEST_F(AuthenticatorTest, OnlyAdministratorsActForOthers) {
   const auto acts = [&](Role role, std::vector<std::string_view> wanted) {
     const StatusOr<std::string> got =
@@ -207,7 +228,7 @@ TEST_F(AuthenticatorTest, OnlyAdministratorsActForOthers) {
   EXPECT_EQ(acts(Role::kAdmin, {"nobody"}), "NOT_FOUND");
   EXPECT_EQ(acts(Role::kAdmin, {"No Name"}), "INVALID_ARGUMENT");
   EXPECT_EQ(acts(Role::kAdmin, {"ann", "ann"}), "INVALID_ARGUMENT");
-  // Names from metadata are believed by open daemons only.
+  // Only open daemons accept new names from metadata.
   config_.tenants_from_metadata = true;
   EXPECT_EQ(acts(Role::kUser, {"new"}), "PERMISSION_DENIED");
   Configure(false, false, false);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call shows of itself, from a hostile client: authorization metadata, certificate names, addresses, the tenant
-// it wants to act for. Nobody gets in but with a secret, a ticket or a name that was given out, whole and in its form.
+// Fuzzes authentication with the facts of a hostile client's call: authorization metadata, certificate names, addresses
+// and the tenant that the call wants to act for. A caller is admitted only with an issued token, ticket or certificate
+// name, complete and in the right form.
 //
-// In the input the byte 0xff followed by a digit stands for a secret, so that what surrounds a right one is tried too:
-// 0 a user's token, 1 an administrator's, 2 one that was revoked, 3 one that has expired, 4 a ticket, 5 root's, 6 one
-// that has expired, 7 one of another daemon, 8 the certificate's name, 9 the tenant's.
+// In the input the byte 0xff followed by a digit stands for a secret, so that the bytes around a valid secret are
+// fuzzed too: 0 a user's token, 1 an administrator's token, 2 a revoked token, 3 an expired token, 4 a user's ticket, 5
+// root's ticket, 6 an expired ticket, 7 another daemon's ticket, 8 the certificate's name, 9 the tenant's name.
 #include <stddef.h>
 
 #include <string>
@@ -40,16 +41,16 @@ struct World {
     const Directory::NewToken expired = token(Role::kUser, 1);
     const Directory::NewToken revoked = token(Role::kUser, 0);
     HPVMD_CHECK(directory->RevokeToken(revoked.token.id()).ok());
-    const std::string late = mint.Issue(kUid, clock.Now());
+    const std::string late = mint.Issue({kUid, std::nullopt}, clock.Now());
     clock.Advance(TicketMint::kLifetime);
     secrets = {token(Role::kUser, 0).secret,
                token(Role::kAdmin, 0).secret,
                revoked.secret,
                expired.secret,
-               mint.Issue(kUid, clock.Now()),
-               mint.Issue(0, clock.Now()),
+               mint.Issue({kUid, std::nullopt}, clock.Now()),
+               mint.Issue({0, std::nullopt}, clock.Now()),
                late,
-               TicketMint(rng).Issue(kUid, clock.Now()),
+               TicketMint(rng).Issue({kUid, std::nullopt}, clock.Now()),
                "blue.example",
                "blue"};
   }
@@ -79,7 +80,7 @@ std::string Lower(std::string text) {
   return text;
 }
 
-// Whether this caller is right to be let in, by the rules and not by the code.
+// Returns true when the documented rules, implemented here independently of the code, admit this caller.
 bool HasProof(const World& world, const CallFacts& facts, const Config& config, const Principal& got) {
   if (facts.authorization.size() == 1) {
     const std::string shown(facts.authorization[0]);
@@ -110,7 +111,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   config.auth_tokens = (data[0] & 1) != 0;
   config.auth_certificates = (data[0] & 2) != 0;
   config.auth_peers = (data[0] & 4) != 0 || (data[0] & 3) == 0;
-  // Lines: the peer's address, then one of A… (authorization), C… (certificate name), T… (tenant).
+  // The first line is the peer's address. Each further line is A… (authorization), C… (certificate name) or T…
+  // (tenant).
   std::vector<std::string> lines(1);
   for (const char c : std::string_view(reinterpret_cast<const char*>(data) + 1, size - 1)) {
     if (c == '\n' && lines.size() < 16) {

@@ -12,7 +12,7 @@
 namespace hpvm::server {
 namespace {
 
-// What others keep of tokens that are no longer valid, for whoever asks what became of them.
+// Number of expired or revoked tokens that each tenant keeps, so that administrators can see what became of them.
 constexpr size_t kInvalidTokensMax = 100;
 
 Status NoTenant(std::string_view name) {
@@ -58,6 +58,7 @@ void Directory::Publish(std::shared_ptr<Snapshot> next) {
 void Directory::Index(Snapshot& snapshot) {
   snapshot.tokens_by_hash.clear();
   snapshot.uids.clear();
+  snapshot.gids.clear();
   snapshot.certificates.clear();
   for (const auto& [id, record] : snapshot.tokens) {
     snapshot.tokens_by_hash.emplace(record->secret_hash, record);
@@ -65,6 +66,9 @@ void Directory::Index(Snapshot& snapshot) {
   for (const auto& [name, tenant] : snapshot.tenants) {
     for (const uint32_t uid : tenant->uids()) {
       snapshot.uids.emplace(uid, name);
+    }
+    for (const uint32_t gid : tenant->gids()) {
+      snapshot.gids.emplace(gid, name);
     }
     for (const std::string& certificate : tenant->certificate_names()) {
       snapshot.certificates.emplace(certificate, name);
@@ -105,6 +109,12 @@ std::optional<std::string> Directory::TenantOfUid(uint32_t uid) const {
   return found == now->uids.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::optional<std::string> Directory::TenantOfGid(uint32_t gid) const {
+  const SnapshotRef now = snapshot();
+  const auto found = now->gids.find(gid);
+  return found == now->gids.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::optional<std::string> Directory::TenantOfCertificate(std::string_view name) const {
   const SnapshotRef now = snapshot();
   const auto found = now->certificates.find(name);
@@ -119,16 +129,22 @@ bool Directory::IsAdministrator(uint32_t uid) const {
 Status Directory::CheckFree(const Snapshot& snapshot, const v1::Tenant& tenant) const {
   for (const uint32_t uid : tenant.uids()) {
     if (IsAdministrator(uid)) {
-      return InvalidArgument("User id " + std::to_string(uid) + " is the daemon's, which administers.");
+      return InvalidArgument("User id " + std::to_string(uid) + " is the daemon's own, which is an administrator.");
     }
     if (const auto found = snapshot.uids.find(uid); found != snapshot.uids.end() && found->second != tenant.name()) {
-      return AlreadyExists("User id " + std::to_string(uid) + " is tenant \"" + found->second + "\" already.");
+      return AlreadyExists("User id " + std::to_string(uid) + " belongs to tenant \"" + found->second + "\" already.");
+    }
+  }
+  for (const uint32_t gid : tenant.gids()) {
+    if (const auto found = snapshot.gids.find(gid); found != snapshot.gids.end() && found->second != tenant.name()) {
+      return AlreadyExists("Group id " + std::to_string(gid) + " belongs to tenant \"" + found->second + "\" already.");
     }
   }
   for (const std::string& name : tenant.certificate_names()) {
     const auto found = snapshot.certificates.find(name);
     if (found != snapshot.certificates.end() && found->second != tenant.name()) {
-      return AlreadyExists("The certificate name \"" + name + "\" is tenant \"" + found->second + "\" already.");
+      return AlreadyExists("The certificate name \"" + name + "\" belongs to tenant \"" + found->second +
+                           "\" already.");
     }
   }
   return absl::OkStatus();
@@ -160,11 +176,14 @@ Status Directory::EnsureTenant(const std::string& name) {
 StatusOr<v1::Tenant> Directory::CreateTenant(v1::Tenant tenant, uint64_t tenants_max) {
   tenant.set_weight(tenant.weight() == 0 ? kWeightDefault : tenant.weight());
   tenant.set_created_unix_ns(options_.clock->WallNs());
+  tenant.clear_deleting();
   HPVMD_RETURN_IF_ERROR(CheckTenant(tenant));
   std::lock_guard lock(write_mutex_);
   const SnapshotRef now = snapshot();
-  if (now->tenants.count(tenant.name()) != 0) {
-    return AlreadyExists("There is a tenant \"" + tenant.name() + "\" already.");
+  if (const auto found = now->tenants.find(tenant.name()); found != now->tenants.end()) {
+    return AlreadyExists(
+        "There is a tenant \"" + tenant.name() + "\" already" +
+        (found->second->deleting() ? "; it is being deleted, and its name is free once it is gone." : "."));
   }
   if (now->tenants.size() >= tenants_max) {
     return ResourceExhausted("There are " + std::to_string(now->tenants.size()) +
@@ -179,16 +198,83 @@ StatusOr<v1::Tenant> Directory::UpdateTenant(const v1::UpdateTenantRequest& upda
   HPVMD_RETURN_IF_ERROR(CheckUpdate(update));
   std::lock_guard lock(write_mutex_);
   const SnapshotRef now = snapshot();
-  const auto found = now->tenants.find(update.name());
-  if (found == now->tenants.end()) {
-    return NoTenant(update.name());
-  }
-  v1::Tenant tenant = *found->second;
+  HPVMD_ASSIGN_OR_RETURN(const TenantRecordRef record, FindChangeable(*now, update.name()));
+  v1::Tenant tenant = *record;
   ApplyUpdate(update, &tenant);
   HPVMD_RETURN_IF_ERROR(CheckTenant(tenant));
   HPVMD_RETURN_IF_ERROR(CheckFree(*now, tenant));
   HPVMD_RETURN_IF_ERROR(Keep(tenant));
   return tenant;
+}
+
+StatusOr<TenantRecordRef> Directory::FindChangeable(const Snapshot& snapshot, const std::string& name) {
+  const auto found = snapshot.tenants.find(name);
+  if (found == snapshot.tenants.end()) {
+    return NoTenant(name);
+  }
+  if (found->second->deleting()) {
+    return FailedPrecondition("The tenant \"" + name + "\" is being deleted.");
+  }
+  return found->second;
+}
+
+StatusOr<v1::Tenant> Directory::BeginDelete(const std::string& name, std::string_view tenants_default) {
+  std::lock_guard lock(write_mutex_);
+  const SnapshotRef now = snapshot();
+  const auto found = now->tenants.find(name);
+  if (found == now->tenants.end()) {
+    return NoTenant(name);
+  }
+  v1::Tenant tenant = *found->second;
+  if (tenant.deleting()) {
+    return tenant;
+  }
+  if (name == tenants_default) {
+    return FailedPrecondition("The tenant \"" + name + "\" is the default one (tenants.default), which always exists.");
+  }
+  if (!tenant.disabled()) {
+    return FailedPrecondition("The tenant \"" + name +
+                              "\" is not disabled; disable it first, so that nothing of it runs.");
+  }
+  tenant.set_deleting(true);
+  tenant.set_disabled_reason("It is being deleted.");
+  tenant.clear_uids();
+  tenant.clear_gids();
+  tenant.clear_certificate_names();
+  auto next = std::make_shared<Snapshot>(*now);
+  std::erase_if(next->tokens, [&](const auto& token) { return token.second->token.tenant() == name; });
+  if (options_.database != nullptr) {
+    HPVMD_RETURN_IF_ERROR(options_.database->Put(tenant, /*without_tokens=*/true));
+  }
+  next->tenants[name] = std::make_shared<const v1::Tenant>(tenant);
+  Publish(std::move(next));
+  return tenant;
+}
+
+Status Directory::ForgetTenant(const std::string& name) {
+  std::lock_guard lock(write_mutex_);
+  const SnapshotRef now = snapshot();
+  const auto found = now->tenants.find(name);
+  if (found == now->tenants.end() || !found->second->deleting()) {
+    return FailedPrecondition("The tenant \"" + name + "\" is not being deleted.");
+  }
+  if (options_.database != nullptr) {
+    HPVMD_RETURN_IF_ERROR(options_.database->Forget(name));
+  }
+  auto next = std::make_shared<Snapshot>(*now);
+  next->tenants.erase(name);
+  Publish(std::move(next));
+  return absl::OkStatus();
+}
+
+std::vector<std::string> Directory::Deleting() const {
+  std::vector<std::string> names;
+  for (const auto& [name, tenant] : snapshot()->tenants) {
+    if (tenant->deleting()) {
+      names.push_back(name);
+    }
+  }
+  return names;
 }
 
 std::vector<TenantRecordRef> Directory::ListTenants(std::string_view after, size_t count_max) const {
@@ -200,7 +286,8 @@ std::vector<TenantRecordRef> Directory::ListTenants(std::string_view after, size
   return listed;
 }
 
-// Of those that are no longer valid, all but the youngest.
+// Returns the ids of the tenant's tokens that are no longer valid, except the newest kInvalidTokensMax; counts the
+// valid tokens in `valid`.
 std::vector<std::string> Directory::TokensToForget(const Snapshot& snapshot, std::string_view tenant,
                                                    size_t* valid) const {
   const int64_t now_ns = options_.clock->WallNs();
@@ -224,19 +311,17 @@ std::vector<std::string> Directory::TokensToForget(const Snapshot& snapshot, std
   return forget;
 }
 
-StatusOr<Directory::NewToken> Directory::CreateToken(const TokenWish& wish) {
-  HPVMD_RETURN_IF_ERROR(CheckNote("token's name", wish.name));
-  if (wish.lifetime_ns > kTokenLifetimeMaxNs) {
-    return InvalidArgument("The token's lifetime (" + std::to_string(wish.lifetime_ns) +
+StatusOr<Directory::NewToken> Directory::CreateToken(const TokenSpec& spec) {
+  HPVMD_RETURN_IF_ERROR(CheckNote("token's name", spec.name));
+  if (spec.lifetime_ns > kTokenLifetimeMaxNs) {
+    return InvalidArgument("The token's lifetime (" + std::to_string(spec.lifetime_ns) +
                            " ns) is larger than the limit (10 years).");
   }
   std::lock_guard lock(write_mutex_);
   const SnapshotRef now = snapshot();
-  if (now->tenants.count(wish.tenant) == 0) {
-    return NoTenant(wish.tenant);
-  }
+  HPVMD_RETURN_IF_ERROR(FindChangeable(*now, spec.tenant).status());
   size_t valid = 0;
-  const std::vector<std::string> forget = TokensToForget(*now, wish.tenant, &valid);
+  const std::vector<std::string> forget = TokensToForget(*now, spec.tenant, &valid);
   if (valid >= kTokensPerTenantMax) {
     return ResourceExhausted("The tenant has " + std::to_string(valid) +
                              " valid tokens, which is the limit; revoke some first.");
@@ -245,13 +330,13 @@ StatusOr<Directory::NewToken> Directory::CreateToken(const TokenWish& wish) {
   made.secret = NewTokenSecret(*options_.rng);
   const int64_t now_ns = options_.clock->WallNs();
   made.token.set_id(NewObjectId("tok", *options_.rng));
-  made.token.set_tenant(wish.tenant);
-  made.token.set_role(ToMessage(wish.role));
-  made.token.set_name(wish.name);
-  made.token.set_created_by(wish.created_by);
+  made.token.set_tenant(spec.tenant);
+  made.token.set_role(ToMessage(spec.role));
+  made.token.set_name(spec.name);
+  made.token.set_created_by(spec.created_by);
   made.token.set_created_unix_ns(now_ns);
   made.token.set_expires_unix_ns(
-      now_ns + static_cast<int64_t>(wish.lifetime_ns == 0 ? kTokenLifetimeDefaultNs : wish.lifetime_ns));
+      now_ns + static_cast<int64_t>(spec.lifetime_ns == 0 ? kTokenLifetimeDefaultNs : spec.lifetime_ns));
   auto record = std::make_shared<StoredToken>();
   record->token = made.token;
   record->secret_hash = *HashOfTokenSecret(made.secret);
@@ -294,13 +379,13 @@ Status Directory::RevokeToken(std::string_view id) {
   auto record = std::make_shared<StoredToken>(*found->second);
   record->token.set_revoked_unix_ns(std::max<int64_t>(1, options_.clock->WallNs()));
   const Status kept = options_.database != nullptr ? options_.database->Put(*record) : absl::OkStatus();
-  // Refused from now on in any case; only whether that outlives the daemon hangs on the disk.
+  // The token is refused from now on even if the write failed; the disk only decides whether that outlives the daemon.
   auto next = std::make_shared<Snapshot>(*now);
   next->tokens[record->token.id()] = std::move(record);
   Publish(std::move(next));
   return kept.ok()
              ? kept
-             : While(kept, "revoking a token, which is refused until the daemon ends, and after that perhaps not");
+             : While(kept, "revoking a token, which is refused until the daemon ends, but perhaps accepted after that");
 }
 
 }  // namespace hpvm::server

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who there is: tenants and their tokens, in memory for every call and in a database for every start.
+// Directory keeps the tenants and their tokens: in memory for calls, and in a database that is read at start.
 //
-// Any thread. Reads look at a snapshot that never changes; a write is checked, put on disk and then seen by whoever
-// asks next, so a token that was revoked is refused from the moment that the call which revoked it returns.
+// Thread-safe. Readers use an immutable snapshot. A write is checked, stored on disk and then published to all later
+// reads, so a revoked token is refused from the moment that the call which revoked it returns.
 #ifndef HPVMD_SERVER_IDENTITY_DIRECTORY_H_
 #define HPVMD_SERVER_IDENTITY_DIRECTORY_H_
 
@@ -29,12 +29,12 @@ using TenantRecordRef = std::shared_ptr<const v1::Tenant>;
 using TokenRecordRef = std::shared_ptr<const StoredToken>;
 
 struct DirectoryOptions {
-  std::unique_ptr<IdentityDatabase> database;  // Null: nothing is kept.
-  const Clock* clock = nullptr;                // Borrowed; lives longer.
-  Rng* rng = nullptr;                          // Borrowed; lives longer. Used under the mutex.
-  // No credentials are asked for: tenants that nobody made exist all the same.
+  std::unique_ptr<IdentityDatabase> database;  // When null, nothing is stored on disk.
+  const Clock* clock = nullptr;                // Borrowed; outlives the directory.
+  Rng* rng = nullptr;                          // Borrowed; outlives the directory. Used with write_mutex_ held.
+  // True when the daemon asks for no credentials: tenants may then exist without having been created.
   bool is_open = true;
-  // User ids that administer: root's and the daemon's. No tenant may have them.
+  // User ids of administrators: root's and the daemon's. No tenant may have them.
   std::vector<uint32_t> administrators = {0};
 };
 
@@ -43,49 +43,59 @@ class Directory final : public TenantPolicies {
   // Reads the database.
   static StatusOr<std::unique_ptr<Directory>> Open(DirectoryOptions options);
 
-  // The default tenant exists from now on.
+  // Creates the tenant, which is the default one, unless it exists.
   Status EnsureTenant(const std::string& name);
 
-  // --- For each call; in memory ---
+  // --- Lookups for each call, in memory ---
   TenantPolicyRef Find(std::string_view name, const Config& config) const override;
-  // Null: there is none.
+  // Returns null when there is none.
   TenantRecordRef FindTenant(std::string_view name) const;
-  // Of any age; null: there is none. The comparison takes the same time whatever the secret is.
+  // Returns the token, even one that has expired or was revoked; null when there is none. The comparison of hashes
+  // takes constant time.
   TokenRecordRef FindToken(const Sha256& secret_hash) const;
   TokenRecordRef FindTokenById(std::string_view id) const;
   std::optional<std::string> TenantOfUid(uint32_t uid) const;
+  std::optional<std::string> TenantOfGid(uint32_t gid) const;
   std::optional<std::string> TenantOfCertificate(std::string_view name) const;
   bool is_open() const { return options_.is_open; }
   bool IsAdministrator(uint32_t uid) const;
 
-  // --- Administration; on disk when these return ---
-  // kAlreadyExists for a name that is taken, a user id or a certificate name that is another tenant's.
+  // --- Administration; changes are on disk when these return ---
+  // Returns kAlreadyExists when the name is taken, or when a user id, group id or certificate name is another tenant's.
   StatusOr<v1::Tenant> CreateTenant(v1::Tenant tenant, uint64_t tenants_max);
   StatusOr<v1::Tenant> UpdateTenant(const v1::UpdateTenantRequest& update);
-  // By name, from the first after `after`.
+  // Removes the tenant's tokens, user ids, group ids and certificate names, and marks its record `deleting` until
+  // ForgetTenant. A repeated call returns the same answer. Returns kFailedPrecondition when the tenant is not disabled,
+  // or is the default one.
+  StatusOr<v1::Tenant> BeginDelete(const std::string& name, std::string_view tenants_default);
+  // Removes the record. Returns kFailedPrecondition when the tenant is not being deleted.
+  Status ForgetTenant(const std::string& name);
+  // Returns the names of the tenants that are being deleted.
+  std::vector<std::string> Deleting() const;
+  // Returns at most `count_max` tenants in order of their names, from the first one after `after`.
   std::vector<TenantRecordRef> ListTenants(std::string_view after, size_t count_max) const;
 
   struct NewToken {
     v1::Token token;
-    std::string secret;  // Nowhere else.
+    std::string secret;  // The only copy; the directory stores its hash.
   };
-  struct TokenWish {
+  struct TokenSpec {
     std::string tenant, name, created_by;
     Role role = Role::kUser;
-    uint64_t lifetime_ns = 0;  // 0: the default.
+    uint64_t lifetime_ns = 0;  // 0 for the default, kTokenLifetimeDefaultNs.
   };
-  // kResourceExhausted at the tenant's limit of tokens that are valid; those that are not make room.
-  StatusOr<NewToken> CreateToken(const TokenWish& wish);
-  // The newest first.
+  // Returns kResourceExhausted at the limit on the tenant's valid tokens. Removes old tokens that are no longer valid.
+  StatusOr<NewToken> CreateToken(const TokenSpec& spec);
+  // Returns the tenant's tokens, the newest first.
   std::vector<v1::Token> ListTokens(std::string_view tenant) const;
   Status RevokeToken(std::string_view id);
 
  private:
   struct Snapshot {
     std::map<std::string, TenantRecordRef, std::less<>> tenants;
-    std::map<std::string, TokenRecordRef, std::less<>> tokens;  // By id.
+    std::map<std::string, TokenRecordRef, std::less<>> tokens;  // Keyed by id.
     std::unordered_map<Sha256, TokenRecordRef> tokens_by_hash;
-    std::unordered_map<uint32_t, std::string> uids;
+    std::unordered_map<uint32_t, std::string> uids, gids;
     std::map<std::string, std::string, std::less<>> certificates;
   };
   using SnapshotRef = std::shared_ptr<const Snapshot>;
@@ -95,13 +105,14 @@ class Directory final : public TenantPolicies {
   void Publish(std::shared_ptr<Snapshot> next);
   static void Index(Snapshot& snapshot);
   Status CheckFree(const Snapshot& snapshot, const v1::Tenant& tenant) const;
-  // With write_mutex_ held.
+  // Stores the tenant and publishes it. The caller holds write_mutex_.
   Status Keep(v1::Tenant tenant);
+  static StatusOr<TenantRecordRef> FindChangeable(const Snapshot& snapshot, const std::string& name);
   std::vector<std::string> TokensToForget(const Snapshot& snapshot, std::string_view tenant, size_t* valid) const;
 
   DirectoryOptions options_;
-  std::mutex write_mutex_;    // One write at a time, with its sync.
-  mutable std::mutex mutex_;  // Of the pointer only.
+  std::mutex write_mutex_;    // Held for each write and its sync to disk.
+  mutable std::mutex mutex_;  // Guards the pointer snapshot_ only.
   SnapshotRef snapshot_ = std::make_shared<const Snapshot>();
 };
 

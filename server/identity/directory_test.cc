@@ -34,7 +34,7 @@ class DirectoryTest : public ::testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  // As a daemon that starts again.
+  // Opens the directory again, as a restarted daemon does.
   void Reopen(bool is_open = false, bool is_kept = true) {
     directory_.reset();
     DirectoryOptions options;
@@ -61,11 +61,11 @@ class DirectoryTest : public ::testing::Test {
     return directory_->CreateTenant(tenant, 100).status();
   }
   StatusOr<Directory::NewToken> Token(const std::string& tenant, uint64_t lifetime_ns = 0) {
-    Directory::TokenWish wish;
-    wish.tenant = tenant;
-    wish.lifetime_ns = lifetime_ns;
-    wish.created_by = "the test";
-    return directory_->CreateToken(wish);
+    Directory::TokenSpec spec;
+    spec.tenant = tenant;
+    spec.lifetime_ns = lifetime_ns;
+    spec.created_by = "the test";
+    return directory_->CreateToken(spec);
   }
 
   std::string folder_;
@@ -75,7 +75,7 @@ class DirectoryTest : public ::testing::Test {
   std::unique_ptr<Directory> directory_;
 };
 
-// Everything that was acknowledged is there for the next daemon, byte for byte.
+// A restarted daemon finds every acknowledged change, byte for byte.
 TEST_F(DirectoryTest, OutlivesTheDaemon) {
   ASSERT_TRUE(Create("ann", [](v1::Tenant* tenant) {
                 tenant->set_weight(250);
@@ -99,7 +99,7 @@ TEST_F(DirectoryTest, OutlivesTheDaemon) {
   EXPECT_EQ(directory_->ListTokens("ann").size(), 2u);
 }
 
-// No file of the folder has a secret in it, nor enough of one.
+// No file of the folder contains the first or last 16 characters of a secret, and only the owner may access the files.
 TEST_F(DirectoryTest, KeepsNoSecret) {
   ASSERT_TRUE(Create("ann").ok());
   const std::string secret = Token("ann")->secret;
@@ -112,7 +112,7 @@ TEST_F(DirectoryTest, KeepsNoSecret) {
   }
 }
 
-// What one tenant is known by is nobody else's.
+// User ids and certificate names belong to one tenant at a time.
 TEST_F(DirectoryTest, NamesUidsAndCertificatesBelongToOneTenant) {
   const auto with_both = [](v1::Tenant* tenant) {
     tenant->add_uids(1000);
@@ -130,7 +130,7 @@ TEST_F(DirectoryTest, NamesUidsAndCertificatesBelongToOneTenant) {
   update.mutable_uids()->add_values(1000);
   EXPECT_EQ(directory_->UpdateTenant(update).status().code(), StatusCode::kAlreadyExists);
   EXPECT_EQ(directory_->FindTenant("bob")->uids_size(), 0);
-  // Given up by one, it is free.
+  // A user id is free once its tenant has given it up.
   v1::UpdateTenantRequest give;
   give.set_name("ann");
   give.mutable_uids();
@@ -139,11 +139,31 @@ TEST_F(DirectoryTest, NamesUidsAndCertificatesBelongToOneTenant) {
   EXPECT_EQ(directory_->TenantOfUid(1000), "bob");
 }
 
+TEST_F(DirectoryTest, GroupsBelongToOneTenant) {
+  ASSERT_TRUE(Create("lab", [](v1::Tenant* t) { t->add_gids(50), t->add_gids(51); }).ok());
+  EXPECT_EQ(directory_->TenantOfGid(51), "lab");
+  EXPECT_EQ(directory_->TenantOfUid(51), std::nullopt);
+  EXPECT_EQ(Create("shop", [](v1::Tenant* t) { t->add_gids(50); }).code(), StatusCode::kAlreadyExists);
+  v1::UpdateTenantRequest update;
+  update.set_name("lab");
+  update.mutable_gids()->add_values(51);
+  ASSERT_TRUE(directory_->UpdateTenant(update).ok());
+  EXPECT_EQ(directory_->TenantOfGid(50), std::nullopt);
+  EXPECT_TRUE(Create("shop", [](v1::Tenant* t) { t->add_gids(50); }).ok());
+  // A tenant that is being deleted has no groups.
+  v1::UpdateTenantRequest disable;
+  disable.set_name("lab");
+  disable.set_disabled(true);
+  ASSERT_TRUE(directory_->UpdateTenant(disable).ok());
+  ASSERT_TRUE(directory_->BeginDelete("lab", "local").ok());
+  EXPECT_EQ(directory_->TenantOfGid(51), std::nullopt);
+}
+
 TEST_F(DirectoryTest, ChecksEveryField) {
   struct Case {
     const char* name;
     std::function<void(v1::Tenant*)> change;
-    const char* want;  // Null: good.
+    const char* want;  // Part of the error's message; null when the tenant is valid.
   };
   const Case cases[] = {
       {"Name", [](v1::Tenant* t) { t->set_name("A"); }, "is not 1 to 63 characters"},
@@ -151,23 +171,26 @@ TEST_F(DirectoryTest, ChecksEveryField) {
       {"Weight", [](v1::Tenant* t) { t->set_weight(10'000); }, nullptr},
       {"WeightTooLarge", [](v1::Tenant* t) { t->set_weight(10'001); }, "The weight (10001) is not from 1 to 10000."},
       {"Level", [](v1::Tenant* t) { t->set_sandbox_level_min(4); }, nullptr},
-      {"LevelTooHigh", [](v1::Tenant* t) { t->set_sandbox_level_min(5); }, "larger than the highest there is (4)"},
+      {"LevelTooHigh", [](v1::Tenant* t) { t->set_sandbox_level_min(5); }, "larger than the limit (4)"},
       {"Quota", [](v1::Tenant* t) { (*t->mutable_quota())["requests"] = 0; }, nullptr},
       {"QuotaUnknown", [](v1::Tenant* t) { (*t->mutable_quota())["gold"] = 1; }, "The quota \"gold\" is none of "},
       {"QuotaTooLarge", [](v1::Tenant* t) { (*t->mutable_quota())["requests"] = (1ull << 60) + 1; }, "is larger than"},
       {"Device", [](v1::Tenant* t) { t->add_devices("vulkan"); }, nullptr},
       {"DeviceUnknown", [](v1::Tenant* t) { t->add_devices("gpu"); }, "The device \"gpu\" is none of"},
       {"DeviceList", [](v1::Tenant* t) { t->add_devices("cpu,opencl"); }, "is none of"},
-      {"Root", [](v1::Tenant* t) { t->add_uids(0); }, "root, who administers"},
-      {"NoUid", [](v1::Tenant* t) { t->add_uids(4'294'967'295u); }, "is no user id"},
+      {"Root", [](v1::Tenant* t) { t->add_uids(0); }, "root, which is an administrator"},
+      {"NoUid", [](v1::Tenant* t) { t->add_uids(4'294'967'295u); }, "is not a user id"},
       {"UidTwice", [](v1::Tenant* t) { t->add_uids(5), t->add_uids(5); }, "named twice"},
+      {"RootsGroup", [](v1::Tenant* t) { t->add_gids(0); }, "Group id 0 is root's"},
+      {"NoGid", [](v1::Tenant* t) { t->add_gids(4'294'967'295u); }, "is not a group id"},
+      {"GidTwice", [](v1::Tenant* t) { t->add_gids(5), t->add_gids(5); }, "named twice"},
       {"CertificateEmpty", [](v1::Tenant* t) { t->add_certificate_names(""); }, "is not 1 to 255 bytes"},
       {"CertificateLong", [](v1::Tenant* t) { t->add_certificate_names(std::string(255, 'a')); }, nullptr},
       {"CertificateTooLong", [](v1::Tenant* t) { t->add_certificate_names(std::string(256, 'a')); }, "(256 bytes)"},
       {"CertificateControl", [](v1::Tenant* t) { t->add_certificate_names("a\nb"); }, "without control characters"},
       {"CertificateTwice", [](v1::Tenant* t) { t->add_certificate_names("a"), t->add_certificate_names("a"); },
        "given twice"},
-      {"Reason", [](v1::Tenant* t) { t->set_disabled_reason(std::string(256, 'a')); }, "is not at most 255 bytes"},
+      {"Reason", [](v1::Tenant* t) { t->set_disabled_reason(std::string(256, 'a')); }, "is longer than 255 bytes"},
   };
   int made = 0;
   for (const Case& c : cases) {
@@ -199,7 +222,7 @@ TEST_F(DirectoryTest, TenantsHaveALimit) {
   EXPECT_EQ(directory_->CreateTenant(third, 2).status().code(), StatusCode::kResourceExhausted);
 }
 
-// Quota keys that are set stay, those that are reset follow the configuration again.
+// An update changes only the fields that it names. Quotas that are reset follow the configuration again.
 TEST_F(DirectoryTest, UpdatesWhatIsNamedOnly) {
   ASSERT_TRUE(Create("ann", [](v1::Tenant* t) {
                 t->set_weight(7);
@@ -234,7 +257,8 @@ TEST_F(DirectoryTest, UpdatesWhatIsNamedOnly) {
   EXPECT_EQ(directory_->UpdateTenant(update).status().code(), StatusCode::kNotFound);
 }
 
-// Without credentials whoever is named exists, if metadata is believed; with them only who was made.
+// Without credentials every named tenant exists, if names from metadata are accepted; with credentials only created
+// tenants do.
 TEST_F(DirectoryTest, SaysWhoExists) {
   ASSERT_TRUE(directory_->EnsureTenant("local").ok());
   EXPECT_NE(directory_->Find("local", config_), nullptr);
@@ -248,7 +272,7 @@ TEST_F(DirectoryTest, SaysWhoExists) {
 }
 
 TEST_F(DirectoryTest, TokensHaveALimitAndMakeRoom) {
-  Reopen(/*is_open=*/false, /*is_kept=*/false);  // A thousand syncs take their time.
+  Reopen(/*is_open=*/false, /*is_kept=*/false);  // A thousand syncs to disk would take long.
   ASSERT_TRUE(Create("ann").ok());
   EXPECT_EQ(Token("nobody").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(Token("ann", kTokenLifetimeMaxNs + 1).status().code(), StatusCode::kInvalidArgument);
@@ -260,7 +284,7 @@ TEST_F(DirectoryTest, TokensHaveALimitAndMakeRoom) {
   EXPECT_EQ(Token("ann").status().code(), StatusCode::kResourceExhausted);
   clock_.Advance(std::chrono::seconds(1));
   EXPECT_TRUE(Token("ann").ok());
-  // Of those that ended 100 are kept for whoever asks.
+  // The 100 newest of the tokens that are no longer valid are kept.
   EXPECT_EQ(directory_->ListTokens("ann").size(), 102u);
 }
 
@@ -275,7 +299,7 @@ TEST_F(DirectoryTest, RevokingIsForEver) {
   EXPECT_EQ(directory_->FindTokenById(made.token.id())->token.revoked_unix_ns(), when);
 }
 
-// Readers see a whole state, before or after a write, whatever the writers do.
+// Readers see a consistent state, from before or after a write, while writers run.
 TEST_F(DirectoryTest, ReadersNeedNoWriter) {
   ASSERT_TRUE(Create("ann").ok());
   std::atomic<bool> stop{false};
@@ -293,6 +317,45 @@ TEST_F(DirectoryTest, ReadersNeedNoWriter) {
   reader.join();
   EXPECT_EQ(directory_->ListTenants("", 100).size(), 31u);
   EXPECT_EQ(directory_->ListTenants("t8", 100).front()->name(), "t9");
+}
+
+// After BeginDelete none of the tenant's credentials work, even after a restart, until its record is removed.
+TEST_F(DirectoryTest, DeletesTenants) {
+  ASSERT_TRUE(Create("ann", [](v1::Tenant* tenant) {
+                tenant->add_uids(1'000);
+                tenant->add_certificate_names("laptop");
+              }).ok());
+  ASSERT_TRUE(Create("bob").ok());
+  const StatusOr<Directory::NewToken> token = directory_->CreateToken({"ann", "", "", Role::kUser, 0});
+  ASSERT_TRUE(directory_->CreateToken({"bob", "", "", Role::kUser, 0}).ok());
+  EXPECT_THAT(Message(directory_->BeginDelete("ann", "local").status()), HasSubstr("not disabled"));
+  v1::UpdateTenantRequest disable;
+  disable.set_name("ann");
+  disable.set_disabled(true);
+  ASSERT_TRUE(directory_->UpdateTenant(disable).ok());
+  EXPECT_THAT(Message(directory_->BeginDelete("ann", "ann").status()), HasSubstr("default"));
+  EXPECT_TRUE(absl::IsNotFound(directory_->BeginDelete("eve", "local").status()));
+  EXPECT_FALSE(directory_->ForgetTenant("ann").ok());
+  ASSERT_TRUE(directory_->BeginDelete("ann", "local").ok());
+  for (const bool is_reopened : {false, true}) {
+    if (is_reopened) {
+      Reopen();
+    }
+    EXPECT_EQ(directory_->Deleting(), std::vector<std::string>{"ann"});
+    EXPECT_EQ(directory_->FindToken(*HashOfTokenSecret(token->secret)), nullptr);
+    EXPECT_FALSE(directory_->TenantOfUid(1'000).has_value());
+    EXPECT_FALSE(directory_->TenantOfCertificate("laptop").has_value());
+    EXPECT_EQ(directory_->UpdateTenant(disable).status().code(), StatusCode::kFailedPrecondition);
+    EXPECT_EQ(directory_->CreateToken({"ann", "", "", Role::kUser, 0}).status().code(),
+              StatusCode::kFailedPrecondition);
+    EXPECT_EQ(Create("ann").code(), StatusCode::kAlreadyExists);
+    EXPECT_TRUE(directory_->BeginDelete("ann", "local")->deleting());
+  }
+  ASSERT_TRUE(directory_->ForgetTenant("ann").ok());
+  EXPECT_EQ(directory_->FindTenant("ann"), nullptr);
+  EXPECT_EQ(directory_->ListTokens("bob").size(), 1u);
+  EXPECT_TRUE(Create("ann", [](v1::Tenant* tenant) { tenant->add_uids(1'000); }).ok());
+  EXPECT_FALSE(directory_->FindTenant("ann")->deleting());
 }
 
 }  // namespace

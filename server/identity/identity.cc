@@ -15,7 +15,7 @@
 namespace hpvm::server {
 namespace {
 
-constexpr size_t kTenantsNamedMax = 8;  // In a message.
+constexpr size_t kTenantsNamedMax = 8;  // Number of tenants that an error message lists.
 
 StatusOr<Role> RoleNamed(const std::string& name) {
   for (const Role role : {Role::kUser, Role::kOperator, Role::kAdmin}) {
@@ -26,7 +26,8 @@ StatusOr<Role> RoleNamed(const std::string& name) {
   return InvalidArgument("The role (\"" + name.substr(0, 40) + "\") is none of user, operator and admin.");
 }
 
-// Says in the audit what was done without a daemon.
+}  // namespace
+
 Status NoteOffline(const Config& config, const StateFolder& folder, AuditRecord record) {
   if (!config.audit_enabled) {
     return absl::OkStatus();
@@ -37,8 +38,6 @@ Status NoteOffline(const Config& config, const StateFolder& folder, AuditRecord 
   audit->Append(std::move(record));
   return audit->Flush();
 }
-
-}  // namespace
 
 StatusOr<std::unique_ptr<Identity>> Identity::Open(const Config& config, const std::string& folder, const Clock& clock,
                                                    Rng& rng) {
@@ -58,39 +57,39 @@ Status Identity::OpenTicketSockets(const Config& config, const std::vector<std::
     return absl::OkStatus();
   }
   HPVMD_ASSIGN_OR_RETURN(tickets_, TicketSocket::Start(service_paths, static_cast<mode_t>(config.server_socket_mode),
-                                                       [this](uint32_t uid) {
-                                                         return TicketLineFor(uid, *directory_, mint_, clock_.Now());
+                                                       [this](const LocalPeer& peer) {
+                                                         return TicketLineFor(peer, *directory_, mint_, clock_.Now());
                                                        }));
   return absl::OkStatus();
 }
 
 StatusOr<Directory::NewToken> CreateTokenOffline(const Config& config, const std::string& tenant,
                                                  const std::string& role) {
-  Directory::TokenWish wish;
-  HPVMD_ASSIGN_OR_RETURN(wish.role, RoleNamed(role));
-  wish.tenant = tenant;
-  wish.name = "made by hpvmd --create-token";
-  wish.created_by = "uid " + std::to_string(getuid()) + " (hpvmd --create-token)";
+  Directory::TokenSpec spec;
+  HPVMD_ASSIGN_OR_RETURN(spec.role, RoleNamed(role));
+  spec.tenant = tenant;
+  spec.name = "made by hpvmd --create-token";
+  spec.created_by = "uid " + std::to_string(getuid()) + " (hpvmd --create-token)";
   v1::Tenant checked;
   checked.set_name(tenant);
   checked.set_weight(kWeightDefault);
   HPVMD_RETURN_IF_ERROR(CheckTenant(checked));
-  // A running daemon has the folder, and would not see what changes behind it.
+  // Fails when a daemon has the folder open, because a running daemon would not see the change.
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<StateFolder> folder, StateFolder::Open(config.server_state_dir));
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Identity> identity,
                          Identity::Open(config, folder->path(), RealClock(), SystemRng()));
-  // A misspelt name must not become a tenant that has an administrator.
+  // A misspelt name must not create a tenant that has an administrator.
   if (identity->directory().FindTenant(tenant) == nullptr) {
     std::string names;
     for (const TenantRecordRef& known : identity->directory().ListTenants("", kTenantsNamedMax)) {
       names += (names.empty() ? "" : ", ") + known->name();
     }
-    return NotFound("There is no tenant \"" + tenant + "\" in \"" + config.server_state_dir +
-                    "\" (there are: " + names + "); `hpvmctl tenant create` makes one when the daemon runs.");
+    return NotFound("There is no tenant \"" + tenant + "\" in \"" + config.server_state_dir + "\" (the tenants are: " +
+                    names + "); start the daemon, and create the tenant with `hpvmctl tenant create`.");
   }
-  HPVMD_ASSIGN_OR_RETURN(Directory::NewToken made, identity->directory().CreateToken(wish));
+  HPVMD_ASSIGN_OR_RETURN(Directory::NewToken made, identity->directory().CreateToken(spec));
   HPVMD_RETURN_IF_ERROR(NoteOffline(config, *folder,
-                                    {.who = wish.created_by,
+                                    {.who = spec.created_by,
                                      .peer = "",
                                      .tenant = tenant,
                                      .method = "hpvmd --create-token",
@@ -101,7 +100,7 @@ StatusOr<Directory::NewToken> CreateTokenOffline(const Config& config, const std
 }
 
 StatusOr<uint64_t> RevokeAllTokensOffline(const Config& config) {
-  // A wrong folder must not become one without tokens.
+  // In a wrong folder Identity::Open would create an empty database, and no token would be revoked.
   HPVMD_RETURN_IF_ERROR(RealDisk().Open(config.server_state_dir + "/identity.sqlite", Disk::Mode::kRead).status());
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<StateFolder> folder, StateFolder::Open(config.server_state_dir));
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Identity> identity,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a daemon knows callers by, put together: the directory on disk, tickets, and the sockets that hand them out.
+// Identity combines the parts by which a daemon knows its callers: the directory on disk, tickets, and the sockets that
+// hand out tickets.
 #ifndef HPVMD_SERVER_IDENTITY_IDENTITY_H_
 #define HPVMD_SERVER_IDENTITY_IDENTITY_H_
 
@@ -10,6 +11,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "server/config/config.h"
+#include "server/audit/audit_log.h"
 #include "server/identity/authenticator.h"
 #include "server/identity/directory.h"
 #include "server/identity/ticket_socket.h"
@@ -17,15 +19,17 @@
 
 namespace hpvm::server {
 
-// Any thread, but for opening.
+class StateFolder;
+
+// Identity is thread-safe once the ticket sockets have been opened.
 class Identity {
  public:
-  // Reads FOLDER/identity.sqlite, and makes it when it is missing. Borrows clock and rng.
+  // Reads FOLDER/identity.sqlite, and creates it when it is missing. Borrows clock and rng.
   static StatusOr<std::unique_ptr<Identity>> Open(const Config& config, const std::string& folder, const Clock& clock,
                                                   Rng& rng);
-  // With auth.peers: tickets beside these Unix sockets.
+  // Opens a ticket socket beside each of these Unix sockets when auth.peers is set.
   Status OpenTicketSockets(const Config& config, const std::vector<std::string>& service_paths);
-  // The default tenant may have another name now.
+  // Creates the default tenant, whose name the new configuration may have changed, unless it exists.
   Status Reload(const Config& config) { return directory_->EnsureTenant(config.tenants_default); }
 
   Directory& directory() { return *directory_; }
@@ -45,13 +49,16 @@ class Identity {
   std::unique_ptr<TicketSocket> tickets_;
 };
 
-// Makes a token without a daemon, in the state folder of one that does not run: for the first administrator. Makes the
-// tenant if it is missing.
+// Appends a record to the audit log for a change that was made without a daemon.
+Status NoteOffline(const Config& config, const StateFolder& folder, AuditRecord record);
+
+// Creates a token in the state folder of a daemon that is not running: for the first administrator. Returns kNotFound
+// when the tenant does not exist.
 StatusOr<Directory::NewToken> CreateTokenOffline(const Config& config, const std::string& tenant,
                                                  const std::string& role);
 
-// Without a daemon, in the state folder of one that does not run: every token that is valid is revoked, as after a
-// backup was restored in which tokens are valid that were revoked since. Returns how many.
+// Revokes every token in the state folder of a daemon that is not running: after a backup has been restored, tokens
+// that were revoked since the backup would be valid again. Returns the number of revoked tokens.
 StatusOr<uint64_t> RevokeAllTokensOffline(const Config& config);
 
 }  // namespace hpvm::server

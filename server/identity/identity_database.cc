@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/identity/identity_database.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -11,7 +12,7 @@
 namespace hpvm::server {
 namespace {
 
-// "hpvi", in the file's header: what is not ours is not touched.
+// "hpvi", in the file's header, so that another application's file is not changed.
 constexpr int64_t kApplicationId = 0x68707669;
 constexpr int kVersion = 1;
 constexpr SqliteFormat kFormat = {"tenants' database", kApplicationId, kVersion};
@@ -27,7 +28,7 @@ CREATE TABLE tokens(
 CREATE INDEX tokens_by_tenant ON tokens(tenant);
 )sql";
 
-// Of a row's contents and of which row it is: bytes that were changed or moved to another row are wrong.
+// Returns a checksum over a row's contents and its key, which detects bytes that were changed or moved to another row.
 int64_t SumOf(std::string_view key, std::string_view secret_hash, std::string_view record) {
   Hasher hasher;
   hasher.AddField(key);
@@ -55,13 +56,9 @@ IdentityDatabase::~IdentityDatabase() {
 
 StatusOr<std::unique_ptr<IdentityDatabase>> IdentityDatabase::Open(const std::string& path, Disk& disk,
                                                                    const std::string& vfs) {
-  // So that the file is made with mode 0600; SQLite's log and index take it over.
-  HPVMD_RETURN_IF_ERROR(disk.Open(path, Disk::Mode::kOpenOrCreate).status());
-  HPVMD_RETURN_IF_ERROR(disk.SyncFolder(FolderOf(path)));
-  StatusOr<std::unique_ptr<SqliteConnection>> connection =
-      SqliteConnection::Open(path, vfs, SqliteConnection::Mode::kWriter, &kFormat);
-  HPVMD_RETURN_IF_ERROR(While(connection.status(), "opening \"" + path + "\""));
-  std::unique_ptr<IdentityDatabase> database(new IdentityDatabase(*std::move(connection)));
+  HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<SqliteConnection> connection,
+                         SqliteConnection::OpenOrCreate(path, disk, vfs, kFormat));
+  std::unique_ptr<IdentityDatabase> database(new IdentityDatabase(std::move(connection)));
   HPVMD_RETURN_IF_ERROR(While(database->Migrate(), "opening \"" + path + "\""));
   return database;
 }
@@ -91,11 +88,12 @@ Status IdentityDatabase::Transact(Change change) {
     }
   }
   if (status.ok()) {
-    // The log holds it and is synced; that it stays short matters little enough for a failure to wait.
+    // The write-ahead log holds the change and is synced. The checkpoint only keeps the log short, so its failure does
+    // not matter here.
     connection_->Checkpoint(/*restart=*/true).IgnoreError();
   } else if (status.code() == absl::StatusCode::kDataLoss) {
     failure_ = Unavailable("The tenants' database failed (" + Message(status) +
-                           "); what it holds is known after the next start.");
+                           "); its contents are known after the next start.");
   }
   return status;
 }
@@ -137,27 +135,76 @@ StatusOr<IdentityContents> IdentityDatabase::Load() {
   }
 }
 
-Status IdentityDatabase::Put(const v1::Tenant& tenant) {
+Status IdentityDatabase::PutRow(const v1::Tenant& tenant) {
   const std::string record = tenant.SerializeAsString();
+  SqliteStatement put;
+  HPVMD_RETURN_IF_ERROR(connection_->Prepare("INSERT OR REPLACE INTO tenants VALUES(?1, ?2, ?3)", &put));
+  return put.Run(std::string_view(tenant.name()), SqlBytes{record}, SumOf(tenant.name(), "", record));
+}
+
+Status IdentityDatabase::PutRow(const StoredToken& token) {
+  const std::string record = token.token.SerializeAsString();
+  const std::string_view id = token.token.id(), hash = Raw(token.secret_hash);
+  SqliteStatement put;
+  HPVMD_RETURN_IF_ERROR(connection_->Prepare("INSERT OR REPLACE INTO tokens VALUES(?1, ?2, ?3, ?4, ?5)", &put));
+  return put.Run(id, std::string_view(token.token.tenant()), SqlBytes{hash}, SqlBytes{record}, SumOf(id, hash, record));
+}
+
+Status IdentityDatabase::Put(const v1::Tenant& tenant, bool without_tokens) {
   return Transact([&]() -> Status {
-    SqliteStatement put;
-    HPVMD_RETURN_IF_ERROR(connection_->Prepare("INSERT OR REPLACE INTO tenants VALUES(?1, ?2, ?3)", &put));
-    return put.Run(std::string_view(tenant.name()), SqlBytes{record}, SumOf(tenant.name(), "", record));
+    if (without_tokens) {
+      SqliteStatement forget;
+      HPVMD_RETURN_IF_ERROR(connection_->Prepare("DELETE FROM tokens WHERE tenant = ?1", &forget));
+      HPVMD_RETURN_IF_ERROR(forget.Run(std::string_view(tenant.name())));
+    }
+    return PutRow(tenant);
+  });
+}
+
+Status IdentityDatabase::Rename(const std::string& tenant, const std::string& name) {
+  HPVMD_ASSIGN_OR_RETURN(IdentityContents contents, Load());
+  const auto is_named = [](const std::string& wanted) {
+    return [&wanted](const v1::Tenant& one) { return one.name() == wanted; };
+  };
+  const auto found = std::find_if(contents.tenants.begin(), contents.tenants.end(), is_named(tenant));
+  if (found == contents.tenants.end()) {
+    return NotFound("There is no tenant \"" + tenant + "\".");
+  }
+  if (std::any_of(contents.tenants.begin(), contents.tenants.end(), is_named(name))) {
+    return AlreadyExists("There is a tenant \"" + name + "\" already.");
+  }
+  found->set_name(name);
+  return Transact([&]() -> Status {
+    SqliteStatement forget;
+    HPVMD_RETURN_IF_ERROR(connection_->Prepare("DELETE FROM tenants WHERE name = ?1", &forget));
+    HPVMD_RETURN_IF_ERROR(forget.Run(std::string_view(tenant)));
+    HPVMD_RETURN_IF_ERROR(PutRow(*found));
+    for (StoredToken& token : contents.tokens) {
+      if (token.token.tenant() == tenant) {
+        token.token.set_tenant(name);
+        HPVMD_RETURN_IF_ERROR(PutRow(token));
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+Status IdentityDatabase::Forget(const std::string& tenant) {
+  return Transact([&]() -> Status {
+    SqliteStatement forget;
+    HPVMD_RETURN_IF_ERROR(connection_->Prepare("DELETE FROM tenants WHERE name = ?1", &forget));
+    return forget.Run(std::string_view(tenant));
   });
 }
 
 Status IdentityDatabase::Put(const StoredToken& token, const std::vector<std::string>& forget_ids) {
-  const std::string record = token.token.SerializeAsString();
-  const std::string_view id = token.token.id(), hash = Raw(token.secret_hash);
   return Transact([&]() -> Status {
-    SqliteStatement forget, put;
+    SqliteStatement forget;
     HPVMD_RETURN_IF_ERROR(connection_->Prepare("DELETE FROM tokens WHERE id = ?1", &forget));
     for (const std::string& old : forget_ids) {
       HPVMD_RETURN_IF_ERROR(forget.Run(std::string_view(old)));
     }
-    HPVMD_RETURN_IF_ERROR(connection_->Prepare("INSERT OR REPLACE INTO tokens VALUES(?1, ?2, ?3, ?4, ?5)", &put));
-    return put.Run(id, std::string_view(token.token.tenant()), SqlBytes{hash}, SqlBytes{record},
-                   SumOf(id, hash, record));
+    return PutRow(token);
   });
 }
 

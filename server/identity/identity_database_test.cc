@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may do what, on a disk that loses power, fails and is written by others.
+// Tests the database on a disk that loses power, fails and is written by other programs.
 #include "server/identity/identity_database.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ StoredToken TokenOf(const std::string& id, int64_t revoked) {
   return token;
 }
 
-// The state after `count` steps of a daemon's life: tenants come and change, tokens are made and revoked.
+// Makes one of the kSteps writes of a daemon's life, which create and change tenants, and create and revoke tokens.
 constexpr int kSteps = 8;
 Status Step(IdentityDatabase& database, int step) {
   switch (step) {
@@ -97,8 +97,8 @@ std::string TextAfter(int count) {
   return TextOf(**database);
 }
 
-// Power is lost after every change of the disk: what was acknowledged is there, and of the write in doubt all or
-// nothing. A token that was revoked does not come back.
+// Power is lost after every change of the disk: all acknowledged writes are there, and the write in progress is there
+// completely or not at all. A revoked token does not become valid again.
 TEST(IdentityDatabaseTest, PowerIsLostAfterEveryChange) {
   std::vector<std::string> wanted;
   for (int count = 0; count <= kSteps; ++count) {
@@ -135,7 +135,7 @@ TEST(IdentityDatabaseTest, PowerIsLostAfterEveryChange) {
   EXPECT_GT(crashes, 50u);
 }
 
-// After a write whose outcome nobody knows nothing more is written, until the next start.
+// After a write whose outcome is unknown nothing more is written, until the next start.
 TEST(IdentityDatabaseTest, StopsAfterAFailedSync) {
   World world(1);
   auto database = world.Open();
@@ -197,7 +197,7 @@ TEST_F(IdentityFileTest, RefusesLaterReleases) {
   EXPECT_TRUE(before == Bytes());
 }
 
-// Rows that were changed behind the daemon's back are not believed: not a name, not a role, not a secret's hash.
+// Rows that another program has changed are rejected, be it a name, a role or a secret's hash.
 TEST_F(IdentityFileTest, RefusesRowsThatWereChanged) {
   for (const char* sql : {"UPDATE tenants SET name = 'eve'", "UPDATE tenants SET record = x'00'",
                           "UPDATE tenants SET sum = sum + 1", "UPDATE tokens SET secret_sha256 = randomblob(32)",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who calls, and as whom.
+// Principal is an authenticated caller.
 #ifndef HPVMD_SERVER_IDENTITY_PRINCIPAL_H_
 #define HPVMD_SERVER_IDENTITY_PRINCIPAL_H_
 
@@ -8,15 +8,16 @@
 
 namespace hpvm::server {
 
-// In order of power.
+// Roles, in order of increasing permissions.
 enum class Role : uint8_t { kUser = 1, kOperator = 2, kAdmin = 3 };
 
 struct Principal {
   std::string tenant;
   Role role = Role::kUser;
-  // For the audit and the log, never a secret: "token tok-…", "certificate cn=…", "uid 1000", "anyone (unix)".
+  // The caller's name in the audit and the log, never a secret: "token tok-…", "certificate cn=…", "uid 1000", "anyone
+  // (unix)".
   std::string who;
-  // The peer's address as gRPC gives it; for the audit.
+  // The peer's address as gRPC reports it; for the audit.
   std::string peer;
 };
 

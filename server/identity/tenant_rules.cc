@@ -15,14 +15,14 @@ namespace {
 
 constexpr uint32_t kSandboxLevelMax = 4;
 constexpr size_t kNameShownMax = 80;
-// In time and bytes more than there is, and still far from where sums overflow.
+// Exceeds any real time or number of bytes, and is still far below the values at which sums overflow.
 constexpr uint64_t kQuotaMax = 1ull << 60;
 
 bool IsPrintable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) >= 0x20 && c != 0x7f; });
 }
 
-// What an error shows of a name that somebody made up.
+// Returns a name from a request, quoted for an error message: shortened, with "?" for each byte that is not ASCII text.
 std::string Shown(std::string_view name) {
   std::string shown(name.substr(0, kNameShownMax));
   std::replace_if(
@@ -47,7 +47,7 @@ Status CheckQuota(const v1::Tenant& tenant) {
     HPVMD_RETURN_IF_ERROR(CheckQuotaName(name));
     if (limit > kQuotaMax) {
       return InvalidArgument("The quota of " + name + " (" + std::to_string(limit) + ") is larger than the limit (" +
-                             std::to_string(kQuotaMax) + "); 0 is no quota.");
+                             std::to_string(kQuotaMax) + "); 0 means no quota.");
     }
   }
   return absl::OkStatus();
@@ -74,15 +74,32 @@ Status CheckUids(const v1::Tenant& tenant) {
   HPVMD_RETURN_IF_ERROR(CheckCount("user ids", tenant.uids_size(), kTenantUidsMax));
   for (const uint32_t uid : tenant.uids()) {
     if (uid == 0) {
-      return InvalidArgument("User id 0 is root, who administers; it cannot be a tenant's.");
+      return InvalidArgument("User id 0 is root, which is an administrator; it cannot belong to a tenant.");
     }
     if (uid == std::numeric_limits<uint32_t>::max()) {
-      return InvalidArgument("4294967295 is no user id.");
+      return InvalidArgument("4294967295 is not a user id.");
     }
   }
   if (std::set<uint32_t>(tenant.uids().begin(), tenant.uids().end()).size() !=
       static_cast<size_t>(tenant.uids_size())) {
     return InvalidArgument("A user id is named twice.");
+  }
+  return absl::OkStatus();
+}
+
+Status CheckGids(const v1::Tenant& tenant) {
+  HPVMD_RETURN_IF_ERROR(CheckCount("group ids", tenant.gids_size(), kTenantGidsMax));
+  for (const uint32_t gid : tenant.gids()) {
+    if (gid == 0) {
+      return InvalidArgument("Group id 0 is root's; it cannot belong to a tenant.");
+    }
+    if (gid == std::numeric_limits<uint32_t>::max()) {
+      return InvalidArgument("4294967295 is not a group id.");
+    }
+  }
+  if (std::set<uint32_t>(tenant.gids().begin(), tenant.gids().end()).size() !=
+      static_cast<size_t>(tenant.gids_size())) {
+    return InvalidArgument("A group id is named twice.");
   }
   return absl::OkStatus();
 }
@@ -107,7 +124,7 @@ Status CheckCertificates(const v1::Tenant& tenant) {
 Status CheckNote(std::string_view what, std::string_view note) {
   if (note.size() > kNoteBytesMax || !IsPrintable(note)) {
     return InvalidArgument("The " + std::string(what) + " (" + std::to_string(note.size()) +
-                           " bytes) is not at most 255 bytes without control characters.");
+                           " bytes) is longer than 255 bytes or has control characters.");
   }
   return absl::OkStatus();
 }
@@ -124,11 +141,12 @@ Status CheckTenant(const v1::Tenant& tenant) {
   }
   if (tenant.sandbox_level_min() > kSandboxLevelMax) {
     return InvalidArgument("The sandbox level (" + std::to_string(tenant.sandbox_level_min()) +
-                           ") is larger than the highest there is (4).");
+                           ") is larger than the limit (4).");
   }
   HPVMD_RETURN_IF_ERROR(CheckQuota(tenant));
   HPVMD_RETURN_IF_ERROR(CheckDevices(tenant));
   HPVMD_RETURN_IF_ERROR(CheckUids(tenant));
+  HPVMD_RETURN_IF_ERROR(CheckGids(tenant));
   return CheckCertificates(tenant);
 }
 
@@ -164,6 +182,9 @@ void ApplyUpdate(const v1::UpdateTenantRequest& update, v1::Tenant* tenant) {
   }
   if (update.has_uids()) {
     *tenant->mutable_uids() = update.uids().values();
+  }
+  if (update.has_gids()) {
+    *tenant->mutable_gids() = update.gids().values();
   }
   if (update.has_certificate_names()) {
     *tenant->mutable_certificate_names() = update.certificate_names().values();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What administrators send, hostile: tenants made, changed and given tokens in any order. Whatever is accepted keeps
-// the rules that the rest of the daemon relies on, and no user id or certificate name is two tenants'.
+// Fuzzes administrators' requests: tenants are created, changed and given tokens in any order. Every accepted request
+// keeps the rules that the rest of the daemon relies on, and no user id, group id or certificate name belongs to two
+// tenants.
 //
-// Input: messages, each a kind byte, two bytes of length, and the message as on the wire.
+// The input is a sequence of messages: for each a byte for its kind, two bytes of length, and the serialized message.
 #include <stddef.h>
 
 #include <set>
@@ -15,7 +16,7 @@ namespace hpvm::server {
 namespace {
 
 void CheckAll(const Directory& directory, const Config& config) {
-  std::set<uint32_t> uids;
+  std::set<uint32_t> uids, gids;
   std::set<std::string> certificates;
   for (const TenantRecordRef& tenant : directory.ListTenants("", 1'000)) {
     HPVMD_CHECK(IsTenantName(tenant->name()) && tenant->weight() >= 1 && tenant->weight() <= kWeightMax);
@@ -26,6 +27,9 @@ void CheckAll(const Directory& directory, const Config& config) {
     for (const uint32_t uid : tenant->uids()) {
       HPVMD_CHECK(uid != 0 && uids.insert(uid).second && directory.TenantOfUid(uid) == tenant->name());
       HPVMD_CHECK(!directory.IsAdministrator(uid));
+    }
+    for (const uint32_t gid : tenant->gids()) {
+      HPVMD_CHECK(gid != 0 && gids.insert(gid).second && directory.TenantOfGid(gid) == tenant->name());
     }
     for (const std::string& name : tenant->certificate_names()) {
       HPVMD_CHECK(!name.empty() && certificates.insert(name).second);

@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <iterator>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "server/process/unix_socket.h"
@@ -15,20 +18,65 @@
 namespace hpvm::server {
 namespace {
 
-// When there are no descriptors left: others have to close theirs first.
+// Pause when no file descriptors are left: other parts of the daemon have to close some first.
 constexpr int kPauseMs = 20;
-// Connections answered before the thread looks whether it is to end.
+// Number of connections answered before the thread checks again whether it should end.
 constexpr int kBurst = 64;
+
+// Returns the group by which the peer belongs to a tenant.
+StatusOr<uint32_t> TenantsGroup(const LocalPeer& peer, const Directory& directory) {
+  std::map<std::string, uint32_t> found;
+  for (size_t i = 0; i < peer.gids.size(); ++i) {
+    const std::optional<std::string> tenant = directory.TenantOfGid(peer.gids[i]);
+    if (i == 0 && tenant.has_value()) {
+      return peer.gids[i];
+    }
+    if (tenant.has_value()) {
+      found.emplace(*tenant, peer.gids[i]);
+    }
+  }
+  const std::string user = "User id " + std::to_string(peer.uid);
+  if (found.empty()) {
+    return Unauthenticated(user +
+                           " belongs to no tenant, nor does a group of this user; an administrator can give the user "
+                           "id to a tenant (hpvmctl tenant set --add-uid).");
+  }
+  if (found.size() > 1) {
+    return Unauthenticated(user + " is in groups of more than one tenant (\"" + found.begin()->first + "\", \"" +
+                           std::next(found.begin())->first +
+                           "\"); an administrator can give the user id to one of them (hpvmctl tenant set --add-uid).");
+  }
+  return found.begin()->second;
+}
+
+// Returns the groups of a connected socket's peer. The kernel allows 65,536 groups (NGROUPS_MAX); only root can assign
+// them.
+std::vector<uint32_t> GroupsOf(int peer, uint32_t primary) {
+  std::vector<gid_t> gids(64);
+  auto size = static_cast<socklen_t>(gids.size() * sizeof(gid_t));
+  int result = getsockopt(peer, SOL_SOCKET, SO_PEERGROUPS, gids.data(), &size);
+  if (result != 0 && errno == ERANGE) {
+    gids.resize(size / sizeof(gid_t));
+    result = getsockopt(peer, SOL_SOCKET, SO_PEERGROUPS, gids.data(), &size);
+  }
+  gids.resize(result == 0 ? size / sizeof(gid_t) : 0);
+  gids.insert(gids.begin(), primary);
+  return gids;
+}
 
 }  // namespace
 
-std::string TicketLineFor(uint32_t uid, const Directory& directory, const TicketMint& mint, Time now) {
-  if (!directory.IsAdministrator(uid) && !directory.TenantOfUid(uid).has_value()) {
-    return "error: User id " + std::to_string(uid) +
-           " belongs to no tenant; an administrator can give it to one (hpvmctl tenant).";
+std::string TicketLineFor(const LocalPeer& peer, const Directory& directory, const TicketMint& mint, Time now) {
+  LocalUser user{peer.uid, std::nullopt};
+  if (!directory.IsAdministrator(peer.uid) && !directory.TenantOfUid(peer.uid).has_value()) {
+    StatusOr<uint32_t> gid = TenantsGroup(peer, directory);
+    if (!gid.ok()) {
+      return "error: " + std::string(gid.status().message());
+    }
+    user.gid = *gid;
   }
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(TicketMint::kLifetime).count();
-  return mint.Issue(uid, now) + " " + std::to_string(seconds);
+  return mint.Issue(user, now) + " " + std::to_string(seconds);
 }
 
 StatusOr<std::unique_ptr<TicketSocket>> TicketSocket::Start(const std::vector<std::string>& service_paths, mode_t mode,
@@ -50,7 +98,7 @@ StatusOr<std::unique_ptr<TicketSocket>> TicketSocket::Start(const std::vector<st
 TicketSocket::~TicketSocket() {
   if (thread_.joinable()) {
     const uint64_t one = 1;
-    // An eventfd that nobody has written to takes it.
+    // The write cannot fail: nothing else has written to this eventfd.
     (void)!write(stop_.get(), &one, sizeof(one));
     thread_.join();
   }
@@ -79,7 +127,7 @@ void TicketSocket::Loop() {
   }
 }
 
-// False: nobody waits any more, or nothing can be done for them now.
+// Answers one connection. Returns false when none waits, or none can be accepted now.
 bool TicketSocket::Serve(int listener) {
   const UniqueFd peer(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (peer.get() < 0) {
@@ -94,8 +142,8 @@ bool TicketSocket::Serve(int listener) {
   if (getsockopt(peer.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
     return true;
   }
-  const std::string line = answer_(credentials.uid) + "\n";
-  // Does not block: the socket does not, and its buffer is empty. A peer that has gone needs no answer.
+  const std::string line = answer_({credentials.uid, GroupsOf(peer.get(), credentials.gid)}) + "\n";
+  // Sending does not block: the socket is non-blocking and its buffer is empty. A peer that has gone needs no answer.
   (void)!send(peer.get(), line.data(), line.size(), MSG_NOSIGNAL);
   return true;
 }

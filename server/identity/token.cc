@@ -2,6 +2,7 @@
 #include "server/identity/token.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 namespace hpvm::server {
@@ -10,9 +11,11 @@ namespace {
 constexpr std::string_view kTokenPrefix = "hpvm_", kTicketPrefix = "hpvmt_";
 constexpr size_t kSecretDigits = 64;
 constexpr size_t kCredentialBytesMax = 512;
-// A version, the user id, the expiry; then the code over them.
-constexpr uint8_t kTicketVersion = 1;
-constexpr size_t kClaimBytes = 1 + 4 + 8, kCodeBytes = 32;
+// A ticket's bytes: the version, the user id, the group id and the expiry; then their HMAC.
+constexpr uint8_t kTicketVersion = 2;
+constexpr size_t kUidAt = 1, kGidAt = 5, kExpiryAt = 9, kClaimBytes = kExpiryAt + 8, kCodeBytes = 32;
+constexpr uint32_t kNoGid = std::numeric_limits<uint32_t>::max();  // (gid_t)-1, which POSIX assigns to no group.
+
 uint64_t ReadNumber(std::span<const uint8_t> bytes) {
   uint64_t value = 0;
   for (const uint8_t byte : bytes) {
@@ -21,16 +24,10 @@ uint64_t ReadNumber(std::span<const uint8_t> bytes) {
   return value;
 }
 
-std::array<uint8_t, kClaimBytes> ClaimOf(uint32_t uid, uint64_t expires_ns) {
-  std::array<uint8_t, kClaimBytes> claim;
-  claim[0] = kTicketVersion;
-  for (size_t i = 0; i < 4; ++i) {
-    claim[1 + i] = static_cast<uint8_t>(uid >> (24 - 8 * i));
+void WriteNumber(uint64_t value, std::span<uint8_t> bytes) {
+  for (size_t i = bytes.size(); i > 0; --i, value >>= 8) {
+    bytes[i - 1] = static_cast<uint8_t>(value);
   }
-  for (size_t i = 0; i < 8; ++i) {
-    claim[5 + i] = static_cast<uint8_t>(expires_ns >> (56 - 8 * i));
-  }
-  return claim;
 }
 
 char ToLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -69,26 +66,35 @@ bool IsTicket(std::string_view credential) { return credential.starts_with(kTick
 
 TicketMint::TicketMint(Rng& rng) { rng.Fill(key_); }
 
-std::string TicketMint::Issue(uint32_t uid, Time now) const {
-  const auto claim = ClaimOf(uid, static_cast<uint64_t>((now + kLifetime).count()));
+std::string TicketMint::Issue(const LocalUser& user, Time now) const {
+  std::array<uint8_t, kClaimBytes> claim;
+  const std::span<uint8_t> bytes(claim);
+  claim[0] = kTicketVersion;
+  WriteNumber(user.uid, bytes.subspan(kUidAt, 4));
+  WriteNumber(user.gid.value_or(kNoGid), bytes.subspan(kGidAt, 4));
+  WriteNumber(static_cast<uint64_t>((now + kLifetime).count()), bytes.subspan(kExpiryAt, 8));
   return std::string(kTicketPrefix) + ToHex(claim) + ToHex(HmacOf(key_, claim));
 }
 
-StatusOr<uint32_t> TicketMint::Check(std::string_view ticket, Time now) const {
+StatusOr<LocalUser> TicketMint::Check(std::string_view ticket, Time now) const {
   std::array<uint8_t, kClaimBytes + kCodeBytes> bytes;
   if (!IsTicket(ticket) || !ReadHex(ticket.substr(kTicketPrefix.size()), bytes)) {
-    return Unauthenticated("The ticket has not the form of one.");
+    return Unauthenticated("The ticket is malformed.");
   }
   const std::span<const uint8_t> claim(bytes.data(), kClaimBytes);
   Sha256 code;
   std::copy(bytes.begin() + kClaimBytes, bytes.end(), code.bytes.begin());
   if (!ConstantTimeEqual(code, HmacOf(key_, claim)) || claim[0] != kTicketVersion) {
-    return Unauthenticated("The ticket is none of this daemon's; one of an earlier daemon has to be fetched again.");
+    return Unauthenticated("The ticket was not issued by this daemon; after a restart of the daemon, fetch another.");
   }
-  if (static_cast<uint64_t>(now.count()) >= ReadNumber(claim.subspan(5, 8))) {
+  if (static_cast<uint64_t>(now.count()) >= ReadNumber(claim.subspan(kExpiryAt, 8))) {
     return Unauthenticated("The ticket has expired; fetch another.");
   }
-  return static_cast<uint32_t>(ReadNumber(claim.subspan(1, 4)));
+  LocalUser user{static_cast<uint32_t>(ReadNumber(claim.subspan(kUidAt, 4))), std::nullopt};
+  if (const auto gid = static_cast<uint32_t>(ReadNumber(claim.subspan(kGidAt, 4))); gid != kNoGid) {
+    user.gid = gid;
+  }
+  return user;
 }
 
 }  // namespace hpvm::server

@@ -12,11 +12,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What is not exactly one credential after "Bearer " is none.
+// BearerOf returns nothing unless exactly one credential follows "Bearer ".
 TEST(TokenTest, ReadsBearerCredentials) {
   struct Case {
     const char* header;
-    const char* want;  // Null: none.
+    const char* want;  // Null when there is no credential.
   };
   const Case cases[] = {
       {"Bearer abc", "abc"},    {"bearer abc", "abc"},     {"BEARER abc", "abc"},
@@ -37,7 +37,7 @@ TEST(TokenTest, ReadsBearerCredentials) {
   EXPECT_FALSE(BearerOf(std::string_view("Bearer a\0b", 10)).has_value());
 }
 
-// 256 random bits, so none is made twice and each hash is another.
+// Secrets have 256 random bits, so all secrets and all their hashes differ.
 TEST(TokenTest, SecretsAreRandomAndHaveOneForm) {
   SeededRng rng(1);
   std::set<std::string> secrets;
@@ -61,17 +61,20 @@ TEST(TokenTest, SecretsAreRandomAndHaveOneForm) {
   }
 }
 
-// A ticket says one user id for one hour.
+// A ticket is valid for one user id and one hour.
 TEST(TokenTest, TicketsAreGoodForTheirTime) {
   SeededRng rng(1);
   const TicketMint mint(rng);
   const Time now = std::chrono::hours(5);
   for (const uint32_t uid : {0u, 1u, 1000u, 65'534u, 4'294'967'295u}) {
-    const std::string ticket = mint.Issue(uid, now);
+    const std::string ticket = mint.Issue({uid, std::nullopt}, now);
     EXPECT_TRUE(IsTicket(ticket));
     EXPECT_FALSE(HashOfTokenSecret(ticket).has_value());
     ASSERT_TRUE(mint.Check(ticket, now).ok());
-    EXPECT_EQ(*mint.Check(ticket, now), uid);
+    EXPECT_EQ(mint.Check(ticket, now)->uid, uid);
+    EXPECT_EQ(mint.Check(ticket, now)->gid, std::nullopt);
+    EXPECT_EQ(mint.Check(mint.Issue({uid, 4'000'000'000u}, now), now)->gid, 4'000'000'000u);
+    EXPECT_EQ(mint.Check(mint.Issue({uid, 0}, now), now)->gid, 0u);
     EXPECT_TRUE(mint.Check(ticket, now + TicketMint::kLifetime - Duration(1)).ok());
     const Status late = mint.Check(ticket, now + TicketMint::kLifetime).status();
     EXPECT_EQ(late.code(), absl::StatusCode::kUnauthenticated);
@@ -79,11 +82,11 @@ TEST(TokenTest, TicketsAreGoodForTheirTime) {
   }
 }
 
-// Not one digit of a ticket may be another one, and another daemon's is none.
+// A ticket with one changed digit, and a ticket of another daemon, are refused.
 TEST(TokenTest, TicketsCannotBeMade) {
   SeededRng rng(1);
   const TicketMint mint(rng), other(rng);
-  const std::string ticket = mint.Issue(1000, Time(0));
+  const std::string ticket = mint.Issue({1000, 7}, Time(0));
   EXPECT_FALSE(other.Check(ticket, Time(0)).ok());
   for (size_t at = std::string("hpvmt_").size(); at < ticket.size(); ++at) {
     std::string changed = ticket;

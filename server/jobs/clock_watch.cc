@@ -9,7 +9,7 @@ namespace {
 constexpr Duration kJump = std::chrono::minutes(1);
 // Long enough for a machine to learn the time.
 constexpr Duration kAfterStart = std::chrono::hours(1);
-// A clock that is corrected without a jump runs too fast or too slow by one part in as many, at most.
+// A clock that is corrected without a jump deviates in speed by at most one part in this number.
 constexpr int64_t kSlew = 1'000;
 
 Duration FromMs(uint64_t ms) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether ages by the clock on the wall can be believed: it is compared with one that nobody sets.
+// ClockWatch decides whether ages by the wall clock can be trusted, by comparing it with a clock that nobody sets.
 //
-// Rows hold times of the wall clock. Where it has jumped, a row seems as much older or younger than it is. Whatever was
-// there at a jump is as old, for sure, as the time since then: so a limit of a day is believed a day after a jump, and
-// nothing is dropped because of one. What happened before a start nobody knows; a clock that is wrong after a machine's
-// start is as a rule set within minutes, and that is a jump. So is the time that a machine sleeps.
+// Rows hold times of the wall clock. After a jump of that clock, a row appears as much older or younger as the jump is
+// long. A row that existed at a jump is certainly as old as the time since then: so a limit of a day is trusted a day
+// after a jump, and nothing is dropped because of one. Jumps before a start are unknown; a clock that is wrong
+// after a machine's start is usually set within minutes, which is a jump. The time that a machine sleeps is a jump,
+// too.
 #ifndef HPVMD_SERVER_JOBS_CLOCK_WATCH_H_
 #define HPVMD_SERVER_JOBS_CLOCK_WATCH_H_
 
@@ -17,12 +18,13 @@ namespace hpvm::server {
 
 class ClockWatch {
  public:
-  // As at the start of a daemon. The clock is borrowed.
+  // Starts as at the start of a daemon. The clock is borrowed.
   explicit ClockWatch(const Clock& clock);
 
-  // To be called every few seconds. By how much the wall clock has jumped since the last call; empty: it has not.
+  // Called every few seconds. Returns by how much the wall clock has jumped since the last call; nothing when it has
+  // not.
   std::optional<Duration> Look();
-  // Whether something that seems older than that is. As of the last Look.
+  // Returns true when a row that appears older than `age_ms` really is, as of the last Look.
   bool Believes(uint64_t age_ms) const;
 
  private:
@@ -32,7 +34,7 @@ class ClockWatch {
   const Time started_;
   Time looked_;
   std::optional<Time> jumped_;
-  Duration reference_;  // What the wall clock is ahead of the other; follows a clock that is only corrected slowly.
+  Duration reference_;  // Offset of the wall clock from the other; follows a clock that is only corrected slowly.
 };
 
 }  // namespace hpvm::server

@@ -11,7 +11,7 @@ using std::chrono::hours, std::chrono::minutes, std::chrono::seconds;
 constexpr uint64_t kMinuteMs = 60'000, kHourMs = 60 * kMinuteMs, kDayMs = 24 * kHourMs;
 constexpr int64_t kYearNs = 365 * 86'400'000'000'000;
 
-// For so long, with a look every ten seconds; false: a jump was seen.
+// Lets `time` pass, with a look every ten seconds; returns false when a jump was seen.
 bool Pass(ClockWatch& watch, ManualClock& clock, Duration time) {
   bool steady = true;
   for (Duration passed{0}; passed < time; passed += seconds(10)) {
@@ -21,7 +21,7 @@ bool Pass(ClockWatch& watch, ManualClock& clock, Duration time) {
   return steady;
 }
 
-// After a start an age is believed once it has passed, or an hour has.
+// After a start an age is trusted once it has passed, or an hour has.
 TEST(ClockWatchTest, Starts) {
   ManualClock clock;
   ClockWatch watch(clock);
@@ -35,7 +35,7 @@ TEST(ClockWatchTest, Starts) {
   EXPECT_TRUE(watch.Believes(UINT64_MAX));
 }
 
-// A jump either way is told once, with its size; from then on an age is believed once it has passed.
+// A jump either way is reported once, with its size; from then on an age is trusted once it has passed.
 TEST(ClockWatchTest, Jumps) {
   for (const int64_t by : {int64_t{61'000'000'000}, 3'600'000'000'000, 10 * kYearNs, -61'000'000'000, -10 * kYearNs}) {
     SCOPED_TRACE(by);
@@ -50,7 +50,7 @@ TEST(ClockWatchTest, Jumps) {
     EXPECT_TRUE(Pass(watch, clock, hours(23)));
     EXPECT_FALSE(watch.Believes(kDayMs));
     EXPECT_TRUE(watch.Believes(kHourMs));
-    clock.JumpWall(-by);  // Set right: one more.
+    clock.JumpWall(-by);  // Setting the clock right is one more jump.
     EXPECT_EQ(watch.Look(), Duration(-by));
     EXPECT_TRUE(Pass(watch, clock, hours(23)));
     EXPECT_FALSE(watch.Believes(kDayMs));

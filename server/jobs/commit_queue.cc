@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: each tenant has a lane with a list for each kind of write. A batch takes the oldest write of one lane
+// after another, beginning after the tenant served last; steps of large arrays alternate with batches.
+// Invariants: no lane is empty; count_ and inserts_ are the sums over the lanes. Within a tenant the kinds that a
+// batch takes leave in the order of Add: an array with steps left blocks its lane. A broken queue stays broken, and
+// every write is answered once. On a full disk inserts are refused, and drops go before other writes.
+// A batch has at least one write and, beyond that, at most group_max rows and 32 MiB. With a DiskRoom, a batch that
+// found no room and no reserve is tried again with about a quarter of its writes.
 #include "server/jobs/commit_queue.h"
 
 #include <algorithm>
@@ -15,9 +22,9 @@
 namespace hpvm::server {
 namespace {
 
-// What one transaction writes at most: it is held in memory until its commit.
+// Maximum number of bytes in one transaction, which is held in memory until its commit.
 constexpr size_t kBatchBytesMax = size_t{32} << 20;
-// On a full disk the log must find room for all of a transaction: a small one may still have it.
+// On a full disk the log must find room for all of a transaction: a small one may still fit.
 constexpr size_t kFullGroupMax = 16;
 
 // Sets of kinds of writes: a bit for each alternative of JobWrite.
@@ -30,7 +37,7 @@ bool IsInsert(const JobWrite& write) { return std::holds_alternative<InsertJobs>
 
 size_t WriteBytes(const JobWrite& write) {
   if (const auto* insert = std::get_if<InsertJobs>(&write)) {
-    constexpr size_t kJobBytes = 1'024;  // About; exact counts are not worth their time.
+    constexpr size_t kJobBytes = 1'024;  // An estimate; exact counts are not worth their time.
     return insert->request.size() + insert->jobs.size() * kJobBytes +
            (insert->shared.has_value() ? insert->shared->ByteSizeLong() : 0);
   }
@@ -56,7 +63,7 @@ CommitQueue::CommitQueue(CommitQueueOptions options)
       clock_(options_.clock != nullptr ? *options_.clock : RealClock()),
       full_group_(FullGroupMax()) {}
 
-// Without DiskRoom there is no reserve that a group could be too large for.
+// Without DiskRoom there is no reserve for which a group could be too large.
 size_t CommitQueue::FullGroupMax() const {
   return options_.room == nullptr ? options_.group_max : std::min(options_.group_max, kFullGroupMax);
 }
@@ -152,7 +159,7 @@ void CommitQueue::Break(const Status& status) {
 
 std::vector<CommitAnswer> CommitQueue::CommitSome() {
   std::vector<CommitAnswer> answers;
-  // After each step of an array others have their turn.
+  // After each step of an array, other writes have their turn.
   was_step_ = !was_step_ && StepArrays(&answers);
   if (was_step_) {
     return answers;
@@ -272,7 +279,7 @@ bool CommitQueue::StepRemoval() {
   return true;
 }
 
-// Those that are refused now go to `answers`.
+// Writes that are refused now go to `answers`.
 CommitQueue::Batch CommitQueue::TakeBatch(std::vector<CommitAnswer>* answers) {
   std::lock_guard lock(mutex_);
   Batch batch;
@@ -286,7 +293,7 @@ CommitQueue::Batch CommitQueue::TakeBatch(std::vector<CommitAnswer>* answers) {
   } else if (clock_.Now() < retry_at_) {
     RefuseInserts(full, answers);
   } else {
-    // Without other writes an insert finds out whether there is room; without any, an empty commit does.
+    // If no other write waits, an insert finds out whether there is room; if none waits at all, an empty commit does.
     MoveWhatMust(&batch);
     if (batch.writes.empty() && (options_.room == nullptr || !options_.room->is_full())) {
       Move(&batch, kAny, options_.group_max, 0);
@@ -296,8 +303,8 @@ CommitQueue::Batch CommitQueue::TakeBatch(std::vector<CommitAnswer>* answers) {
   return batch;
 }
 
-// On a full disk: what makes room before what takes it, else in order. Nothing else that waits is about a job that is
-// dropped, since that one has ended on disk.
+// On a full disk, takes writes that make room before writes that need it, otherwise in order. No other waiting write
+// concerns a job that is dropped, since that job has ended on disk.
 void CommitQueue::MoveWhatMust(Batch* batch) {
   if (options_.room != nullptr) {
     Move(batch, kDrops, full_group_, kBatchBytesMax);
@@ -307,22 +314,22 @@ void CommitQueue::MoveWhatMust(Batch* batch) {
   }
 }
 
-// At least one of those wanted, then more of them up to the limits: of each tenant one, then of each one more,
-// beginning behind the tenant that was served last. The rest keeps its order.
+// Takes at least one write of the given kinds, then more up to the limits: one of each tenant, then another of each,
+// beginning after the tenant served last. The remaining writes keep their order.
 void CommitQueue::Move(Batch* batch, unsigned kinds, size_t rows_max, size_t bytes_max) {
-  using Place = Lanes::iterator;
-  std::vector<Place> turns;
-  const Place first = waiting_.upper_bound(last_);
-  for (Place lane = first; lane != waiting_.end(); ++lane) {
+  using LaneIterator = Lanes::iterator;
+  std::vector<LaneIterator> turns;
+  const LaneIterator first = waiting_.upper_bound(last_);
+  for (LaneIterator lane = first; lane != waiting_.end(); ++lane) {
     turns.push_back(lane);
   }
-  for (Place lane = waiting_.begin(); lane != first; ++lane) {
+  for (LaneIterator lane = waiting_.begin(); lane != first; ++lane) {
     turns.push_back(lane);
   }
   bool is_full = false;
   while (!turns.empty() && !is_full) {
-    std::vector<Place> again;
-    for (const Place turn : turns) {
+    std::vector<LaneIterator> again;
+    for (const LaneIterator turn : turns) {
       std::list<Waiting>* list = turn->second.Next(kinds);
       if (list == nullptr) {
         continue;
@@ -360,7 +367,7 @@ bool CommitQueue::Take(Batch* batch, Lanes::iterator lane, std::list<Waiting>* l
   return has_more;
 }
 
-// A queue that is broken.
+// Answers all writes of a broken queue.
 void CommitQueue::Clear(std::vector<CommitAnswer>* answers) {
   for (auto& [tenant, lane] : waiting_) {
     while (std::list<Waiting>* list = lane.Next(kAny)) {
@@ -392,7 +399,7 @@ Status CommitQueue::Commit(const Batch& batch, std::vector<WriteResult>* results
     status = options_.database->Commit(batch.writes, results);
   }
   if (status.ok()) {
-    // As when the machine dies here: on disk, and nobody was told.
+    // Simulates a crash at this point: the batch is on disk, but not acknowledged.
     const Status after = HPVMD_FAILPOINT("store.commit.after");
     status = after.ok() ? status : DataLoss(Message(after));
   }
@@ -402,7 +409,7 @@ Status CommitQueue::Commit(const Batch& batch, std::vector<WriteResult>* results
   return status;
 }
 
-// Before any answer: the pins of what was inserted are still held, and nothing that was dropped is needed again yet.
+// Called before any answer: the pins of inserted blobs are still held, and no dropped blob is needed again yet.
 void CommitQueue::SettleBlobs(const Batch& batch, const std::vector<WriteResult>& results) {
   if (options_.blobs == nullptr) {
     return;
@@ -431,7 +438,8 @@ void CommitQueue::SettleBlobs(const Batch& batch, const std::vector<WriteResult>
   }
 }
 
-// A commit that failed: inserts are refused; the others wait for room, or for nothing.
+// Handles a commit that failed: refuses the inserts; the other writes wait for room, or are refused when the store is
+// broken.
 void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitAnswer>* answers) {
   if (!absl::IsResourceExhausted(status)) {
     Break(status);
@@ -461,7 +469,7 @@ void CommitQueue::PutBack(Batch batch, const Status& status, std::vector<CommitA
   }
   std::reverse(answers->begin() + static_cast<ptrdiff_t>(before), answers->end());
   count_ += again;
-  // Less may still fit.
+  // A smaller batch may still fit.
   const bool fits_less = options_.room != nullptr && again > 1;
   const bool try_now = again > 0 && (has_more || fits_less || (failure_.ok() && again < batch.writes.size()));
   full_group_ = fits_less && !has_more ? again / 4 + 1 : FullGroupMax();

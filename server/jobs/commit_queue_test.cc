@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of group commit and of a store that fails, by hand; then the store with its threads.
+// Tests the rules of group commit and of a store that fails, by hand; then the store with its threads.
 #include "server/jobs/commit_queue.h"
 
 #include <gmock/gmock.h>
@@ -51,7 +51,7 @@ class CommitQueueTest : public testing::Test {
                                .group_max = 4,
                                .on_broken = [this](const Status& status) { broken_.push_back(Message(status)); }})) {}
 
-  // Answers as "a ok", "b RESOURCE_EXHAUSTED", in the order in which they are given.
+  // Answers are recorded as "a ok" or "b RESOURCE_EXHAUSTED", in the order in which they are given.
   void Insert(const std::string& id) { Add(id, MakeInsert("blue", id, "", kNow)); }
   void Change(const std::string& id, v1::JobState state) { Add(id, MakeChange(*database_.Find("blue", id), state)); }
   void Add(const std::string& name, JobWrite write) {
@@ -90,7 +90,7 @@ TEST_F(CommitQueueTest, GroupsInOrder) {
   EXPECT_THAT(observer_.commits, ElementsAre("4", "1"));
 }
 
-// A tenant with one write is in the next commit, however many another has; each one's keep their order.
+// A tenant with one write is in the next commit, however many another has; each tenant's writes keep their order.
 TEST_F(CommitQueueTest, TenantsTakeTurns) {
   for (const char* id : {"a", "b", "c", "d", "e", "f"}) {
     Insert(id);
@@ -106,7 +106,7 @@ TEST_F(CommitQueueTest, TenantsTakeTurns) {
   EXPECT_EQ(queue_->NextTime(), kNever);
 }
 
-// An array counts by its rows, and goes by itself when it has more than a group may.
+// An array counts by its rows, and is committed by itself when it has more rows than a group may.
 TEST_F(CommitQueueTest, RowsCount) {
   InsertJobs array = MakeInsert("blue", "big", "", kNow);
   for (int i = 0; i < 5; ++i) {
@@ -136,7 +136,7 @@ class ArrayQueueTest : public CommitQueueTest {
     queue_ = std::make_unique<CommitQueue>(CommitQueueOptions{
         .database = rows_.get(), .clock = &clock_, .group_max = 4, .stage_rows = 3, .on_broken = nullptr});
   }
-  // An array of ten elements.
+  // Returns an array of ten elements.
   static InsertJobs MakeArray() {
     InsertJobs array = MakeInsert("blue", "0", "key", kNow);
     for (int i = 1; i < 10; ++i) {
@@ -148,7 +148,7 @@ class ArrayQueueTest : public CommitQueueTest {
     }
     return array;
   }
-  // Nothing that anybody asks for shows the array.
+  // No read shows the array.
   void ExpectNoArray() {
     EXPECT_TRUE(absl::IsNotFound(rows_->Find("blue", "0").status()));
     EXPECT_TRUE(absl::IsNotFound(rows_->ReadRequest("blue", "0").status()));
@@ -164,8 +164,8 @@ class ArrayQueueTest : public CommitQueueTest {
   std::unique_ptr<JobDatabase> rows_;
 };
 
-// A large array is written a few rows at a time, and after each step others have their turn; it is there as a whole or
-// not at all.
+// A large array is written a few rows at a time, and after each step other writes have their turn; it appears
+// completely or not at all.
 TEST_F(ArrayQueueTest, NobodyWaitsForAnArray) {
   Add("array", MakeArray());
   Add("behind", MakeInsert("blue", "behind", "", kNow));
@@ -191,7 +191,7 @@ TEST_F(ArrayQueueTest, NobodyWaitsForAnArray) {
   EXPECT_THAT(*rows_->Check(), IsEmpty());
 }
 
-// Where the disk has no room for the rest of an array, it is refused, and what is there of it is removed.
+// When the disk has no room for the rest of an array, the array is refused, and its rows so far are removed.
 TEST_F(ArrayQueueTest, HalfAnArrayIsRemoved) {
   ASSERT_TRUE(SetFailpoints("store.stage.before=error(resource_exhausted)@3").ok());
   Add("array", MakeArray());
@@ -217,7 +217,7 @@ TEST_F(ArrayQueueTest, HalfAnArrayIsRemoved) {
   EXPECT_EQ(rows_->List("blue", {})->size(), 10u);
 }
 
-// A disk without room: inserts are refused, now and until there is room; how a job ended waits and is tried again every
+// On a disk without room, inserts are refused until there is room; the end of a job waits and is tried again every
 // second. Once it succeeds, everything does.
 TEST_F(CommitQueueTest, FullDiskKeepsEndsAndRefusesInserts) {
   Insert("a");
@@ -231,7 +231,7 @@ TEST_F(CommitQueueTest, FullDiskKeepsEndsAndRefusesInserts) {
   EXPECT_FALSE(queue_->Health().accepts_writes);
   EXPECT_TRUE(queue_->Health().is_transient);
   EXPECT_THAT(queue_->Health().reason, HasSubstr("No room."));
-  // What is left may fit: tried at once, then every second.
+  // The remaining writes may fit: they are tried at once, then every second.
   EXPECT_LE(queue_->NextTime(), clock_.Now());
   EXPECT_THAT(Commit(), IsEmpty());
   EXPECT_EQ(queue_->NextTime(), clock_.Now() + std::chrono::seconds(1));
@@ -254,7 +254,7 @@ TEST_F(CommitQueueTest, FullDiskKeepsEndsAndRefusesInserts) {
   EXPECT_THAT(broken_, IsEmpty());
 }
 
-// With nothing that must be tried again an empty commit finds out that there is room.
+// When no write has to be tried again, an empty commit finds out that there is room.
 TEST_F(CommitQueueTest, FullDiskIsProbed) {
   next_commit_ = ResourceExhausted("No room.");
   Insert("a");
@@ -270,8 +270,8 @@ TEST_F(CommitQueueTest, FullDiskIsProbed) {
   EXPECT_EQ(queue_->NextTime(), kNever);
 }
 
-// After a commit whose outcome is unknown nothing is acknowledged any more, whatever the disk does, and it is told
-// once.
+// After a commit whose outcome is unknown, nothing is acknowledged any more, whatever the disk does, and it is
+// reported once.
 TEST_F(CommitQueueTest, BrokenForGood) {
   next_commit_ = DataLoss("A sync failed.");
   Insert("a");
@@ -287,7 +287,7 @@ TEST_F(CommitQueueTest, BrokenForGood) {
   EXPECT_EQ(broken_.size(), 1u);
 }
 
-// An error that no disk makes is no reason to go on.
+// An error that no disk causes breaks the store, too.
 TEST_F(CommitQueueTest, UnknownErrorsBreakToo) {
   next_commit_ = Internal("What?");
   Insert("a");
@@ -343,7 +343,7 @@ InsertJobs InsertWithBlob(const std::string& id, const PinnedBlob& blob) {
   return insert;
 }
 
-// The file goes with the last row that names it, and stays when another row came while it was going.
+// The file is removed with the last row that names it, and stays when another row came meanwhile.
 TEST(CommitQueueBlobTest, FilesFollowRows) {
   BlobWorld world;
   PinnedBlob blob = world.Put("contents");
@@ -375,11 +375,11 @@ std::unique_ptr<JobStore> MakeStore(SimDisk& disk, std::unique_ptr<JobDatabase> 
   return CreateLocalJobStore(std::move(options));
 }
 
-// Writes that come together are in one commit, and more answers than one step gives keep their order.
+// Writes that arrive together are in one commit, and more answers than fit in one step keep their order.
 TEST(LocalJobStoreTest, WritesThatComeTogetherShareACommit) {
   constexpr size_t kRounds = 20, kWrites = 100;
   std::atomic<int> commits = 0;
-  std::vector<size_t> answered;  // By one thread at a time; read when the store has ended.
+  std::vector<size_t> answered;  // Written by one thread at a time; read when the store has ended.
   SimDisk disk;
   auto store =
       MakeStore(disk, std::make_unique<MemoryJobDatabase>(MemoryJobDatabaseFaults{.before_commit =
@@ -401,15 +401,15 @@ TEST(LocalJobStoreTest, WritesThatComeTogetherShareACommit) {
     store->WriteMany(std::move(writes));
   }
   store.reset();
-  // One for each round at most, and those that were full.
+  // One for each round at most, and one for each full group.
   EXPECT_LE(commits, static_cast<int>(kRounds + kRounds * kWrites / 256));
   std::vector<size_t> wanted(kRounds * kWrites);
   std::iota(wanted.begin(), wanted.end(), size_t{0});
   EXPECT_EQ(answered, wanted);
 }
 
-// Writes of many threads: each is answered once, those of one thread in its order, and far fewer commits than writes
-// are made while commits take their time; the destructor answers what is left.
+// Writes of many threads are each answered once, those of one thread in order, in far fewer commits than writes while
+// commits take their time; the destructor answers the rest.
 TEST(LocalJobStoreTest, ManyWritersShareCommits) {
   constexpr int kThreads = 8, kWrites = 200;
   std::atomic<int> commits = 0;
@@ -504,7 +504,7 @@ TEST(LocalJobStoreTest, NobodyWaitsForOthersBlobs) {
   EXPECT_EQ(order.front(), "light");
 }
 
-// What the daemon opens: it keeps jobs and blobs over a restart, and removes files that no row names.
+// The store that the daemon opens keeps jobs and blobs across a restart, and removes files that no row names.
 TEST(LocalJobStoreTest, OpensAgainAndSweeps) {
   const TemporaryFolder temporary;
   const std::string folder = temporary.path() + "/jobs";
@@ -533,8 +533,8 @@ TEST(LocalJobStoreTest, OpensAgainAndSweeps) {
   }
 }
 
-// After a burst of jobs with requests small and large, and their retention, the store is small again by itself, while
-// commits go on beside that without waiting long.
+// After a burst of jobs with requests small and large, and their retention, the store shrinks by itself, while commits
+// continue without waiting long.
 TEST(LocalJobStoreTest, IsSmallAgainAfterABurst) {
   const TemporaryFolder temporary;
   const std::string folder = temporary.path() + "/jobs";

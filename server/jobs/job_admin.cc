@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/jobs/job_admin.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,9 +16,11 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/io/fd.h"
 #include "server/jobs/blobs/blob_folder.h"
 #include "server/jobs/rows/job_rules.h"
 #include "server/jobs/sqlite/sqlite_job_database.h"
+#include "server/jobs/sqlite/sqlite_rename.h"
 
 namespace hpvm::server {
 namespace {
@@ -47,7 +54,7 @@ Status ForEachJob(JobDatabase& database, const std::function<Status(const Stored
   return absl::OkStatus();
 }
 
-// Reads `source` to its end. kDataLoss when it is not what its name says.
+// Reads `source` to its end. kDataLoss when its contents do not match its name.
 Status CheckBlob(BlobFolder& source, std::string_view tenant, const Sha256& hash, uint64_t size_bytes) {
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<DiskFile> file, source.Open(tenant, hash, size_bytes));
   constexpr size_t kPieceBytes = size_t{1} << 20;
@@ -140,7 +147,7 @@ Status BackUp::CopyBlob(const std::string& tenant, const Sha256& hash, uint64_t 
   return absl::OkStatus();
 }
 
-// What the backup cannot hold: dropped meanwhile by the daemon, or lost before.
+// Drops a job that the backup cannot hold: the daemon dropped it meanwhile, or its data was lost before.
 void BackUp::GiveUp(const StoredJob& job, const Status& why) {
   backup_.notes.push_back("Job \"" + job.job().id() + "\" of tenant \"" + job.tenant() +
                           "\" is dropped in the backup: " + Message(why));
@@ -158,7 +165,7 @@ void BackUp::GiveUp(const StoredJob& job, const Status& why) {
 
 // --- Check ---
 
-// A job may have been dropped since it was listed.
+// The job may have been dropped since it was listed.
 bool StillNeeds(JobDatabase& database, const StoredJob& job, const Sha256& hash) {
   const StatusOr<StoredJob> now = database.Find(job.tenant(), job.job().id());
   if (!now.ok()) {
@@ -187,7 +194,7 @@ Status CheckBlobsOf(JobDatabase& database, BlobFolder& folder, const StoredJob& 
       return status;
     }
     faults->push_back("Job \"" + job.job().id() + "\" of tenant \"" + job.tenant() +
-                      "\" lacks what it needs: " + Message(status));
+                      "\" lacks data that it needs: " + Message(status));
   }
   return absl::OkStatus();
 }
@@ -228,6 +235,33 @@ StatusOr<std::vector<std::string>> CheckJobs(const std::string& folder) {
     HPVMD_RETURN_IF_ERROR(status);
   }
   return faults;
+}
+
+// Files have both names until the database has changed, so that an interruption at any moment loses none: files that
+// no row needs are removed by the next start's sweep.
+StatusOr<uint64_t> RenameTenantJobs(const std::string& folder, const std::string& tenant, const std::string& name) {
+  namespace fs = std::filesystem;
+  if (!fs::exists(DatabaseIn(folder))) {
+    return uint64_t{0};
+  }
+  const fs::path from = fs::path(BlobsIn(folder)) / tenant, to = fs::path(BlobsIn(folder)) / name;
+  std::error_code error;
+  if (fs::exists(from)) {
+    fs::create_directories(to, error);
+    fs::copy(from, to,
+             fs::copy_options::recursive | fs::copy_options::create_hard_links | fs::copy_options::skip_existing,
+             error);
+    if (error) {
+      return FromErrno(error.value(), "Linking the files of \"" + from.string() + "\" into \"" + to.string() + "\"");
+    }
+    const UniqueFd blobs(open(to.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!blobs.valid() || syncfs(blobs.get()) != 0) {
+      return FromErrno(errno, "Writing \"" + to.string() + "\" to the disk");
+    }
+  }
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t jobs, RenameTenantOfJobs(DatabaseIn(folder), tenant, name));
+  fs::remove_all(from, error);
+  return jobs;
 }
 
 }  // namespace hpvm::server

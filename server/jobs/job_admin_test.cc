@@ -32,7 +32,7 @@ class JobAdminTest : public testing::Test {
     store_ = *std::move(store);
   }
 
-  // A job that needs blobs with these contents.
+  // Makes a job that needs blobs with these contents.
   StoredJob Submit(const std::string& id, const std::vector<std::string>& contents) {
     InsertJobs insert = MakeInsert("blue", id, "key-" + id, kNow);
     StoredJob& job = insert.jobs.front();
@@ -65,7 +65,7 @@ class JobAdminTest : public testing::Test {
   std::unique_ptr<JobStore> store_;
 };
 
-// Rows hold requests and inline inputs: whatever the umask, nobody else reads a copy.
+// Rows hold requests and inline inputs: whatever the umask, only the owner can read a copy.
 TEST_F(JobAdminTest, BackupsAreTheOwnersAlone) {
   Open();
   Submit("a", {"graph", "input a"});
@@ -80,7 +80,7 @@ TEST_F(JobAdminTest, BackupsAreTheOwnersAlone) {
   }
 }
 
-// Beside a running daemon and after it: the backup opens as a store, with the same jobs and blobs, and is sound.
+// During and after a daemon's run, the backup opens as a store, with the same jobs and blobs, and is sound.
 TEST_F(JobAdminTest, BacksUpAndRestores) {
   for (const bool running : {true, false}) {
     SCOPED_TRACE(running);
@@ -109,8 +109,8 @@ TEST_F(JobAdminTest, BacksUpAndRestores) {
   }
 }
 
-// What the source has lost or what is damaged there: noted, and the backup is sound without it. The check of the source
-// names the jobs.
+// Blobs that the source has lost, or that are damaged there, are noted, and the backup is sound without them. The
+// check of the source names the jobs.
 TEST_F(JobAdminTest, LostAndDamagedBlobs) {
   Open();
   Submit("whole", {"graph"});
@@ -135,7 +135,7 @@ TEST_F(JobAdminTest, LostAndDamagedBlobs) {
   EXPECT_EQ((*restored)->database().Find("blue", "whole")->job().state(), v1::JOB_STATE_ACCEPTED);
 }
 
-// While jobs come, end and are dropped: every backup and every check is sound.
+// While jobs come, end and are dropped, every backup and every check is sound.
 TEST_F(JobAdminTest, BesideALoad) {
   Open();
   std::atomic<bool> done = false;
@@ -160,7 +160,7 @@ TEST_F(JobAdminTest, BesideALoad) {
   load.join();
 }
 
-// What cannot be backed up says so and makes nothing.
+// A backup that is not possible returns an error and makes nothing.
 TEST_F(JobAdminTest, Refusals) {
   EXPECT_TRUE(absl::IsNotFound(BackUpJobs(folder_, to_).status()));
   EXPECT_TRUE(absl::IsNotFound(CheckJobs(folder_).status()));

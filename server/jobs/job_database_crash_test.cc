@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The database on a disk that loses power, fails and fills up: what was acknowledged is there, and nothing is half.
+// Tests the database on a disk that loses power, fails and fills up: acknowledged writes are there, and none is
+// partial.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -55,15 +56,15 @@ struct World {
     return OpenSqliteJobDatabase(options);
   }
 
-  int log_pages_max = 20;  // So that the log is moved often.
+  int log_pages_max = 20;  // Small, so that the log is moved often.
   ManualClock clock;
   SeededRng rng;
   SimDisk disk;
   std::unique_ptr<DiskVfs> vfs;
 };
 
-// Commits the same random batches to both, until the database fails; `model` then has what was acknowledged,
-// `with_last` the batch in doubt as well.
+// Commits the same random batches to both, until the database fails; `model` then has what was acknowledged, and
+// `with_last` also the batch in doubt.
 struct Script {
   explicit Script(uint64_t seed) : generator(seed) {}
 
@@ -90,7 +91,7 @@ struct Script {
   MemoryJobDatabase model, with_last;
 };
 
-// What a restarted daemon sees after the script's end.
+// Checks what a restarted daemon sees after the script's end.
 void ExpectAllOrNothing(World& world, Script& script) {
   auto database = world.Open();
   ASSERT_TRUE(database.ok()) << database.status();
@@ -103,8 +104,8 @@ void ExpectAllOrNothing(World& world, Script& script) {
   EXPECT_TRUE((*database)->Commit({}, &results).ok());
 }
 
-// Power is lost after every change of the disk of a script with several checkpoints, and again while the file is opened
-// after that: what was acknowledged is there, the batch in doubt wholly or not at all.
+// Power is lost after every change of the disk in a script with several checkpoints, and again while the file is
+// opened afterwards: acknowledged writes are there, and the batch in doubt completely or not at all.
 TEST(JobDatabaseCrashTest, PowerIsLostAfterEveryChange) {
   constexpr int kSteps = 25;
   bool reached_end = false;
@@ -142,7 +143,7 @@ struct FaultCase {
   const char* name;
   SimDisk::Op op;
   SimDisk::Fault fault;
-  bool breaks;  // The store is broken from then on; else later commits succeed.
+  bool breaks;  // The store is broken from then on; otherwise later commits succeed.
 };
 
 const FaultCase kFaults[] = {
@@ -153,8 +154,8 @@ const FaultCase kFaults[] = {
     {"NoRoomForAll", SimDisk::Op::kWrite, {absl::StatusCode::kResourceExhausted, true}, false},
 };
 
-// The n-th sync or write of a script fails, for every n: the commit says so; a broken store answers kDataLoss from then
-// on, a full one goes on; and after a power loss all that was acknowledged is there.
+// The n-th sync or write of a script fails, for every n: the commit reports it; a broken store answers kDataLoss from
+// then on, a full one continues; and after a power loss all acknowledged writes are there.
 TEST(JobDatabaseCrashTest, EveryNthFault) {
   for (const FaultCase& c : kFaults) {
     uint64_t broken = 0, full = 0;
@@ -197,7 +198,7 @@ TEST(JobDatabaseCrashTest, EveryNthFault) {
   }
 }
 
-// The disk is full for a while: commits are refused, none is lost, none is half; with room they succeed again.
+// While the disk is full, commits are refused, none is lost, none is partial; with room they succeed again.
 TEST(JobDatabaseCrashTest, DiskFillsUpAndGetsRoom) {
   World world(3);
   Script script(3);
@@ -224,7 +225,7 @@ TEST(JobDatabaseCrashTest, DiskFillsUpAndGetsRoom) {
   EXPECT_THAT(*(*database)->Check(), testing::IsEmpty());
 }
 
-// What names the transactions of a log: SQLite takes none that was written under another.
+// Returns the salts that identify the transactions of a log: SQLite accepts none that was written under others.
 std::array<uint8_t, 8> SaltsOf(World& world) {
   std::array<uint8_t, 8> salts{};
   const auto log = world.disk.Open(std::string(kPath) + "-wal", Disk::Mode::kRead);
@@ -232,8 +233,8 @@ std::array<uint8_t, 8> SaltsOf(World& world) {
   return salts;
 }
 
-// A backup or a check by another process holds the log for as long as it takes. Commits wait for it once a piece of the
-// log, not one by one, and the log starts anew once it has gone.
+// A backup or a check by another process holds the log for as long as it takes. Commits wait for it once per piece of
+// the log, not each time, and the log starts anew once the reader has gone.
 TEST(JobDatabaseCrashTest, ReadersThatStayAreSeldomWaitedFor) {
   constexpr int kPages = 400, kCommitPagesMax = 50;
   World world(11);
@@ -270,15 +271,15 @@ TEST(JobDatabaseCrashTest, ReadersThatStayAreSeldomWaitedFor) {
   EXPECT_EQ(log_pages(), before);
 }
 
-// What a refused commit left in the log is never completed by the next one's bytes, of which a crash may keep any: the
-// log begins anew, with a name of its own, whether or not there was a whole transaction before.
+// The remains of a refused commit in the log are never completed by the next one's bytes, of which a crash may keep
+// any: the log begins anew, with salts of its own, whether or not there was a whole transaction before.
 TEST(JobDatabaseCrashTest, NothingIsWrittenOverWhatARefusedCommitLeft) {
   World world(5);
   Script script(5);
   const auto database = world.Open();
   ASSERT_TRUE(database.ok()) << database.status();
   std::vector<WriteResult> results;
-  // Until one writes: of a batch that changes nothing there is nothing to write.
+  // Repeats until a commit writes: a batch that changes nothing is not written.
   const auto commit = [&] {
     const uint64_t writes = world.disk.count(SimDisk::Op::kWrite);
     Status status;
@@ -287,7 +288,7 @@ TEST(JobDatabaseCrashTest, NothingIsWrittenOverWhatARefusedCommitLeft) {
     }
     return status;
   };
-  // The log's head, which the first has not, the frame's head, and a part of its page.
+  // The log's head, which the first log lacks, the frame's head, and a part of its page.
   const auto refuse = [&](uint64_t nth) {
     world.disk.FailNth(SimDisk::Op::kWrite, nth, {.code = absl::StatusCode::kResourceExhausted, .is_short = true});
     const Status refused = commit();
@@ -305,8 +306,8 @@ TEST(JobDatabaseCrashTest, NothingIsWrittenOverWhatARefusedCommitLeft) {
   }
 }
 
-// Power is lost after every change of the disk while a file of an earlier release is brought to this one's form: its
-// jobs are there at the next start, which goes on with it.
+// Power is lost after every change of the disk while a file of an earlier release is rewritten in this one's form: its
+// jobs are there at the next start, which continues.
 TEST(JobDatabaseCrashTest, PowerFailsWhileAnOldFileIsWrittenAnew) {
   std::ifstream dump(std::string(HPVMD_SOURCE_DIR) + "/server/jobs/testing/version_1.sql");
   std::stringstream sql;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The database on disk against the model in memory: random writes and reads must have the same answers.
+// Compares the database on disk with the model in memory: random writes and reads must have the same answers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,7 +95,7 @@ JobFilter AnyFilter(JobWriteGenerator& generator) {
   return filter;
 }
 
-// The same list in steps that look at few rows each.
+// Lists the same jobs in steps that visit few rows each.
 StatusOr<std::vector<StoredJob>> ListInSteps(Rng& rng, JobDatabase& database, const std::string& tenant,
                                              JobFilter filter) {
   std::vector<StoredJob> jobs;
@@ -109,7 +109,7 @@ StatusOr<std::vector<StoredJob>> ListInSteps(Rng& rng, JobDatabase& database, co
   return jobs;
 }
 
-// `staged` rows of an array are written ahead: the blobs that they need are used already.
+// `staged` rows of an array are written ahead: the blobs that they need count as used already.
 void CompareReads(JobWriteGenerator& generator, JobDatabase& model, JobDatabase& database, size_t staged = 0) {
   for (int i = 0; i < 5; ++i) {
     const std::string& tenant = generator.Tenants()[generator.rng().Below(generator.Tenants().size())];
@@ -150,7 +150,7 @@ void StageSome(Rng& rng, const SqliteJobDatabaseOptions& options, std::unique_pt
       insert->staged = {};
     }
     for (const StoredJob& job : insert->jobs) {
-      // Its id may be another's; then Commit refuses the array.
+      // Another job may have its id; then Commit refuses the array.
       const StatusOr<StoredJob> found = (*database)->Find(job.tenant(), job.job().id());
       EXPECT_TRUE(!found.ok() || found->job().array_id() != job.job().array_id());
     }
@@ -158,7 +158,7 @@ void StageSome(Rng& rng, const SqliteJobDatabaseOptions& options, std::unique_pt
   }
 }
 
-// Batches of one seed: results, every read, use and blobs agree, also after a file was opened anew, and the
+// For batches of one seed, results, every read, use and blobs agree, also after a file was opened anew, and the
 // database's own check finds nothing.
 void CompareDatabases(uint64_t seed, int batches, const SqliteJobDatabaseOptions& options) {
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -197,7 +197,7 @@ void CompareDatabases(uint64_t seed, int batches, const SqliteJobDatabaseOptions
   EXPECT_THAT(*(*database)->Check(), testing::IsEmpty());
 }
 
-// Goes on by so much with each look.
+// HastyClock advances by `step` with each look.
 class HastyClock final : public Clock {
  public:
   explicit HastyClock(Duration step) : step_(step) {}
@@ -209,7 +209,7 @@ class HastyClock final : public Clock {
   mutable std::atomic<int64_t> looks_{0};
 };
 
-// On a disk in memory, many seeds; reads let go of their snapshot after each row, after a few, or never.
+// Runs many seeds on a disk in memory; reads release their snapshot after each row, after a few, or never.
 TEST(JobDatabaseModelTest, SqliteAnswersAsMemoryDoes) {
   for (uint64_t seed = 1; seed <= 25; ++seed) {
     ManualClock clock;
@@ -231,7 +231,7 @@ TEST(JobDatabaseModelTest, SqliteAnswersAsMemoryDoes) {
   }
 }
 
-// On the machine's disk, as the daemon opens it.
+// Runs on the machine's disk, as the daemon opens it.
 TEST(JobDatabaseModelTest, OnTheRealDisk) {
   const TemporaryFolder folder;
   SqliteJobDatabaseOptions options;
@@ -240,7 +240,7 @@ TEST(JobDatabaseModelTest, OnTheRealDisk) {
   CompareDatabases(1'000, 60, options);
 }
 
-// Without a disk, as a daemon with jobs.store = "memory" opens it; the next one begins with nothing.
+// Runs without a disk, as a daemon with jobs.store = "memory" opens it; the next one begins empty.
 TEST(JobDatabaseModelTest, InMemory) {
   SqliteJobDatabaseOptions options;
   options.path = "/nowhere/jobs.db";
@@ -250,7 +250,7 @@ TEST(JobDatabaseModelTest, InMemory) {
   }
 }
 
-// Reads of many threads and commits wait for each other, and no commit is refused for it.
+// Reads of many threads and commits wait for each other, and no commit is refused because of that.
 TEST(JobDatabaseModelTest, InMemoryBesideReaders) {
   SqliteJobDatabaseOptions options;
   options.path = "/nowhere/jobs.db";

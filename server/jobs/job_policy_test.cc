@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pure parts of retries, dependencies, arrays and request hashes, by tables.
+// Tests the pure parts of retries, dependencies, arrays and request hashes, by tables.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Delays double from 100 ms to 30 s, and a random part of up to a half is taken off.
+// Delays double from 100 ms to 30 s, and a random part of up to a half is subtracted.
 TEST(RetryTest, DelaysGrowToTheCap) {
   SeededRng rng(3);
   const int64_t whole_ms[] = {100, 200, 400, 800, 1'600, 3'200, 6'400, 12'800, 25'600, 30'000, 30'000};
@@ -37,7 +37,7 @@ TEST(RetryTest, DelaysGrowToTheCap) {
   EXPECT_LE(RetryDelay(UINT32_MAX, rng), kRetryDelayMax);
 }
 
-// Only what the infrastructure lost is tried again, and never in place, late or against the client's wish.
+// Only attempts that the infrastructure lost are tried again, and never in place, late or against the client's wish.
 TEST(RetryTest, JudgesAttempts) {
   struct Case {
     const char* name;
@@ -79,7 +79,7 @@ TEST(RetryTest, JudgesAttempts) {
   }
 }
 
-// What each condition makes of each way in which a job, or an array, stands.
+// Judge is tested with each condition and each state of a job, or of an array.
 TEST(DependenciesTest, Judges) {
   constexpr auto kSucceeded = v1::JobDependency::CONDITION_SUCCEEDED, kEnded = v1::JobDependency::CONDITION_ENDED,
                  kFailed = v1::JobDependency::CONDITION_FAILED, kNone = v1::JobDependency::CONDITION_UNSPECIFIED;
@@ -133,7 +133,7 @@ std::vector<Dependencies::Change> OnState(Dependencies& waits, const std::string
   return changes;
 }
 
-// Many that wait are told a few at a time, each once, and so are those that still wait for something else.
+// Many waiters are informed a few at a time, each once, and so are those that still wait for something else.
 TEST(DependenciesTest, TellsAFewAtATime) {
   Dependencies waits;
   std::set<std::string> told;
@@ -160,7 +160,8 @@ TEST(DependenciesTest, TellsAFewAtATime) {
   EXPECT_EQ(waits.size(), 0u);
 }
 
-// Fan-in is told when the last is met, fan-out each; who can never start is told once, and leaves nothing behind.
+// With fan-in the waiter is informed when the last condition is met, with fan-out each is; a waiter that can never
+// start is informed once, and leaves nothing behind.
 TEST(DependenciesTest, TellsThoseWhoWait) {
   constexpr auto kSucceeded = v1::JobDependency::CONDITION_SUCCEEDED, kEnded = v1::JobDependency::CONDITION_ENDED;
   Dependencies waits;
@@ -195,7 +196,7 @@ v1::JobArray Array(uint64_t first, uint64_t last, uint64_t step) {
   return array;
 }
 
-// Every range, to the ends of 64 bits.
+// Covers every range, to the ends of 64 bits.
 TEST(ArraysTest, CountsElements) {
   struct Case {
     uint64_t first, last, step;
@@ -241,7 +242,7 @@ TEST(ArraysTest, MakesIndexTensors) {
   }
 }
 
-// What an array's request may say, against the graph.
+// The array in a request is checked against the graph.
 TEST(ArraysTest, ChecksItsUse) {
   v1::GraphSummary summary;
   v1::PortSummary& scalar = *summary.add_inputs();
@@ -255,16 +256,16 @@ TEST(ArraysTest, ChecksItsUse) {
   struct Case {
     const char* name;
     std::function<void(v1::SubmitRequest&)> spoil;
-    const char* text;  // Empty: fine.
+    const char* text;  // Empty: valid.
   };
   const Case cases[] = {
       {"Fine", [](auto&) {}, ""},
-      {"NoArray", [](auto& r) { r.clear_array(); }, "the job is no array"},
+      {"NoArray", [](auto& r) { r.clear_array(); }, "the job is not an array"},
       {"NotScalar", [](auto& r) { r.mutable_inputs(0)->set_name("x"); }, "its rank (1) is not 0"},
       {"TooLarge", [](auto& r) { r.mutable_array()->set_last(256); }, "larger than the type"},
       {"LastIsNotReached", [](auto& r) { r.mutable_array()->set_step(200), r.mutable_array()->set_last(390); }, ""},
       {"NoSuchSymbol", [](auto& r) { r.mutable_array()->set_symbol("m"); }, "no symbol \"m\""},
-      {"SymbolTwice", [](auto& r) { (*r.mutable_symbols())["n"] = 1; }, "and is the array's index too"},
+      {"SymbolTwice", [](auto& r) { (*r.mutable_symbols())["n"] = 1; }, "but is also the array's index"},
   };
   for (const Case& c : cases) {
     v1::SubmitRequest request;
@@ -293,7 +294,7 @@ StoredRequest Stored() {
   return stored;
 }
 
-// The hash sees everything that decides what the job does, and nothing else.
+// The hash covers everything that decides what the job does, and nothing else.
 TEST(RequestHashTest, SeesWhatMatters) {
   const Sha256 plain = HashOfRequest(Stored());
   struct Case {
@@ -344,7 +345,7 @@ TEST(RequestHashTest, SeesWhatMatters) {
     EXPECT_EQ(HashOfRequest(stored) == plain, c.same) << c.name;
   }
   EXPECT_NE(HashOfRetry("job-1"), HashOfRetry("job-2"));
-  // A buffer that is written too is its id, whatever it holds by now.
+  // A buffer that is also written is represented by its id, whatever its present contents.
   StoredRequest before = Stored();
   before.mutable_request()->mutable_inputs(0)->mutable_buffer()->set_buffer_id("buf-7");
   before.mutable_request()->add_outputs()->set_buffer_id("buf-7");

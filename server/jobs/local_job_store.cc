@@ -24,13 +24,13 @@ constexpr Duration kLookEvery = std::chrono::seconds(1);
 // Mostly they wait for the disk.
 constexpr size_t kBlobThreads = 4;
 constexpr size_t kReadThreads = 2;
-// Answers of one step: about a millisecond.
+// Number of answers given in one step: about a millisecond.
 constexpr size_t kAnswersAtOnce = 16;
-// A step of giving room back to the disk takes about so long, and commits have so long between two of them.
+// Approximate time of a step of giving room back to the disk, and the time between two steps, which is for commits.
 constexpr Duration kShrinkStep = std::chrono::milliseconds(4), kShrinkPause = std::chrono::milliseconds(40);
 constexpr int kShrinkPagesMin = 8, kShrinkPagesMax = 512;
 
-// The scrub with its thread, at its rate: what it reads in a slice, then a pause as long as that may take.
+// ScrubThread runs the scrub on a thread, at its rate: reads one slice, then pauses for as long as the rate requires.
 class ScrubThread {
  public:
   ScrubThread(JobDatabase& database, BlobFolder& blobs, const ScrubOptions& options)
@@ -63,18 +63,18 @@ class ScrubThread {
   }
 
  private:
-  // Enough that a pause of some milliseconds follows, little enough that nobody else's read waits long for the disk.
+  // Large enough that a pause of some milliseconds follows, small enough that no other read waits long for the disk.
   static constexpr uint64_t kSliceBytes = 256 << 10;
-  // The daemon has other things to read when it starts.
+  // The daemon has other data to read when it starts.
   static constexpr Duration kFirst = std::chrono::seconds(10);
 
-  // Answers how long to pause.
+  // Returns the length of the pause.
   Duration Round() {
     const uint64_t slice = std::min(kSliceBytes, options_.bytes_per_second);
     const uint64_t mended_before = scrub_.mended_keys();
     const StatusOr<uint64_t> got = scrub_.Step(slice);
     if (const uint64_t mended = scrub_.mended_keys() - mended_before; mended > 0) {
-      LogError("Idempotency keys were damaged in the store, and are known again by the jobs that have them",
+      LogError("Damaged idempotency keys in the store were restored from the jobs that have them",
                {{"keys", std::to_string(mended)}});
     }
     if (!got.ok()) {
@@ -113,13 +113,13 @@ class ScrubThread {
 
   std::mutex tell_mutex_;
   JobStore::OnDamage on_damage_;
-  std::vector<JobDamage> early_;  // Found before anybody wanted to know.
+  std::vector<JobDamage> early_;  // Found before a callback was set.
 
-  Time began_{0};                      // The thread's.
-  std::optional<RoundThread> thread_;  // Last: uses all of it.
+  Time began_{0};                      // Used by the thread only.
+  std::optional<RoundThread> thread_;  // Declared last, since it uses all other members.
 };
 
-// Whom pins ask whether a row needs their blob; they may live longer than the store.
+// DatabaseAsked tells pins whether a row needs their blob; pins may outlive the store.
 struct DatabaseAsked {
   std::shared_mutex mutex;
   JobDatabase* database = nullptr;
@@ -127,7 +127,7 @@ struct DatabaseAsked {
   bool UsesBlob(std::string_view tenant, const Sha256& hash) {
     std::shared_lock lock(mutex);
     if (database == nullptr) {
-      return true;  // The next start's sweep knows.
+      return true;  // The next start's sweep finds out.
     }
     const StatusOr<bool> used = database->UsesBlob(tenant, hash);
     return !used.ok() || *used;
@@ -200,7 +200,7 @@ class LocalJobStore final : public JobStore {
       }
       StatusOr<std::vector<PinnedBlob>> pinned =
           step.ok() ? put->steps->Take() : StatusOr<std::vector<PinnedBlob>>(step.status());
-      put->steps.reset();  // What it left undone is gone before anybody tries again.
+      put->steps.reset();  // Removes unfinished files before the caller tries again.
       put->done(std::move(pinned));
       return FairQueue::Step::kDone;
     });
@@ -239,9 +239,9 @@ class LocalJobStore final : public JobStore {
     std::string tenant;
     std::vector<BlobInput> blobs;
     PutDone done;
-    std::unique_ptr<BlobPut> steps;  // After the first.
+    std::unique_ptr<BlobPut> steps;  // Set by the first step.
   };
-  // True when the blobs are durable.
+  // Returns true when the blobs are durable.
   StatusOr<bool> StepPut(PutWork& put) {
     {
       std::lock_guard lock(mutex_);
@@ -259,7 +259,7 @@ class LocalJobStore final : public JobStore {
     return put.steps->Step();
   }
 
-  // False: it is time to end.
+  // Returns false when the store ends.
   bool AwaitWork() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -280,7 +280,7 @@ class LocalJobStore final : public JobStore {
     return !committing_ends_;
   }
 
-  // Each second: whether the disk is full, for those who want to know.
+  // Each second, checks whether the disk is full, and reports changes.
   void LookAtRoom() {
     const Time now = RealClock().Now();
     if (now < next_look_) {
@@ -299,7 +299,7 @@ class LocalJobStore final : public JobStore {
     });
   }
 
-  // What retention freed goes back to the disk in short steps between commits.
+  // Gives room that retention freed back to the disk in short steps between commits.
   void ShrinkSome() {
     const Time start = RealClock().Now();
     if (start < next_shrink_) {
@@ -317,7 +317,7 @@ class LocalJobStore final : public JobStore {
     }
   }
 
-  // Several of a tenant in one step of its turns: each by itself costs as much as some of them.
+  // Posts several answers of a tenant as one step of its turns: a step costs as much as some answers.
   void PostAnswers(std::vector<CommitAnswer> answers) {
     std::map<std::string, std::vector<CommitAnswer>> steps;
     const auto post = [this](const std::string& tenant, std::vector<CommitAnswer>& step) {
@@ -363,7 +363,7 @@ class LocalJobStore final : public JobStore {
   DiskRoom* const room_;
   const Duration window_;
   CommitQueue queue_;
-  Time next_look_{0}, next_shrink_{0};  // The commit thread's own, as is the next.
+  Time next_look_{0}, next_shrink_{0};  // Used by the commit thread only, as is the next member.
   int shrink_pages_ = kShrinkPagesMin;
 
   std::mutex room_mutex_;
@@ -372,8 +372,8 @@ class LocalJobStore final : public JobStore {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  bool stopping_ = false;         // No more blobs.
-  bool committing_ends_ = false;  // After what waits.
+  bool stopping_ = false;         // No more blobs are put.
+  bool committing_ends_ = false;  // Committing ends after the queued writes.
 
   ScrubThread scrub_;
   FairQueue answer_queue_{"answers", "commit", 1};

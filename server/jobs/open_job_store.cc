@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job store of a daemon: where its files lie, and what is checked before it is used.
+// Opens the job store of a daemon: the places of its files, and the checks before it is used.
 #include <set>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace hpvm::server {
 namespace {
 
-// A database of 10,000 jobs is checked in a fifth of that; a larger one as far as this goes.
+// A database of 10,000 jobs is checked in a fifth of that; a larger one as far as the time allows.
 constexpr int64_t kCheckMsMax = 250;
 
 Status MakeFolders(Disk& disk, const std::string& folder, const std::string& blobs) {
@@ -21,7 +21,7 @@ Status MakeFolders(Disk& disk, const std::string& folder, const std::string& blo
   return disk.SyncFolder(folder);
 }
 
-// Files that no row names are those of a daemon that ended between a blob and its row.
+// Removes files that no row names, left by a daemon that ended between a blob and its row.
 Status SweepBlobs(JobDatabase& database, BlobFolder& folder) {
   std::set<std::pair<std::string, Sha256>, std::less<>> used;
   HPVMD_RETURN_IF_ERROR(database.ListBlobs([&used](const BlobUse& blob) { used.emplace(blob.tenant, blob.hash); }));
@@ -58,7 +58,7 @@ StatusOr<std::unique_ptr<JobStore>> OpenLocalJobStore(const std::string& folder,
   options.path = folder + "/jobs.db";
   options.check_ms_max = kCheckMsMax;
   options.note = [](const std::string& note) { LogWarning(note); };
-  // So that the file is made with mode 0600; SQLite's log and index take it over.
+  // Makes the file with mode 0600, which SQLite's log and index inherit.
   HPVMD_RETURN_IF_ERROR(RealDisk().Open(options.path, Disk::Mode::kOpenOrCreate).status());
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<JobDatabase> database, OpenSqliteJobDatabase(options));
   return Assemble(std::move(database), blobs, std::move(on_broken), observer, room, scrub);

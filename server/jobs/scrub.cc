@@ -7,7 +7,7 @@
 namespace hpvm::server {
 namespace {
 
-// Beyond it blobs that jobs share are read again: what is remembered is bounded.
+// Bound on the remembered blobs; beyond it, blobs that jobs share are read again.
 constexpr size_t kSeenMax = 1'000'000;
 
 }  // namespace
@@ -33,7 +33,7 @@ StatusOr<uint64_t> Scrub::Step(uint64_t bytes_max) {
 StatusOr<uint64_t> Scrub::StepRows(uint64_t bytes_max) {
   StatusOr<ScrubbedRows> rows = database_.Scrub(next_row_, bytes_max);
   if (!rows.ok()) {
-    are_rows_done_ = true;  // SQLite's pages, too, have a structure: behind a broken one nothing is found.
+    are_rows_done_ = true;  // SQLite's pages have a structure, too: nothing is found after a broken one.
     return rows.status();
   }
   next_row_ = rows->next;
@@ -53,7 +53,7 @@ void Scrub::AddBlobsOf(const StoredJob& job) {
   for (const internal::StoredBlob& named : job.blobs()) {
     const std::optional<Sha256> hash = Sha256FromRaw(named.sha256());
     if (!hash.has_value()) {
-      continue;  // No release wrote that.
+      continue;  // No release writes such a hash.
     }
     const BlobName name(job.tenant(), *hash);
     if (seen_.size() >= kSeenMax) {
@@ -94,12 +94,12 @@ StatusOr<uint64_t> Scrub::StepBlob(uint64_t bytes_max) {
   at_ += *got;
   if (at_ >= blob.size_bytes || *got == 0) {
     const bool is_sound = hasher_->Finish() == blob.name.second;
-    HPVMD_RETURN_IF_ERROR(Judge(is_sound ? absl::OkStatus() : DataLoss("Its bytes have another hash.")));
+    HPVMD_RETURN_IF_ERROR(Judge(is_sound ? absl::OkStatus() : DataLoss("The blob's bytes have another hash.")));
   }
   return std::max<uint64_t>(1, *got);
 }
 
-// Ends the first that waits.
+// Ends the check of the first waiting blob.
 Status Scrub::Judge(const Status& status) {
   const Blob blob = std::move(waiting_.front());
   waiting_.pop_front();
@@ -108,7 +108,7 @@ Status Scrub::Judge(const Status& status) {
     return absl::OkStatus();
   }
   if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) {
-    return status;  // No word on what is there.
+    return status;  // The error does not tell the state of the blob.
   }
   seen_[blob.name] = false;
   for (const std::string& job : blob.jobs) {

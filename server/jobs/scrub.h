@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads everything that a job store has, in small steps, and compares it with its checksums and hashes: what nobody
-// reads for weeks would otherwise be found damaged only when it is needed. No thread of its own: LocalJobStore has one
-// for it.
+// Scrub reads everything in a job store, in small steps, and compares it with its checksums and hashes, because damage
+// of data that is not read for weeks would otherwise be found only when the data is needed. It has no thread of its
+// own: LocalJobStore provides one.
 #ifndef HPVMD_SERVER_JOBS_SCRUB_H_
 #define HPVMD_SERVER_JOBS_SCRUB_H_
 
@@ -24,35 +24,35 @@
 
 namespace hpvm::server {
 
-// One thread at a time, which may wait for the disk: never one that tenants wait for.
+// Used by one thread at a time, which may wait for the disk: never one that tenants wait for.
 class Scrub {
  public:
-  // Told of each job once, whatever of it is damaged and however often it is read.
+  // Called once for each job, whatever of it is damaged and however often it is read.
   using OnDamage = std::function<void(const JobDamage&)>;
-  // Borrows both.
+  // Both are borrowed.
   Scrub(JobDatabase& database, BlobFolder& blobs, OnDamage on_damage);
   ~Scrub();
 
-  // Reads about so many bytes more: rows in their order, and behind each some the blobs that they name. Answers how
-  // many it were; 0: this was the end, and the next step begins anew. A status is the disk's or the database's, of what
-  // could not be read at all; the next step goes on behind it.
+  // Reads about `bytes_max` more bytes: rows in their order, and after some rows the blobs that they name. Returns the
+  // number of bytes; 0 at the end, after which the next step begins anew. An error of the disk or the database is
+  // about data that could not be read at all; the next step continues after it.
   StatusOr<uint64_t> Step(uint64_t bytes_max);
 
   uint64_t damaged_jobs() const { return told_.size(); }
-  // Idempotency keys that the store had lost and knows again (JobDatabase::MendKeys).
+  // Number of idempotency keys that the store had lost and knows again (JobDatabase::MendKeys).
   uint64_t mended_keys() const { return mended_keys_; }
 
  private:
-  using BlobName = std::pair<std::string, Sha256>;  // The tenant's.
+  using BlobName = std::pair<std::string, Sha256>;  // Tenant and hash.
   struct Blob {
     BlobName name;
     uint64_t size_bytes = 0;
-    std::vector<std::string> jobs;  // That name it, of the rows that were read last.
+    std::vector<std::string> jobs;  // Jobs that name the blob, among the rows read last.
   };
   StatusOr<uint64_t> StepRows(uint64_t bytes_max);
   StatusOr<uint64_t> StepBlob(uint64_t bytes_max);
   void AddBlobsOf(const StoredJob& job);
-  // It is not what its name says, unless its last row went meanwhile.
+  // Ends the check of the first blob: unless `status` is OK, the blob is damaged, if a row still needs it.
   Status Judge(const Status& status);
   bool IsNeeded(const BlobName& name);
   void TellOf(const BlobName& name, const std::string& job);
@@ -65,11 +65,11 @@ class Scrub {
   bool are_rows_done_ = false;
   uint64_t mended_keys_ = 0;
   std::deque<Blob> waiting_;
-  std::unique_ptr<DiskFile> file_;  // Of the first that waits; null: not opened yet.
+  std::unique_ptr<DiskFile> file_;  // File of the first waiting blob; null: not opened yet.
   std::optional<Hasher> hasher_;
   uint64_t at_ = 0;
   std::vector<uint8_t> piece_;
-  std::map<BlobName, bool> seen_;                       // This time, and whether it is sound.
+  std::map<BlobName, bool> seen_;                       // Blobs of this pass, and whether each is sound.
   std::set<std::pair<std::string, std::string>> told_;  // Tenant and job.
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scrub finds of damage on disk, and what it takes for none; at what rate its thread reads.
+// Tests which damage on disk the scrub finds, what is no damage, and the rate at which its thread reads.
 #include "server/jobs/scrub.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ class ScrubTest : public testing::Test {
     source.bytes = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
     return *blobs_->Put("blue", source);
   }
-  // Jobs of "blue": each has ended, has results, and needs these blobs.
+  // Inserts jobs of "blue" that have ended, have results, and need these blobs.
   void Insert(const std::string& id, const std::vector<PinnedBlob>& blobs, size_t elements = 1) {
     InsertJobs insert = MakeInsert("blue", id, "", kNow);
     insert.jobs.front().clear_blobs();
@@ -97,7 +97,7 @@ class ScrubTest : public testing::Test {
     file.put(byte);
   }
 
-  // All of it, in slices. Jobs, and what is said of them.
+  // Reads everything, in slices. Returns jobs with what is reported of them.
   std::map<std::string, std::string> ReadAll(uint64_t slice, const std::function<void()>& between = nullptr) {
     std::map<std::string, std::string> told;
     Scrub scrub(*database_, *blobs_, [&](const JobDamage& damage) {
@@ -126,7 +126,7 @@ class ScrubTest : public testing::Test {
   std::unique_ptr<BlobFolder> blobs_;
 };
 
-// Each kind of damage is told of the jobs that it is about, once, and of no others; whatever the slices.
+// Each kind of damage is reported once for the jobs concerned, and for no others, with any size of slices.
 TEST_F(ScrubTest, FindsDamage) {
   const PinnedBlob shared = Put("shared by two"), large = Put(std::string(300'000, 'L')), gone = Put("gone");
   Insert("sound", {large});
@@ -181,7 +181,7 @@ TEST_F(ScrubTest, DropsAreNoDamage) {
   EXPECT_GT(dropped, kJobs / 2);
 }
 
-// The store's own: it finds damage by itself while the store is used, says so, and reads no faster than it may.
+// The store's own scrub finds damage by itself while the store is used, reports it, and reads no faster than allowed.
 TEST_F(ScrubTest, RunsAtItsRate) {
   const PinnedBlob bad = Put(std::string(100'000, 'B'));
   Insert("bad", {bad});

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The script of the sweeps on the machine's own file system, in a child process that dies: at each place of the store
-// where a failpoint is, at moments that nobody chose, and of an allocation of ours that fails. The parent knows only
-// which steps the child was told of, and opens what the child left.
+// Runs the script of the sweeps on the machine's own file system, in a child process that dies: at each failpoint of
+// the store, at random moments, and when an allocation of ours fails. The parent knows only how many steps were
+// acknowledged to the child, and opens the store that the child left.
 //
-// HPVMD_SWEEP=full dies at each time that each place is reached.
+// HPVMD_SWEEP=full dies at each time that each failpoint is reached.
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -37,7 +37,7 @@ uint64_t allocation_that_fails = 0;
 
 }  // namespace
 
-// Not inlined: the compiler would see malloc and free beside new and delete.
+// Not inlined, because the compiler would complain about malloc and free beside new and delete.
 [[gnu::noinline]] void* operator new(size_t bytes) {
   if (++allocations_made == allocation_that_fails) {
     throw std::bad_alloc();
@@ -59,10 +59,10 @@ bool IsFull() {
   return value != nullptr && std::string(value) == "full";
 }
 
-// What a child that was told of the first `steps` steps knew, and what it may have written besides.
+// Told is the model after the first `steps` steps were acknowledged to a child, with what it may have written besides.
 struct Told {
   StoreModel model;
-  // `and_first` has the first write of the next step, behind which an array may be written in steps; `and_next` has
+  // `and_first` has the first write of the next step, after which an array may be written in steps; `and_next` has
   // all.
   StoreModel and_first, and_next;
 };
@@ -93,7 +93,7 @@ Told ReplayTold(size_t steps) {
   return told;
 }
 
-// The child's life: ends it in any case.
+// Runs as the child, which it ends in any case.
 [[noreturn]] void RunChild(const std::string& root, int told_fd, const std::function<void()>& before) noexcept {
   rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
@@ -129,8 +129,8 @@ class StoreKillTest : public testing::Test {
     std::filesystem::remove_all(on_disk_);
   }
 
-  // A new folder for a new store. A killed process loses nothing that it wrote, synced or not, so memory is mostly as
-  // good as a disk and needs no waiting for one.
+  // Makes a new folder for a new store. A killed process loses nothing that it wrote, synced or not, so memory is
+  // mostly as good as a disk and faster.
   enum class Place : uint8_t { kMemory, kDisk };
   std::string NewRoot(Place place = Place::kMemory) {
     const std::string root = (place == Place::kDisk ? on_disk_ : in_memory_) + "/" + std::to_string(next_root_++);
@@ -139,8 +139,8 @@ class StoreKillTest : public testing::Test {
   }
 
   struct End {
-    int status = 0;    // As waitpid has it.
-    size_t steps = 0;  // That it was told of.
+    int status = 0;    // As returned by waitpid.
+    size_t steps = 0;  // Number of acknowledged steps.
   };
   // `before` runs in the child; `meanwhile` in the parent.
   End Live(const std::string& root, const std::function<void()>& before,
@@ -165,7 +165,7 @@ class StoreKillTest : public testing::Test {
     return end;
   }
 
-  // What the next start finds, and that it goes on.
+  // Checks the state that the next start finds, and that it continues.
   void Check(const std::string& root, const End& end, const std::string& where) {
     Told told = ReplayTold(end.steps);
     ScriptedStore store({&RealDisk(), "", root});
@@ -191,7 +191,7 @@ class StoreKillTest : public testing::Test {
 
 #ifndef HPVMD_NO_FAILPOINTS
 
-// The names of the store's places, from the sources: one that is added is tested.
+// Returns the names of the store's failpoints, from the sources, so that a new one is tested.
 std::set<std::string> PlacesOfTheStore() {
   std::set<std::string> names;
   const std::regex place("HPVMD_FAILPOINT\\(\"([a-z0-9_.]+)\"\\)");
@@ -208,7 +208,7 @@ std::set<std::string> PlacesOfTheStore() {
   return names;
 }
 
-// How often the script reaches each.
+// Returns how often the script reaches each.
 std::map<std::string, uint64_t> CountHits(const std::string& root) {
   std::string settings;
   for (const std::string& name : PlacesOfTheStore()) {
@@ -226,7 +226,7 @@ std::map<std::string, uint64_t> CountHits(const std::string& root) {
   return hits;
 }
 
-// SIGKILL at each place: at the first, the last and some times in between.
+// SIGKILL at each failpoint: at the first time, the last and some in between.
 TEST_F(StoreKillTest, DiesAtEachPlace) {
   const std::map<std::string, uint64_t> hits = CountHits(NewRoot());
   size_t places = 0, kills = 0;
@@ -249,12 +249,13 @@ TEST_F(StoreKillTest, DiesAtEachPlace) {
       ++kills;
     }
   }
-  // Those of a store that is opened, used, swept and saved; not all are on the script's way.
+  // Those of a store that is opened, used, swept and saved; not all are reached by the script.
   EXPECT_GE(places, 12u);
   printf("%zu kills at %zu places\n", kills, places);
 }
 
-// An error at each place is either told, and then nothing is there, or ends the store, and then a start repairs it.
+// An error at each failpoint is either reported, and then nothing is stored, or ends the store, and then a start
+// repairs it.
 TEST_F(StoreKillTest, FailsAtEachPlace) {
   const std::map<std::string, uint64_t> hits = CountHits(NewRoot());
   for (const auto& [name, count] : hits) {
@@ -280,17 +281,16 @@ TEST_F(StoreKillTest, FailsAtEachPlace) {
 
 #endif  // HPVMD_NO_FAILPOINTS
 
-// SIGKILL from outside, at no particular place.
+// SIGKILL from outside, at random moments.
 TEST_F(StoreKillTest, DiesAtAnyMoment) {
-  // How long the script takes here.
+  // Measures the time that the script takes here.
   timespec begin, finish;
   clock_gettime(CLOCK_MONOTONIC, &begin);
   const std::string first = NewRoot(Place::kDisk);
   EXPECT_EQ(Live(first, [] {}).status, 0);
   clock_gettime(CLOCK_MONOTONIC, &finish);
   const int64_t took_us = (finish.tv_sec - begin.tv_sec) * 1'000'000 + (finish.tv_nsec - begin.tv_nsec) / 1'000;
-  SeededRng rng(
-      static_cast<uint64_t>(begin.tv_nsec));  // Moments never replay; what is checked does not depend on them.
+  SeededRng rng(static_cast<uint64_t>(begin.tv_nsec));  // Moments never replay; the checks do not depend on them.
   const int kills = IsFull() ? 300 : 8;
   for (int i = 0; i < kills; ++i) {
     const std::string root = NewRoot(Place::kDisk);

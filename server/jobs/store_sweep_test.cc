@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fixed script of 200 steps on the whole store, with one fault somewhere in it: at each operation of the disk in
-// turn, at each allocation of SQLite, at each moment that the power can fail. After each, the store is opened again
+// Runs a fixed script of 200 steps on the whole store, with one fault somewhere in it: at each operation of the disk
+// in turn, at each allocation of SQLite, at each moment that the power can fail. After each, the store is opened again
 // without faults: everything that was acknowledged is there, nothing that was refused is, and the script can go on.
 //
-// HPVMD_SWEEP=full takes every place; otherwise each sweep takes about as many as its budget says, spread evenly and at
-// other places for another HPVMD_SWEEP_SEED.
+// HPVMD_SWEEP=full takes every place; otherwise each sweep takes about as many as its budget says, spread evenly and
+// at other places for another HPVMD_SWEEP_SEED.
 #include <malloc.h>
 #include <sqlite3.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ namespace {
 
 using Op = SimDisk::Op;
 
-// SQLite's allocations, of which one (or all from one on) fails. Of this process, which runs one script at a time.
+// SQLite's allocations in this process, of which one (or all from one on) fails; the process runs one script at a
+// time.
 struct {
   uint64_t made = 0;
   uint64_t fails_at = 0;  // 0: none.
@@ -50,7 +51,7 @@ int RoundUp(int bytes) { return (bytes + 7) & ~7; }
 int Initialise(void*) { return SQLITE_OK; }
 void ShutDown(void*) {}
 
-// Before SQLite is used for the first time.
+// Installed before SQLite is used for the first time.
 const bool is_installed = [] {
   static sqlite3_mem_methods methods = {Allocate, free, Reallocate, SizeOf, RoundUp, Initialise, ShutDown, nullptr};
   return sqlite3_config(SQLITE_CONFIG_MALLOC, &methods) == SQLITE_OK;
@@ -72,7 +73,7 @@ constexpr uint64_t kShare = 8;  // Each run takes so much longer there.
 constexpr uint64_t kShare = 2;
 #endif
 
-// Of `count` places, numbered from 1: all, or about `budget` / kShare.
+// Returns some of `count` places, numbered from 1: all, or about `budget` / kShare.
 std::vector<uint64_t> Places(uint64_t count, uint64_t budget) {
   std::vector<uint64_t> places;
   budget = std::max<uint64_t>(1, budget / kShare);
@@ -83,10 +84,10 @@ std::vector<uint64_t> Places(uint64_t count, uint64_t budget) {
   return places;
 }
 
-// One script on one disk.
+// Sweep runs one script on one disk.
 class Sweep {
  public:
-  // With a reserve the disk is as large as kDiskBytes.
+  // With a reserve the size of the disk is kDiskBytes.
   explicit Sweep(uint64_t seed, bool has_reserve = false) : rng_(seed), disk_(seed), has_reserve_(has_reserve) {
     disk_.AddFolder("/s");
     if (has_reserve) {
@@ -96,12 +97,12 @@ class Sweep {
     store_ = std::make_unique<ScriptedStore>(Options());
   }
 
-  static constexpr uint64_t kDiskBytes = 16 << 20;  // So a reserve of 1 MiB.
+  static constexpr uint64_t kDiskBytes = 16 << 20;  // Gives a reserve of 1 MiB.
 
   SimDisk& disk() { return disk_; }
   ScriptedStore& store() { return *store_; }
 
-  // From the first start to the end, or to where a daemon would have ended.
+  // Runs from the first start to the end, or to where a daemon would have ended.
   void Run() {
     if (store_->Open(&model_).ok()) {
       store_->Run(&model_, 0, kScriptSteps);
@@ -117,13 +118,13 @@ class Sweep {
     store_->Run(&model_, first, end);
   }
 
-  // A neighbour takes all but `left` bytes.
+  // Lets another user of the disk take all but `left` bytes.
   void Fill(uint64_t left) {
     auto file = *disk_.Open("/neighbour", Disk::Mode::kOpenOrCreate);
     ASSERT_TRUE(file->Truncate(0).ok());
     ASSERT_TRUE(file->WriteAt(0, std::vector<uint8_t>(kDiskBytes - disk_.used_bytes() - left)).ok());
   }
-  // There is room again, and the daemon looks.
+  // Makes room again, which the daemon then finds.
   void MakeRoom() {
     disk_.ClearFaults();
     (void)disk_.Remove("/neighbour");
@@ -144,8 +145,8 @@ class Sweep {
     }
   }
 
-  // What is wrong after the next start, and after some more steps. `keep`: what a loss of power leaves; none was lost
-  // when `loses_power` is false.
+  // Returns the errors found after the next start, and after some more steps. `keep` is what a loss of power leaves;
+  // no power was lost when `loses_power` is false.
   std::string Recover(bool loses_power, SimDisk::Keep keep = SimDisk::Keep::kAnything) {
     std::string wrong = store_->wrong;
     const std::optional<StoreModel> written = store_->if_written;
@@ -184,7 +185,7 @@ class Sweep {
   std::unique_ptr<ScriptedStore> store_;
 };
 
-// How often the script does what, without faults.
+// Numbers of the script's operations, without faults.
 struct Counts {
   std::vector<uint64_t> operations;
   uint64_t changes = 0;
@@ -214,7 +215,7 @@ class StoreSweepTest : public testing::Test {
  protected:
   ~StoreSweepTest() override { allocations.fails_at = 0; }
 
-  // The first failures in full, the others as a number.
+  // Shows the first failures in full, the others as a number.
   void Expect(const std::string& wrong, const std::string& where) {
     ++runs_;
     if (!wrong.empty() && ++failures_ <= 3) {
@@ -226,7 +227,7 @@ class StoreSweepTest : public testing::Test {
     printf("%llu runs\n", static_cast<unsigned long long>(runs_));
   }
 
-  // `op` fails at each place in each way of `faults`, and the disk works on.
+  // Lets `op` fail at each place in each way of `faults`; the disk works afterwards.
   void SweepOperation(Op op, const std::vector<SimDisk::Fault>& faults, uint64_t budget) {
     const uint64_t count = CountsOfTheScript().operations[static_cast<size_t>(op)];
     ASSERT_GT(count, 0u) << "The script has no such operation.";
@@ -234,7 +235,7 @@ class StoreSweepTest : public testing::Test {
       for (uint64_t n : Places(count, budget)) {
         for (bool loses_power : {false, true}) {
           if (!IsFull() && (runs_ % 2 == 0) == loses_power) {
-            continue;  // Each place one way, by turns.
+            continue;  // Each place is tried one way, alternately.
           }
           Sweep sweep(n);
           sweep.disk().FailNth(op, n, fault);
@@ -258,7 +259,7 @@ constexpr SimDisk::Fault kEioShort{.is_short = true};
 constexpr SimDisk::Fault kFull{.code = absl::StatusCode::kResourceExhausted};
 constexpr SimDisk::Fault kFullShort{.code = absl::StatusCode::kResourceExhausted, .is_short = true};
 
-// The script itself: no fault, every kind of step, and a store that is right at its end.
+// Runs the script itself: no fault, every kind of step, and a store that is right at its end.
 TEST_F(StoreSweepTest, NoFault) {
   ASSERT_TRUE(is_installed);
   Sweep sweep(1);
@@ -289,8 +290,8 @@ TEST_F(StoreSweepTest, EveryOtherOperationFails) {
   SweepOperation(Op::kList, {kEio}, 15);
 }
 
-// The disk is full from each point on: inserts are refused, and what was acknowledged is there; when there is room
-// again the store goes on without a start.
+// The disk is full from each point on: inserts are refused, and acknowledged writes are there; when there is room
+// again the store continues without a restart.
 TEST_F(StoreSweepTest, FullFromEachPointOn) {
   const uint64_t most = CountsOfTheScript().bytes;
   for (uint64_t n : Places(200, 30)) {
@@ -302,8 +303,9 @@ TEST_F(StoreSweepTest, FullFromEachPointOn) {
   }
 }
 
-// A neighbour fills the disk at each step of the script, and goes 40 steps later. Meanwhile the store stays sound, its
-// reserve takes what must not be lost, and starts succeed; afterwards it goes on without one.
+// Another user fills the disk at each step of the script, and frees it 40 steps later. Meanwhile the store stays
+// sound, its reserve takes the writes that must not be lost, and starts succeed; afterwards it continues without a
+// restart.
 TEST_F(StoreSweepTest, ReserveServesAFullDisk) {
   uint64_t used_reserve = 0, refused = 0;
   for (uint64_t n : Places(kScriptSteps - 50, 60)) {
@@ -320,7 +322,7 @@ TEST_F(StoreSweepTest, ReserveServesAFullDisk) {
     refused += sweep.store().refused;
     std::string wrong = sweep.store().stopped ? "The store does not bear a full disk.\n" : "";
     sweep.MakeRoom();
-    sweep.RunSteps(n + 40, n + 41);  // Whose writes find out.
+    sweep.RunSteps(n + 40, n + 41);  // Its writes find the room.
     const uint64_t before = sweep.store().refused;
     sweep.RunSteps(n + 41, kScriptSteps);
     wrong += sweep.store().refused == before ? "" : "Writes are refused although there is room.\n";
@@ -331,7 +333,7 @@ TEST_F(StoreSweepTest, ReserveServesAFullDisk) {
   EXPECT_GT(refused, 0u);
 }
 
-// No write at all finds room from each one on, whatever is given up; then all do.
+// From each write on no write finds room, whatever is given up; then all do.
 TEST_F(StoreSweepTest, RoomComesAgainAfterEachWrite) {
   uint64_t went_on = 0;
   const uint64_t count = CountsOfTheScript().operations[static_cast<size_t>(Op::kWrite)];
@@ -344,7 +346,7 @@ TEST_F(StoreSweepTest, RoomComesAgainAfterEachWrite) {
     }
     sweep.MakeRoom();
     if (!sweep.store().stopped) {      // Otherwise a start found no room, as it should say.
-      sweep.RunSteps(step, step + 1);  // Whose writes find out.
+      sweep.RunSteps(step, step + 1);  // Its writes find the room.
       const uint64_t before = sweep.store().refused;
       sweep.RunSteps(step + 1, kScriptSteps);
       Expect(sweep.store().stopped || sweep.store().refused != before ? "The store does not go on.\n" : "",

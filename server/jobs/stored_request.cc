@@ -8,7 +8,6 @@
 #include "server/jobs/rows/job_rules.h"
 
 namespace hpvm::server {
-
 std::optional<BlobInput> BlobOfRequest(const v1::SubmitRequest& request, uint64_t row_bytes_max) {
   if (request.ByteSizeLong() <= row_bytes_max) {
     return std::nullopt;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a job's request lies: in the database, or, when it is large, in a blob of the job's, so that the database stays
-// small. The blob is one of those that the job's row names: it is on disk before the row, and goes after the last one.
+// Storage of a job's request: in the database, or, when it is large, in a blob of the job, so that the database stays
+// small. The blob is one of those that the job's row names: it is on disk before the row, and is removed after the
+// last such row.
 #ifndef HPVMD_SERVER_JOBS_STORED_REQUEST_H_
 #define HPVMD_SERVER_JOBS_STORED_REQUEST_H_
 
@@ -13,16 +14,16 @@
 
 namespace hpvm::server {
 
-// A larger request takes a file of its own: four pages of the database.
+// Larger requests are stored in a file of their own: four pages of the database.
 inline constexpr uint64_t kRequestRowBytesMax = 16'384;
 
-// What to put before the row; empty: the row has room for the request.
+// Returns the blob to put before the row is written; nothing when the request fits in the row.
 std::optional<BlobInput> BlobOfRequest(const v1::SubmitRequest& request, uint64_t row_bytes_max = kRequestRowBytesMax);
-// The request itself is in that blob now.
+// Records that the request is stored in that blob.
 void NameRequestBlob(const PinnedBlob& blob, StoredRequest* stored);
 
-// The whole request, wherever it lies. Errors are JobDatabase::ReadRequest's and BlobFolder::Read's; a blob that is
-// missing is kDataLoss. Any thread; blocks for as long as the disk takes.
+// Returns the whole request, wherever it is stored. Errors are those of JobDatabase::ReadRequest and BlobFolder::Read;
+// a blob that is missing is kDataLoss. Thread-safe; blocks for as long as the disk takes.
 StatusOr<StoredRequest> ReadWholeRequest(JobDatabase& database, BlobFolder& blobs, std::string_view tenant,
                                          std::string_view id);
 

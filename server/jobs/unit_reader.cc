@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/jobs/unit_reader.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hpvm::server {
@@ -45,6 +46,7 @@ Status UnitReader::ReadJob(const std::string& id) {
     return absl::IsNotFound(row.status()) ? NoSuchUnit(id) : row.status();
   }
   Count(row->job().state(), &units_[id].state);
+  units_[id].ended_unix_ns = row->job().ended_unix_ns();
   return absl::OkStatus();
 }
 
@@ -57,6 +59,7 @@ StatusOr<bool> UnitReader::ReadElements(const std::string& id) {
   HPVMD_ASSIGN_OR_RETURN(const std::vector<StoredJob> rows, database_.List(tenant_, filter));
   for (const StoredJob& row : rows) {
     Count(row.job().state(), &array_.state);
+    array_.ended_unix_ns = std::max(array_.ended_unix_ns, row.job().ended_unix_ns());
     array_.size = row.array_size();
     before_sequence_ = row.sequence();
   }

@@ -93,8 +93,13 @@ StatusOr<BlobRef> BlobStore::Find(const Sha256& hash) {
   if (found == blobs_.end()) {
     return NotFound("No " + what_ + " with the SHA-256 " + ToHex(hash) + " was uploaded.");
   }
-  found->second.used = ++uses_;
+  Use(found->second);
   return found->second.blob.Lend();
+}
+
+void BlobStore::Use(Entry& entry) {
+  entry.used = ++uses_;
+  entry.used_at = clock_ == nullptr ? Time{0} : clock_->Now();
 }
 
 StatusOr<BlobRef> BlobStore::Insert(BlobRef blob, const std::function<bool()>& let_go) {
@@ -105,7 +110,7 @@ StatusOr<BlobRef> BlobStore::Insert(BlobRef blob, const std::function<bool()>& l
   while (blob->size_bytes > bytes_max_ || bytes_ > bytes_max_ - blob->size_bytes) {  // The limit may have shrunk.
     if (!drop()) {
       return ResourceExhausted("The " + what_ + " (" + std::to_string(blob->size_bytes) +
-                               " bytes) does not fit: those in use take " + std::to_string(bytes_) + " bytes of " +
+                               " bytes) does not fit: the blobs in use take " + std::to_string(bytes_) + " bytes of " +
                                std::to_string(bytes_max_) + ".");
     }
   }
@@ -118,7 +123,8 @@ StatusOr<BlobRef> BlobStore::Insert(BlobRef blob, const std::function<bool()>& l
   bytes_ += blob->size_bytes;
   const Sha256 hash = blob->hash;
   Entry& entry = blobs_[hash];
-  entry = {Lendable(std::move(blob)), ++uses_, std::move(module)};
+  entry = {Lendable(std::move(blob)), 0, Time{0}, clock_ == nullptr ? 0 : clock_->WallNs(), std::move(module)};
+  Use(entry);
   return entry.blob.Lend();
 }
 
@@ -126,6 +132,44 @@ void BlobStore::ForEach(const std::function<void(const Blob&)>& visit) const {
   for (const auto& [hash, entry] : blobs_) {
     visit(*entry.blob);
   }
+}
+
+std::vector<BlobRef> BlobStore::TakeUnused(size_t count_max) {
+  std::vector<BlobRef> taken;
+  for (auto at = blobs_.begin(); at != blobs_.end() && taken.size() < count_max;) {
+    if (at->second.blob.is_lent()) {
+      ++at;
+      continue;
+    }
+    bytes_ -= at->second.blob->size_bytes;
+    taken.push_back(at->second.blob.Lend());
+    at = blobs_.erase(at);
+  }
+  return taken;
+}
+
+StatusOr<BlobRef> BlobStore::Remove(const Sha256& hash) {
+  const auto found = blobs_.find(hash);
+  if (found == blobs_.end()) {
+    return NotFound("No " + what_ + " with the SHA-256 " + ToHex(hash) + " is stored.");
+  }
+  if (found->second.blob.is_lent()) {
+    return FailedPrecondition("The " + what_ + " is in use: by a prepared graph (release it), a run or a job.");
+  }
+  bytes_ -= found->second.blob->size_bytes;
+  BlobRef blob = found->second.blob.Lend();
+  blobs_.erase(found);
+  return blob;
+}
+
+std::vector<BlobStore::Listed> BlobStore::After(const std::optional<Sha256>& hash, size_t count_max) const {
+  std::vector<Listed> listed;
+  for (auto at = hash.has_value() ? blobs_.upper_bound(*hash) : blobs_.begin();
+       at != blobs_.end() && listed.size() < count_max; ++at) {
+    listed.push_back(
+        {at->second.blob.get(), at->second.created_unix_ns, at->second.used_at, at->second.blob.is_lent()});
+  }
+  return listed;
 }
 
 bool BlobStore::DropOne() {

@@ -17,7 +17,7 @@ BlobRef MakeBlob(const std::string& text) {
   return *upload->Finish();
 }
 
-// Every way an upload can be wrong is refused with the value and the limit.
+// Every kind of wrong upload is refused with the value and the limit.
 TEST(BlobUploadTest, RefusesWrongUploads) {
   struct Case {
     const char* name;
@@ -51,7 +51,7 @@ TEST(BlobUploadTest, RefusesWrongUploads) {
   }
 }
 
-// A finished blob cannot be changed any more, also not through its descriptor.
+// A finished blob cannot be changed, not even through its descriptor.
 TEST(BlobUploadTest, SealsContents) {
   const BlobRef blob = MakeBlob("abc");
   const uint8_t byte = 'x';
@@ -59,7 +59,7 @@ TEST(BlobUploadTest, SealsContents) {
   EXPECT_EQ(*CheckSealedMemfd(blob->fd.get()), 3u);
 }
 
-// The least recently used goes first; what is in use stays, even when nothing else fits.
+// The least recently used blob goes first; blobs in use stay, even when nothing else fits.
 TEST(BlobStoreTest, DropsWhatNobodyUses) {
   BlobStore store("module", 8);
   const StatusOr<BlobRef> used = store.Insert(MakeBlob("aaa"));
@@ -74,7 +74,7 @@ TEST(BlobStoreTest, DropsWhatNobodyUses) {
   EXPECT_TRUE(store.Find(HashOf("aaa")).ok());
 }
 
-// Whoever brings what is there already gets the store's own, and holds that one.
+// Inserting an existing blob returns the store's own, and holds that one.
 TEST(BlobStoreTest, AnswersWithWhatItKeeps) {
   BlobStore store("module", 4);
   BlobRef first = *store.Insert(MakeBlob("aaa"));
@@ -85,6 +85,42 @@ TEST(BlobStoreTest, AnswersWithWhatItKeeps) {
   second = nullptr;
   EXPECT_TRUE(store.DropOne());
   EXPECT_EQ(store.size(), 0u);
+}
+
+// Lists each blob once, by hash, page by page; shows which are lent, and only removes the others.
+TEST(BlobStoreTest, ListsAndRemoves) {
+  ManualClock clock;
+  BlobStore store("module", 1000, {}, &clock);
+  std::map<std::string, BlobRef> blobs;  // The loans.
+  for (const char* text : {"a", "bb", "ccc", "dddd"}) {
+    blobs[ToHex(HashOf(std::string_view(text)))] = *store.Insert(MakeBlob(text));
+  }
+  clock.Advance(std::chrono::seconds(5));
+  std::vector<std::string> seen;
+  std::optional<Sha256> last;
+  for (std::vector<BlobStore::Listed> page; !(page = store.After(last, 3)).empty(); last = page.back().blob->hash) {
+    for (const BlobStore::Listed& listed : page) {
+      seen.push_back(ToHex(listed.blob->hash));
+      EXPECT_TRUE(listed.is_lent);
+      EXPECT_EQ(clock.Now() - listed.used, std::chrono::seconds(5));
+    }
+  }
+  std::vector<std::string> wanted;
+  for (const auto& [hash, blob] : blobs) {
+    wanted.push_back(hash);
+  }
+  EXPECT_EQ(seen, wanted);
+  const Sha256 hash = HashOf(std::string_view("bb"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store.Remove(hash).status()));
+  blobs.clear();
+  EXPECT_EQ((*store.Remove(hash))->size_bytes, 2u);
+  EXPECT_TRUE(absl::IsNotFound(store.Remove(hash).status()));
+  EXPECT_EQ(store.bytes(), 8u);
+  EXPECT_EQ(store.size(), 3u);
+  const BlobRef used = *store.Find(HashOf(std::string_view("ccc")));
+  EXPECT_EQ(store.TakeUnused(1).size(), 1u);
+  EXPECT_EQ(store.TakeUnused(9).size(), 1u);
+  EXPECT_EQ(store.bytes(), 3u);
 }
 
 }  // namespace

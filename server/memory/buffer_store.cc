@@ -30,11 +30,12 @@ Status BufferStore::Admit(uint64_t size_bytes) const {
                              std::to_string(limits_.buffer_bytes_max) + ").");
   }
   if (buffers_.size() >= limits_.count_max) {
-    return ResourceExhausted("The tenant has as many buffers as it may (" + std::to_string(limits_.count_max) + ").");
+    return ResourceExhausted("The tenant has " + std::to_string(limits_.count_max) +
+                             " buffers, which is the limit (limits.buffers_max).");
   }
   if (size_bytes > Left()) {
     return ResourceExhausted("The buffer's size (" + std::to_string(size_bytes) +
-                             ") is larger than what is left of the tenant's limit (" + std::to_string(Left()) + " of " +
+                             ") is larger than the rest of the tenant's limit (" + std::to_string(Left()) + " of " +
                              std::to_string(limits_.bytes_max) + ").");
   }
   return absl::OkStatus();
@@ -84,7 +85,7 @@ Status BufferStore::Erase(std::string_view id) {
 std::vector<SegmentRef> BufferStore::TakeIdle(Time before, std::optional<uint64_t> size_bytes) {
   std::vector<SegmentRef> taken;
   if (size_bytes.has_value() && (*size_bytes > limits_.buffer_bytes_max || Admit(*size_bytes).ok())) {
-    return taken;  // It can never be, or can be as it is.
+    return taken;  // The buffer can never fit, or fits already.
   }
   if (before < unused_from_) {
     return taken;  // A tenant at its limit may ask as often as it likes.
@@ -93,7 +94,7 @@ std::vector<SegmentRef> BufferStore::TakeIdle(Time before, std::optional<uint64_
   unused_from_ = clock_ != nullptr ? clock_->Now() : Time{0};
   for (auto& [id, record] : buffers_) {
     if (record.segment.is_lent() && clock_ != nullptr) {
-      record.used = clock_->Now();  // Runs and transfers hold a buffer's memory, and use it all the while.
+      record.used = clock_->Now();  // Runs and transfers hold a buffer's memory, and count as use all the while.
     }
     if (record.used <= before) {
       idle.emplace_back(record.used, id);
@@ -107,7 +108,7 @@ std::vector<SegmentRef> BufferStore::TakeIdle(Time before, std::optional<uint64_
   }
   if (size_bytes.has_value() && *size_bytes > Left() + idle_bytes) {
     unused_from_ = before + std::chrono::seconds(1);
-    return taken;  // All of them together would not do.
+    return taken;  // Even all of them together would not suffice.
   }
   std::sort(idle.begin(), idle.end());
   for (const auto& [used, id] : idle) {
@@ -116,7 +117,7 @@ std::vector<SegmentRef> BufferStore::TakeIdle(Time before, std::optional<uint64_
     taken.push_back(found->second.segment.Lend());
     buffers_.erase(found);
     if (size_bytes.has_value() && Admit(*size_bytes).ok()) {
-      unused_from_ = Time{0};  // Others are as old.
+      unused_from_ = Time{0};  // Other buffers are as old.
       break;
     }
   }
@@ -135,7 +136,7 @@ SegmentRef BufferStore::Publish(BufferRecord& record, SegmentRef segment, Tensor
   if (generation <= record.generation) {
     return segment;
   }
-  if (record.segment.get() != segment.get()) {  // A run writes registered memory where it lies.
+  if (record.segment.get() != segment.get()) {  // A run writes registered memory in place.
     record.segment = Lendable(std::move(segment));
   }
   record.shape = std::move(shape);

@@ -20,7 +20,8 @@ StatusOr<ClientMemory> CheckClientMemory(int fd) {
   if (seals < 0 || (seals & kSizeSeals) != kSizeSeals) {
     return InvalidArgument("The shared memory's size is not sealed: it needs F_SEAL_SHRINK and F_SEAL_GROW.");
   }
-  // From here on nothing about it changes but its contents. Fails where it was sealed before, or can only be read.
+  // Seals the seals: only the contents can change afterwards. Fails when they were sealed before, or the descriptor
+  // is read-only.
   fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
   seals = fcntl(fd, F_GET_SEALS);
   if ((seals & F_SEAL_SEAL) == 0 && mode != O_RDONLY) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What memory a client may register as a buffer.
+// Checks of memory that a client registers as a buffer.
 #ifndef HPVMD_SERVER_MEMORY_CLIENT_MEMORY_H_
 #define HPVMD_SERVER_MEMORY_CLIENT_MEMORY_H_
 
@@ -9,8 +9,8 @@
 
 namespace hpvm::server {
 
-// The size of a client's memory and whether it can only be read, for good: a memfd in ordinary pages whose size is
-// sealed, and whose other seals are sealed now, too. kInvalidArgument says what is missing.
+// The size of a client's memory, and whether it is permanently read-only. The memory must be a memfd of ordinary
+// pages with a sealed size; its other seals are sealed here. kInvalidArgument says what is missing.
 struct ClientMemory {
   uint64_t bytes = 0;
   bool read_only = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of clients: what is taken, and everything else.
+// Tests of clients' memory: what is accepted, and what is refused.
 #include "server/memory/client_memory.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ TEST(ClientMemoryTest, TakesSealedMemory) {
   ASSERT_TRUE(memory.ok()) << memory.status();
   EXPECT_EQ(memory->bytes, 8192u);
   EXPECT_FALSE(memory->read_only);
-  // Nobody makes it read-only any more, which would fail a later mapping.
+  // Nobody can make it read-only any more, which would make a later mapping fail.
   EXPECT_NE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
 }
 

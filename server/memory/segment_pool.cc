@@ -14,10 +14,11 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-// Smaller ones are cleared in less time than new ones take.
+// Clearing smaller segments takes less time than making new ones.
 constexpr uint64_t kClearedBytesMax = 1 << 20;
 
-// Frees memory where nobody waits for it: half a gigabyte takes the kernel a tenth of a second. Lives for ever.
+// Frees memory on a thread that nobody waits for: half a gigabyte takes the kernel a tenth of a second. Never
+// destroyed.
 FairQueue& Disposal() {
   static auto* const queue = new FairQueue("disposal", "memory", 1);
   return *queue;
@@ -40,7 +41,7 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("segment.acquire.before"));
   const uint64_t capacity = CapacityFor(bytes);
   if (capacity < bytes) {
-    return ResourceExhausted("No memory has " + std::to_string(bytes) + " bytes.");
+    return ResourceExhausted("A memory segment cannot have " + std::to_string(bytes) + " bytes.");
   }
   scheduler::Lease lease;
   if (const auto refusal = account_.Take(scheduler::Resource::kHostBytes, capacity, &lease)) {
@@ -50,7 +51,7 @@ StatusOr<SegmentRef> SegmentPool::Acquire(uint64_t bytes, bool zero) {
   Freed freed;
   {
     std::lock_guard lock(state_->mutex);
-    // The newest first: its pages are the likeliest to be in the processor's cache.
+    // Prefers the newest, whose pages are most likely in the processor's cache.
     const auto found = std::find_if(state_->idle.rbegin(), state_->idle.rend(), [&](const auto& idle) {
       return idle->capacity_bytes == capacity && (!zero || capacity <= kClearedBytesMax);
     });

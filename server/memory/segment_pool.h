@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tenant's shared memory: sealed memfds that are used again, because first-touch writes run at 0.4 to 1.4 GB/s and
-// later ones at 7.
+// SegmentPool is a tenant's shared memory: sealed memfds that are reused, because first-touch writes run at 0.4 to
+// 1.4 GB/s and later ones at 7.
 //
-// Memory never passes from one tenant to another: each has a pool, and the pool's memory goes back to the kernel with
-// it. What is in use is paid for, in whole segments. What waits for use again is not counted as the tenant's, and goes
-// as soon as both together would pass its quota.
+// Memory never passes from one tenant to another: each has a pool, whose memory returns to the kernel with it.
+// Segments in use are charged to the tenant, in whole segments. Segments waiting for reuse are not charged, and are
+// freed as soon as both together would exceed the tenant's quota.
 //
-// Descriptors that the executor has mapped may be written by it at any time, so the daemon reads and writes with
-// pread and pwrite only.
+// An executor may write segments that it has mapped at any time, so the daemon accesses them only with pread and
+// pwrite.
 #ifndef HPVMD_SERVER_MEMORY_SEGMENT_POOL_H_
 #define HPVMD_SERVER_MEMORY_SEGMENT_POOL_H_
 
@@ -24,41 +24,41 @@ namespace hpvm::server {
 
 struct Segment {
   UniqueFd fd;
-  uint64_t id = 0;              // Unique in its pool, never 0; a recycled segment keeps its own.
+  uint64_t id = 0;              // Unique in its pool, never 0; a recycled segment keeps its id.
   uint64_t capacity_bytes = 0;  // The memfd's size.
   bool recycled = false;        // Holds old bytes of the same tenant; otherwise zeros.
-  bool registered = false;      // A client's own: it writes at any time.
-  bool read_only = false;       // Registered, and nobody can write it.
-  scheduler::Lease host_bytes;  // The capacity, while anybody uses it.
+  bool registered = false;      // A client's own memory, which the client may write at any time.
+  bool read_only = false;       // Registered, and permanently read-only.
+  scheduler::Lease host_bytes;  // For the capacity, while the segment is in use.
 };
 
-// Shared: a run that reads a buffer's memory outlives the buffer's deletion or replacement. The last user gives it
-// back to the pool.
+// Shared, because a run that reads a buffer's memory outlives the buffer's deletion or replacement. The last user
+// returns the segment to the pool.
 using SegmentRef = std::shared_ptr<const Segment>;
 
-// Any thread.
+// Thread-safe.
 class SegmentPool {
  public:
-  // `idle_bytes_max`: what may wait for use again; the rest is freed, oldest first.
+  // `idle_bytes_max` limits the segments waiting for reuse; the rest is freed, oldest first.
   explicit SegmentPool(uint64_t idle_bytes_max, scheduler::Account account = {});
 
-  // At least `bytes` (1 or more). Zeroed when `zero`; otherwise it may hold the tenant's old bytes. kResourceExhausted
-  // with the quota's sentence.
+  // Returns at least `bytes` (1 or more), zeroed when `zero`; otherwise the segment may hold the tenant's old bytes.
+  // kResourceExhausted with a sentence about the quota.
   StatusOr<SegmentRef> Acquire(uint64_t bytes, bool zero);
 
-  // A client's memory, of `bytes`: paid for like the pool's own, and let go of after its last use. Takes the descriptor
-  // only when it succeeds.
+  // Adopts a client's memory of `bytes`: charged like the pool's own, and dropped after its last use. Takes the
+  // descriptor only on success.
   StatusOr<SegmentRef> Adopt(UniqueFd& fd, uint64_t bytes, bool read_only);
 
   uint64_t idle_bytes() const;
-  // Capacities of those in use.
+  // Capacity of the segments in use.
   uint64_t live_bytes() const;
-  // Ids of segments freed since the last call: executors must let go of them too. Ids beyond the last 4,096 are lost,
-  // with no more harm than a mapping that lives as long as its executor.
+  // Returns the ids of segments freed since the last call, which executors must unmap too. Ids beyond the last 4,096
+  // are lost, at the cost of mappings that live as long as their executor.
   std::vector<uint64_t> TakeFreed();
 
-  // What Acquire really takes for `bytes`: whole pages, then eighths of a power of two, so that near sizes share
-  // segments.
+  // Returns the size that Acquire allocates for `bytes`: whole pages, then eighths of a power of two, so that similar
+  // sizes share segments.
   static uint64_t CapacityFor(uint64_t bytes);
 
  private:
@@ -68,9 +68,9 @@ class SegmentPool {
     uint64_t idle_bytes = 0, live_bytes = 0;
     std::vector<std::unique_ptr<Segment>> idle;  // Oldest first.
     std::vector<uint64_t> freed_ids;
-    uint64_t next_id = 1;  // The tenant's own: executors see it, and it must tell nothing of other tenants.
+    uint64_t next_id = 1;  // Per tenant: executors see it, and it must reveal nothing about other tenants.
   };
-  // Freed where nobody waits for it, when it is much.
+  // Freed collects segments and frees large ones on a thread that nobody waits for.
   class Freed {
    public:
     ~Freed();
@@ -82,9 +82,9 @@ class SegmentPool {
   };
   static void Return(State& state, std::unique_ptr<Segment> segment);
   static void Disown(State& state, std::unique_ptr<Segment> segment);
-  // The mutex is held.
+  // The caller holds the mutex.
   static void Forget(State& state, std::unique_ptr<Segment> segment, Freed& freed);
-  // Frees idle ones, the oldest first, until at most `bytes_max` are left. The mutex is held.
+  // Frees idle segments, the oldest first, until at most `bytes_max` remain. The caller holds the mutex.
   static void Trim(State& state, uint64_t bytes_max, Freed& freed);
 
   // Shared with the deleters of segments that outlive the pool.

@@ -28,7 +28,7 @@ void Families::AddLabel(std::string_view label, std::string_view value) {
   families_.back().metric.back().label.push_back({std::string(label), std::string(value)});
 }
 
-void Families::AddUsed(Labels labels, std::string_view label, Names names, std::span<const Tally> tallies) {
+void Families::AddUsed(Labels labels, std::string_view label, Names names, std::span<const AtomicCounter> tallies) {
   for (size_t i = 0; i < tallies.size(); ++i) {
     if (tallies[i].value() != 0) {
       Add(labels, tallies[i]);
@@ -56,7 +56,7 @@ void Families::Add(Labels labels, const Histogram& histogram) {
 
 void Families::AddUpTenants() {
   for (prometheus::MetricFamily& family : families_) {
-    std::map<std::vector<std::pair<std::string, std::string>>, size_t> places;  // By the other labels.
+    std::map<std::vector<std::pair<std::string, std::string>>, size_t> places;  // Positions by the other labels.
     std::vector<prometheus::ClientMetric> sums;
     for (prometheus::ClientMetric& metric : family.metric) {
       std::erase_if(metric.label, [](const auto& label) { return label.name == "tenant"; });

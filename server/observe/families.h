@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metric families on their way into the text format. Only .cc files that need prometheus-cpp include this.
+// Families collects metric families for the text format. Only .cc files that need prometheus-cpp include this header.
 #ifndef HPVMD_SERVER_OBSERVE_FAMILIES_H_
 #define HPVMD_SERVER_OBSERVE_FAMILIES_H_
 
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/observe/tally.h"
+#include "server/observe/metrics.h"
 
 namespace hpvm::server {
 
@@ -22,14 +22,14 @@ class Families {
   using Labels = std::initializer_list<std::pair<std::string_view, std::string_view>>;
   using Names = std::span<const std::string_view>;
 
-  // What follows belongs to this family.
+  // Begin a family, to which the following samples belong.
   void Counter(std::string_view name, std::string_view help) { Begin(name, help, prometheus::MetricType::Counter); }
   void Gauge(std::string_view name, std::string_view help) { Begin(name, help, prometheus::MetricType::Gauge); }
   void Histograms(std::string_view name, std::string_view help) {
     Begin(name, help, prometheus::MetricType::Histogram);
   }
 
-  // The same with the only one there is.
+  // Begin a family with a single sample.
   template <typename Value>
   void Counter(std::string_view name, std::string_view help, const Value& value) {
     Counter(name, help);
@@ -48,9 +48,9 @@ class Families {
   template <typename Number>
   requires std::is_arithmetic_v<Number>
   void Add(Labels labels, Number value) { AddNumber(labels, static_cast<double>(value)); }
-  void Add(Labels labels, const Tally& tally) { Add(labels, tally.value()); }
+  void Add(Labels labels, const AtomicCounter& tally) { Add(labels, tally.value()); }
   void Add(Labels labels, const Histogram& histogram);
-  // One for each of `values`, whose name is one label more.
+  // Adds a sample for each of `values`, whose name becomes one more label.
   template <typename Values>
   void AddEach(Labels labels, std::string_view label, Names names, const Values& values) {
     for (size_t i = 0; i < std::size(values); ++i) {
@@ -58,13 +58,13 @@ class Families {
       AddLabel(label, names[i]);
     }
   }
-  // Without those that are 0: for families whose label sets are many and mostly unused.
-  void AddUsed(Labels labels, std::string_view label, Names names, std::span<const Tally> tallies);
+  // Like AddEach without values of 0: for families with many label sets, mostly unused.
+  void AddUsed(Labels labels, std::string_view label, Names names, std::span<const AtomicCounter> tallies);
 
-  // Takes the names of tenants out: what differed by them alone is added up.
+  // Removes the names of tenants: sums samples that differ by them alone.
   void AddUpTenants();
 
-  // Prometheus' text format, version 0.0.4.
+  // Formats the families in Prometheus' text format, version 0.0.4.
   std::string Text() const;
 
  private:

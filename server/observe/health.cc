@@ -9,8 +9,8 @@ namespace hpvm::server {
 namespace {
 
 constexpr Duration kThreadMax = std::chrono::seconds(10), kStoreMax = std::chrono::seconds(30);
-// Executors that cannot be started keep the daemon from being ready for this long after the last try: without work
-// there would be no other.
+// Executors that cannot be started keep the daemon not ready for this long after the last try; without work there
+// would be no other try.
 constexpr uint32_t kSpawnFailuresMin = 3;
 constexpr Duration kSpawnFailureKept = std::chrono::seconds(60);
 
@@ -27,7 +27,7 @@ void CheckLife(const HealthFacts& facts, HealthReport& report) {
   }
   if (facts.store_owes > kStoreMax) {
     report.reasons.push_back(
-        {"store_thread", "The job store has not committed what waits for " + Seconds(facts.store_owes) + "."});
+        {"store_thread", "The job store has not committed waiting writes for " + Seconds(facts.store_owes) + "."});
   }
   report.live = report.reasons.empty();
 }
@@ -46,7 +46,7 @@ void CheckDevices(const std::vector<v1::Device>& devices, HealthReport& report) 
   }
 }
 
-// Tenants that demand more than the configuration get their own answer, with each call.
+// Tenants that require more than the configuration get their own error with each call.
 void CheckSandbox(const CoreSnapshot& core, HealthReport& report) {
   report.sandbox = core.sandbox;
   if (core.sandbox.has_value() && core.sandbox->level < core.sandbox_level_min) {
@@ -74,7 +74,7 @@ HealthReport Assess(const HealthFacts& facts) {
   CheckLife(facts, report);
   const auto starting = [&](const char* detail) { report.reasons.push_back({"starting", detail}); };
   if (!facts.has_started || facts.snapshot == nullptr) {
-    starting("The daemon takes up its jobs.");
+    starting("The daemon is still reading its stored jobs.");
   } else {
     const CoreSnapshot& core = *facts.snapshot;
     if (core.draining) {
@@ -86,7 +86,7 @@ HealthReport Assess(const HealthFacts& facts) {
     CheckSandbox(core, report);
     CheckStore(core.store, report);
     if (!core.devices_known) {
-      starting("Devices are still being looked for.");
+      starting("The daemon is still looking for devices.");
     } else {
       CheckDevices(core.devices, report);
     }

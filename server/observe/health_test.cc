@@ -32,10 +32,10 @@ HealthFacts Facts() {
   return facts;
 }
 
-// Safety: Facts() made it, and not const.
+// Safe because Facts() made the object, and not as const.
 CoreSnapshot& SnapshotOf(HealthFacts& facts) { return const_cast<CoreSnapshot&>(*facts.snapshot); }
 
-// Each thing that can be wrong has its reason, and does not hide the others.
+// Each problem has its reason, and does not hide the others.
 TEST(HealthTest, Reasons) {
   struct Case {
     const char* name;
@@ -137,7 +137,7 @@ TEST(HealthTest, Reasons) {
   }
 }
 
-// JSON whatever a device's driver says.
+// The output is valid JSON whatever a device's driver reports.
 TEST(HealthTest, Json) {
   EXPECT_EQ(ToJson("live", true, {}), "{\"live\":true,\"reasons\":[]}\n");
   EXPECT_EQ(ToJson("ready", false, {{"store", "a \"b\"\n\\"}, {"draining", "x"}}),
@@ -167,7 +167,7 @@ TEST(HealthTest, DesiredWorkers) {
   EXPECT_EQ(DesiredWorkers(1'000, 0, 0), 1'000u);
 }
 
-// What was longest is forgotten after a minute.
+// A maximum is forgotten after a minute.
 TEST(HealthTest, MinuteMax) {
   MinuteMax stalls;
   stalls.Push(seconds(3));
@@ -179,7 +179,7 @@ TEST(HealthTest, MinuteMax) {
   EXPECT_EQ(stalls.max(), seconds(1));
 }
 
-// A beat is owed from when it was asked for, and a late one is remembered.
+// A beat is owed from the time of the request, and a late one is remembered.
 TEST(HealthTest, HeartMeasuresTheLoop) {
   ManualClock clock;
   clock.Advance(seconds(5));
@@ -195,7 +195,7 @@ TEST(HealthTest, HeartMeasuresTheLoop) {
   EXPECT_EQ(heart.Ask(), Duration{0});
 }
 
-// The watch asks the core each second, tells health when it changes, and hands out what it saw, with tenants where they
+// The watch asks the core each second, reports changes of health, and returns what it saw, with tenants where they
 // are wanted.
 TEST(HealthTest, WatchLooksAndTells) {
   PrometheusObserver metrics(RealClock());
@@ -250,7 +250,7 @@ TEST(HealthTest, WatchLooksAndTells) {
   EXPECT_THAT(told, ::testing::ElementsAre(std::pair(true, true), std::pair(true, false)));
 }
 
-// A core that hangs keeps nobody else waiting, and is found out.
+// A hanging core blocks nobody else, and is detected.
 TEST(HealthTest, WatchOutlivesAHungCore) {
   ManualClock clock;
   clock.Advance(seconds(100));

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/http_endpoint.h"
 
+#include <curl/curl.h>
 #include <errno.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
 #include <fstream>
+#include <mutex>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "server/observe/testing/http_client.h"
+#include "server/testing/test_certificates.h"
 
 namespace hpvm::server {
 namespace {
@@ -35,7 +40,7 @@ class HttpEndpointTest : public ::testing::Test {
 
 constexpr char kHost[] = "Host: 127.0.0.1\r\n\r\n";
 
-// What is asked for comes whole; HEAD has the header alone.
+// Requested texts are complete; HEAD returns the header alone.
 TEST_F(HttpEndpointTest, Serves) {
   const std::string got = testing::Get(endpoint_->address(), "/metrics?x=1");
   EXPECT_TRUE(got.starts_with("HTTP/1.1 200 OK\r\n")) << got;
@@ -50,7 +55,7 @@ TEST_F(HttpEndpointTest, Serves) {
   EXPECT_NE(unready.find("Content-Type: application/json\r\n"), std::string::npos);
 }
 
-// Everything else is refused with a code, and the endpoint goes on.
+// All other requests are refused with a code, and the endpoint continues.
 TEST_F(HttpEndpointTest, Refuses) {
   struct Case {
     const char* name;
@@ -99,7 +104,7 @@ TEST_F(HttpEndpointTest, Refuses) {
   EXPECT_TRUE(Exchange("GET /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200"));
 }
 
-// Clients that send nothing, byte by byte, or never read keep nobody else from an answer.
+// Clients that send nothing, send byte by byte, or never read do not block others.
 TEST_F(HttpEndpointTest, SlowClientsBlockNobody) {
   std::vector<UniqueFd> slow;
   for (int i = 0; i < 100; ++i) {
@@ -116,14 +121,15 @@ TEST_F(HttpEndpointTest, SlowClientsBlockNobody) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_TRUE(testing::Get(endpoint_->address(), "/metrics").ends_with("a 1\n"));
   }
-  // The newest has its connection still: the answers waited for nobody's deadline. Older ones may have given way.
+  // The newest still has its connection: responses did not wait for other clients' deadlines. Older ones may have
+  // given way.
   static_assert(HttpEndpoint::kConnectionsMax > 24, "Twenty requests must not push out the newest.");
   char byte;
   EXPECT_EQ(recv(slow.back().get(), &byte, 1, MSG_DONTWAIT), -1);
   EXPECT_EQ(errno, EAGAIN);
 }
 
-// A header without end takes no memory beyond its limit.
+// An endless header takes no memory beyond its limit.
 TEST_F(HttpEndpointTest, HeaderFloodTakesNoMemory) {
   const auto resident_kb = [] {
     std::ifstream file("/proc/self/statm");
@@ -147,7 +153,7 @@ TEST_F(HttpEndpointTest, HeaderFloodTakesNoMemory) {
   EXPECT_TRUE(testing::Get(endpoint_->address(), "/metrics").ends_with("a 1\n"));
 }
 
-// One byte a second is not enough to stay: the time is the whole request's.
+// One byte a second is not enough to stay: the time limit is for the whole request.
 TEST_F(HttpEndpointTest, CutsOffWhoDrips) {
   const UniqueFd fd = testing::ConnectTo(endpoint_->address());
   const Time start = RealClock().Now();
@@ -157,7 +163,7 @@ TEST_F(HttpEndpointTest, CutsOffWhoDrips) {
   EXPECT_LT(RealClock().Now() - start, HttpEndpoint::kConnectionMax + std::chrono::seconds(3));
 }
 
-// A silent client is let go after its time.
+// A silent client is disconnected after its time.
 TEST_F(HttpEndpointTest, ClosesSilentClients) {
   const UniqueFd fd = testing::ConnectTo(endpoint_->address());
   send(fd.get(), "GET", 3, MSG_NOSIGNAL);
@@ -168,12 +174,103 @@ TEST_F(HttpEndpointTest, ClosesSilentClients) {
   EXPECT_LT(took, HttpEndpoint::kConnectionMax + std::chrono::seconds(3));
 }
 
-// An address in use is an error that names it.
+// The error about an address in use names it.
 TEST_F(HttpEndpointTest, AddressInUse) {
   const std::string port = endpoint_->address().substr(endpoint_->address().rfind(':') + 1);
   const auto second = HttpEndpoint::Start({"127.0.0.1", port}, {});
   ASSERT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(Message(second.status()).find(port), std::string::npos);
+}
+
+class HttpEndpointTlsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Serve(authority_);
+    auto started = HttpEndpoint::Start(
+        {"127.0.0.1", "0"}, {{"/metrics", [](const HttpRequest&) { return HttpResponse{.body = "a 1\n"}; }}}, [this] {
+          std::lock_guard lock(mutex_);
+          return certificate_;
+        });
+    ASSERT_TRUE(started.ok()) << started.status();
+    endpoint_ = *std::move(started);
+  }
+  void Serve(TestAuthority& authority) { Serve(authority.Issue({"hpvmd", -3'600, 3'600, "127.0.0.1"})); }
+  void Serve(const CertifiedKey& pair) {
+    std::lock_guard lock(mutex_);
+    certificate_ = HttpCertificate{pair.certificate, pair.key};
+  }
+  // Returns the body for a client that trusts the authority; empty when there was none.
+  std::string Get(const TestAuthority& authority) {
+    const std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl(curl_easy_init(), &curl_easy_cleanup);
+    std::string body, authorities = authority.certificate();
+    curl_blob blob{authorities.data(), authorities.size(), CURL_BLOB_NOCOPY};
+    curl_easy_setopt(curl.get(), CURLOPT_URL, ("https://" + endpoint_->address() + "/metrics").c_str());
+    curl_easy_setopt(curl.get(), CURLOPT_CAINFO_BLOB, &blob);
+    curl_easy_setopt(curl.get(), CURLOPT_TIMEOUT, 20L);
+    curl_easy_setopt(curl.get(), CURLOPT_PROXY, "");
+    curl_easy_setopt(curl.get(), CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl.get(), CURLOPT_WRITEDATA, &body);
+    curl_easy_setopt(
+        curl.get(), CURLOPT_WRITEFUNCTION, +[](char* data, size_t one, size_t count, void* to) {
+          static_cast<std::string*>(to)->append(data, one * count);
+          return one * count;
+        });
+    curl_easy_perform(curl.get());
+    return body;
+  }
+  bool Eventually(const TestAuthority& authority) {
+    for (int i = 0; i < 200 && Get(authority).empty(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    return Get(authority) == "a 1\n";
+  }
+  TestAuthority authority_{"the authority"};
+  std::mutex mutex_;
+  std::optional<HttpCertificate> certificate_;
+  std::unique_ptr<HttpEndpoint> endpoint_;
+};
+
+// Clients that trust another authority, or do not speak TLS, get nothing.
+TEST_F(HttpEndpointTlsTest, Serves) {
+  EXPECT_EQ(Get(authority_), "a 1\n");
+  EXPECT_EQ(Get(TestAuthority("another")), "");
+  const std::string plain = testing::Get(endpoint_->address(), "/metrics");
+  EXPECT_EQ(plain.find("a 1"), std::string::npos);
+}
+
+// A new certificate is used while the endpoint serves; an unusable one is not.
+TEST_F(HttpEndpointTlsTest, Renews) {
+  Serve(CertifiedKey{"no certificate", "no key"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(1'500));
+  EXPECT_EQ(Get(authority_), "a 1\n");
+  TestAuthority next("the next authority");
+  for (int i = 0; i < 3; ++i) {
+    Serve(next);
+    EXPECT_TRUE(Eventually(next));
+    Serve(authority_);
+    EXPECT_TRUE(Eventually(authority_));
+  }
+}
+
+// Connections without a handshake do not block others.
+TEST_F(HttpEndpointTlsTest, SilentClientsBlockNobody) {
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 100; ++i) {
+    silent.push_back(testing::ConnectTo(endpoint_->address()));
+    if (i % 2 == 1) {
+      send(silent.back().get(), "\x16\x03\x01", 3, MSG_NOSIGNAL);
+    }
+  }
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_EQ(Get(authority_), "a 1\n");
+  }
+}
+
+TEST(HttpEndpointStartTest, NeedsTheFirstCertificate) {
+  const auto none = HttpEndpoint::Start({"127.0.0.1", "0"}, {}, [] { return std::nullopt; });
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument);
+  const auto wrong = HttpEndpoint::Start({"127.0.0.1", "0"}, {}, [] { return HttpCertificate{"no", "no"}; });
+  EXPECT_EQ(wrong.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ Status ToStatus(CURLcode code, const char* detail) {
   if (code == CURLE_OK) {
     return absl::OkStatus();
   }
-  const std::string text = std::string("The collector does not take spans: ") + curl_easy_strerror(code) +
+  const std::string text = std::string("The collector does not accept spans: ") + curl_easy_strerror(code) +
                            (*detail == 0 ? "" : std::string(" (") + detail + ")") + ".";
   return code == CURLE_OPERATION_TIMEDOUT ? DeadlineExceeded(text) : Unavailable(text);
 }
@@ -60,7 +60,7 @@ Status Perform(CURLM* multi, CURL* easy, const char* detail, Time deadline, int 
     curl_multi_poll(multi, &extra, stop >= 0 ? 1 : 0, static_cast<int>(std::min<int64_t>(ms, 60'000)), nullptr);
     pollfd stopped{stop, POLLIN, 0};
     if (stop >= 0 && poll(&stopped, 1, 0) > 0) {
-      return Cancelled("The export was broken off.");
+      return Cancelled("The export was cancelled.");
     }
   }
 }

@@ -21,7 +21,7 @@ namespace hpvm::server {
 namespace {
 
 void DescribeOurselves(Families& families, const SpanExporter* spans) {
-  families.Gauge("hpvm_build_info", "1; the daemon's version is the label.");
+  families.Gauge("hpvm_build_info", "Always 1; the label is the daemon's version.");
   families.Add({{"version", HPVMD_VERSION}}, 1);
   const LogCounts log = CountLog();
   families.Counter("hpvm_log_lines_total", "Lines logged.", log.lines);
@@ -29,16 +29,16 @@ void DescribeOurselves(Families& families, const SpanExporter* spans) {
   families.Add({{"reason", "rate"}}, log.limited);
   families.Add({{"reason", "stderr"}}, log.overflown);
   const SpanCounts counts = spans == nullptr ? SpanCounts() : spans->counts();
-  families.Counter("hpvm_spans_exported_total", "Spans that the collector took.", counts.exported);
+  families.Counter("hpvm_spans_exported_total", "Spans that the collector accepted.", counts.exported);
   families.Counter("hpvm_spans_dropped_total", "Spans that the collector did not get.", counts.dropped);
   families.Counter("hpvm_span_export_failures_total", "Requests to the collector that did not succeed.",
                    counts.failures);
 }
 
 void DescribeConfig(Families& families, const ConfigFacts& facts) {
-  families.Gauge("hpvm_config_info", "1; the label is the hash of the configuration in force.");
+  families.Gauge("hpvm_config_info", "Always 1; the label is the hash of the configuration in force.");
   families.Add({{"hash", facts.sha256}}, 1);
-  families.Gauge("hpvm_config_loaded_time_seconds", "Since when it is in force, since the Unix epoch.",
+  families.Gauge("hpvm_config_loaded_time_seconds", "When the configuration came into force, since the Unix epoch.",
                  static_cast<double>(facts.loaded_unix_ns) / 1e9);
   families.Gauge("hpvm_config_awaiting_restart_keys", "Keys whose values in the file wait for a restart.",
                  facts.awaiting_restart.size());
@@ -59,28 +59,38 @@ struct Observation::Parts {
   StatusOr<bool> MaySeeTenants(std::string_view authorization);
   std::string Text(bool with_tenants);
   HttpResponse Live();
-  HttpResponse Ready();
+  HttpResponse Ready(const HttpRequest& request);
+  // Returns true when the client may also see the reasons: other machines need credentials for that.
+  bool MaySeeReasons(const HttpRequest& request);
 
   const std::string state_dir;
   std::mutex mutex;
-  std::string store_folder;  // Guarded by the mutex, like the next.
+  std::string store_folder;  // This and the next member are guarded by the mutex.
   std::function<StatusOr<bool>(std::string_view)> may_see_tenants;
   std::function<ConfigFacts()> in_force;
   PrometheusObserver metrics;
   Heart heart;
   std::unique_ptr<SpanExporter> exporter;
   std::unique_ptr<Tracer> tracer;
-  EventList events;  // For metrics and traces.
+  EventList events;  // Metrics and traces.
   server::Watch watch;
-  PacedText text, anonymous_text;          // The endpoint's thread's.
-  std::unique_ptr<HttpEndpoint> endpoint;  // Goes first.
+  PacedText text, anonymous_text;          // Used on the endpoint's thread.
+  bool is_public = false;                  // Other machines can reach the endpoint.
+  std::unique_ptr<HttpEndpoint> endpoint;  // Destroyed first.
   std::string no_address;
 };
 
 HttpResponse Observation::Parts::Metrics(const HttpRequest& request) {
   HttpResponse response;
   const StatusOr<bool> with_tenants = MaySeeTenants(request.authorization);
-  if (!with_tenants.ok()) {  // Said, so that a scraper whose secret has changed does not silently get less.
+  if (is_public && request.authorization.empty()) {
+    response.code = 401;
+    response.body =
+        "Requests for metrics from other machines need credentials: the secret of metrics.token_file, or a token.\n";
+    return response;
+  }
+  // Reported as an error, so that a scraper whose secret has changed does not silently get less.
+  if (!with_tenants.ok()) {
     response.code = 401;
     response.body = Message(with_tenants.status()) + "\n";
     return response;
@@ -91,7 +101,7 @@ HttpResponse Observation::Parts::Metrics(const HttpRequest& request) {
 }
 
 StatusOr<bool> Observation::Parts::MaySeeTenants(std::string_view authorization) {
-  // Held while it is asked: after Unwatch what it asks may be gone.
+  // Held during the query, because its objects may be gone after Unwatch.
   std::lock_guard lock(mutex);
   return may_see_tenants ? may_see_tenants(authorization) : StatusOr<bool>(false);
 }
@@ -118,7 +128,7 @@ std::string Observation::Parts::Text(bool with_tenants) {
 
 HttpResponse Observation::Parts::Live() {
   HealthReport report = watch.Look().report;
-  if (report.live) {
+  if (report.live || is_public) {
     report.reasons.clear();
   }
   HttpResponse response;
@@ -128,8 +138,16 @@ HttpResponse Observation::Parts::Live() {
   return response;
 }
 
-HttpResponse Observation::Parts::Ready() {
-  const HealthReport report = watch.Look().report;
+bool Observation::Parts::MaySeeReasons(const HttpRequest& request) {
+  return !is_public || (!request.authorization.empty() && MaySeeTenants(request.authorization).ok());
+}
+
+HttpResponse Observation::Parts::Ready(const HttpRequest& request) {
+  HealthReport report = watch.Look().report;
+  if (!MaySeeReasons(request)) {
+    report.reasons.clear();
+    report.sandbox.reset();
+  }
   HttpResponse response;
   response.code = report.ready ? 200 : 503;
   response.content_type = "application/json";
@@ -146,7 +164,8 @@ Observation::~Observation() {
   }
 }
 
-StatusOr<std::unique_ptr<Observation>> Observation::Start(const Config& config, const Clock& clock, Rng& rng) {
+StatusOr<std::unique_ptr<Observation>> Observation::Start(const Config& config, const Clock& clock, Rng& rng,
+                                                          HttpEndpoint::Certificates certificates) {
   std::unique_ptr<Observation> observation(new Observation());
   observation->parts_ = std::make_unique<Parts>(config, clock);
   Parts& parts = *observation->parts_;
@@ -160,16 +179,22 @@ StatusOr<std::unique_ptr<Observation>> Observation::Start(const Config& config, 
     LogInfo("Exporting traces", {{"endpoint", config.tracing_endpoint}});
   }
   if (!config.metrics_listen.empty()) {
-    HPVMD_ASSIGN_OR_RETURN(const HostPort listen, ParseMetricsListen(config.metrics_listen));
+    HPVMD_ASSIGN_OR_RETURN(const ListenAddress listen, ParseMetricsListen(config.metrics_listen));
+    parts.is_public = listen.is_public;
+    if (listen.is_public && !certificates) {
+      return FailedPrecondition("Metrics that other machines reach (\"" + listen.target + "\") need a certificate.");
+    }
     HPVMD_ASSIGN_OR_RETURN(
         parts.endpoint,
-        HttpEndpoint::Start(listen,
+        HttpEndpoint::Start(SplitHostPort(listen),
                             {
                                 {"/metrics", [&parts](const HttpRequest& request) { return parts.Metrics(request); }},
                                 {"/livez", [&parts](const HttpRequest&) { return parts.Live(); }},
-                                {"/readyz", [&parts](const HttpRequest&) { return parts.Ready(); }},
-                            }));
-    LogInfo("Serving metrics and health", {{"address", parts.endpoint->address()}});
+                                {"/readyz", [&parts](const HttpRequest& request) { return parts.Ready(request); }},
+                            },
+                            listen.is_public ? std::move(certificates) : nullptr));
+    LogInfo("Serving metrics and health",
+            {{"address", parts.endpoint->address()}, {"tls", listen.is_public ? "yes" : "no"}});
   }
   return observation;
 }

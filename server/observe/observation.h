@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All that makes the daemon observable, as the configuration asks: metrics and health over HTTP, spans over OTLP.
+// Observation makes the daemon observable as configured: metrics and health over HTTP, spans over OTLP.
 //
-//   Start, before the core; observer() subscribes to what happens; Watch when core and gRPC server stand; Unwatch
-//   before they go. /livez, /readyz and /metrics answer from Start on.
+//   Call Start before the core exists; observer() subscribes to events; call Watch when core and gRPC server exist, and
+//   Unwatch before they are destroyed. /livez, /readyz and /metrics answer from Start on.
 #ifndef HPVMD_SERVER_OBSERVE_OBSERVATION_H_
 #define HPVMD_SERVER_OBSERVE_OBSERVATION_H_
 
@@ -13,23 +13,26 @@
 #include "base/status.h"
 #include "server/config/config.h"
 #include "server/events/events.h"
+#include "server/observe/http_endpoint.h"
 #include "server/observe/watch.h"
 
 namespace hpvm::server {
 
 class Observation {
  public:
-  // `clock` and `rng` live longer. Fails when metrics.listen cannot be had.
-  static StatusOr<std::unique_ptr<Observation>> Start(const Config& config, const Clock& clock, Rng& rng);
-  // Sends the spans that wait, for up to a second.
+  // `clock` and `rng` must outlive the object. `certificates` are used for metrics.listen when other machines can
+  // reach it. Fails when that address cannot be bound.
+  static StatusOr<std::unique_ptr<Observation>> Start(const Config& config, const Clock& clock, Rng& rng,
+                                                      HttpEndpoint::Certificates certificates = nullptr);
+  // Sends the waiting spans, for up to a second.
   ~Observation();
   Observation(const Observation&) = delete;
   Observation& operator=(const Observation&) = delete;
 
   Observer& observer();
-  // For the timer's loop: beats each round.
+  // For the timer's loop, which beats each round.
   Heart& heart();
-  // The HTTP endpoint's address with the port that was chosen; empty: none.
+  // Returns the HTTP endpoint's address with the actual port; empty when there is none.
   const std::string& metrics_address() const;
 
   // Tenants are watched when there is an endpoint that shows them.

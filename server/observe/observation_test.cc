@@ -30,7 +30,7 @@ struct Metric {
 };
 using Metrics = std::map<std::string, Metric>;
 
-// Rows of the document's tables: | `name` | type | label, label | meaning |
+// Parses the rows of the document's tables: | `name` | type | label, label | meaning |
 Metrics ReadDocument() {
   std::ifstream file(std::string(HPVMD_SOURCE_DIR) + "/docs/METRICS.md");
   const std::regex row(R"(\| `((?:hpvm|process)_[a-z_]+)` \| (counter|gauge|histogram) \|([a-z_, ]*)\| .*\|)");
@@ -52,7 +52,7 @@ Metrics ReadDocument() {
   return metrics;
 }
 
-// Names, types and labels of what is exported.
+// Parses names, types and labels of the exported metrics.
 Metrics ReadText(const std::string& text) {
   Metrics metrics;
   std::istringstream lines(text);
@@ -76,7 +76,7 @@ Metrics ReadText(const std::string& text) {
   return metrics;
 }
 
-// Makes every family have a sample.
+// Gives every family a sample.
 void LetEverythingHappen(Observer& observer) {
   RunOutcome outcome;
   *outcome.reply.done.add_nodes() = supervisor::testing::Placement("n", "cpu:0", 0, 1);
@@ -105,6 +105,16 @@ CoreSnapshot SnapshotOf(bool with_tenants) {
   cpu.set_id("cpu:0");
   cpu.set_kind(v1::Device::KIND_CPU);
   cpu.set_state(v1::Device::STATE_READY);
+  v1::DeviceHealth& health = *cpu.mutable_health();  // As if a management library had reported it.
+  health.set_read_unix_ns(1);
+  health.set_temperature_c(40);
+  health.set_power_w(80);
+  health.set_power_limit_w(700);
+  health.set_busy(0.5);
+  health.set_memory_used_bytes(1);
+  health.set_ecc_corrected(1);
+  health.set_ecc_uncorrected(0);
+  health.set_last_xid(43);
   snapshot.jobs_running = 3;
   if (with_tenants) {
     TenantSnapshot& tenant = snapshot.tenants.emplace_back();
@@ -154,7 +164,7 @@ class ObservationTest : public ::testing::Test {
   std::unique_ptr<Observation> observation_;
 };
 
-// The document lists what is exported, with its type and labels, and nothing else.
+// The document lists exactly the exported metrics, with types and labels.
 TEST_F(ObservationTest, DocumentListsEveryMetric) {
   Start({});
   Watch();
@@ -173,7 +183,7 @@ TEST_F(ObservationTest, DocumentListsEveryMetric) {
   }
 }
 
-// What the core says at the scrape is exported; the daemon is alive before it is ready.
+// The core's state at the scrape is exported; the daemon is live before it is ready.
 TEST_F(ObservationTest, ServesHealthAndSnapshot) {
   Start({});
   EXPECT_TRUE(Get("/livez").starts_with("HTTP/1.1 200 ")) << Get("/livez");
@@ -196,7 +206,7 @@ TEST_F(ObservationTest, ServesHealthAndSnapshot) {
   EXPECT_TRUE(Get("/metrics").starts_with("HTTP/1.1 200 ")) << "A daemon that ends still answers.";
 }
 
-// Without a credential sums take the place of what names tenants; with a wrong one nothing is shown.
+// Without a credential the metrics of tenants are replaced by sums; with a wrong one nothing is shown.
 TEST_F(ObservationTest, TenantsAreNamedWithACredential) {
   Start({});
   EXPECT_EQ(Get("/metrics").find("tenant="), std::string::npos) << "Before anybody can tell who asks.";
@@ -222,14 +232,14 @@ TEST_F(ObservationTest, TenantsAreNamedWithACredential) {
   EXPECT_EQ(refused.find("hpvm_"), std::string::npos);
 }
 
-// Clients that scrape as fast as they can share few texts, make the core do nothing, and do not wait for it.
+// Clients that scrape at full speed share few texts, cause no work in the core, and do not wait for it.
 TEST_F(ObservationTest, ScrapesAtFullSpeedLeaveTheCoreAlone) {
   Start({});
   std::atomic<int> snapshots{0};
   WatchedParts parts;
   parts.snapshot = [&](bool with_tenants) {
     ++snapshots;
-    std::this_thread::sleep_for(milliseconds(200));  // A core that has much to do.
+    std::this_thread::sleep_for(milliseconds(200));  // Simulates a busy core.
     return SnapshotOf(with_tenants);
   };
   parts.config = [] { return std::make_shared<const Config>(); };
@@ -242,7 +252,7 @@ TEST_F(ObservationTest, ScrapesAtFullSpeedLeaveTheCoreAlone) {
   for (int i = 0; i < 4; ++i) {
     clients.emplace_back([&] {
       while (RealClock().Now() < end) {
-        observation_->observer().On(events::Reloaded{true});  // No two renderings are alike.
+        observation_->observer().On(events::Reloaded{true});  // No two renderings are equal.
         std::string text = Get("/metrics");
         std::lock_guard lock(mutex);
         answers += text.starts_with("HTTP/1.1 200 ") ? 1 : 0;
@@ -253,14 +263,14 @@ TEST_F(ObservationTest, ScrapesAtFullSpeedLeaveTheCoreAlone) {
   for (std::thread& client : clients) {
     client.join();
   }
-  observation_->Unwatch();  // Its thread counts in what ends with this test.
+  observation_->Unwatch();  // Otherwise its thread would count in what ends with this test.
   std::cout << answers << " answers of " << texts.size() << " texts, from " << snapshots << " snapshots\n";
   EXPECT_GT(answers, 100);
   EXPECT_LE(texts.size(), 4u * (3 + 2));
   EXPECT_LE(snapshots, 3 + 2);
 }
 
-// With an endpoint, what is observed is both counted and traced; without one there is no tracer.
+// With an endpoint, events are both counted and traced; without one there is no tracer.
 TEST_F(ObservationTest, TracesWhereConfigured) {
   testing::Collector collector;
   Config config;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON of OTLP: ids in hexadecimal, 64-bit numbers as strings.
+// OTLP's JSON encoding: ids in hexadecimal, 64-bit numbers as strings.
 #include <algorithm>
 
 #include <nlohmann/json.hpp>

@@ -6,7 +6,7 @@
 namespace hpvm::server {
 namespace {
 
-// However often it is asked for, so many are made a second; whoever asks rarely gets a new one each time.
+// The number of texts made per second is limited; an infrequent caller gets a new one each time.
 TEST(PacedTextTest, IsMadeSoOftenAndNoOftener) {
   ManualClock clock;
   clock.Advance(std::chrono::seconds(100));

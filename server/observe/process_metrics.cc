@@ -18,7 +18,7 @@
 namespace hpvm::server {
 namespace {
 
-// Fields of /proc/self/stat after the program's name, which may contain anything; [0] is the third.
+// Returns the fields of /proc/self/stat after the program's name, which may contain anything; [0] is the third field.
 std::vector<uint64_t> StatFields() {
   const std::string text = ReadSmallFile("/proc/self/stat");
   const size_t end = text.rfind(')');
@@ -33,7 +33,7 @@ std::vector<uint64_t> StatFields() {
   return fields;
 }
 
-// When the machine started, in seconds since the epoch; 0 when it is not said.
+// Returns the machine's boot time in seconds since the epoch; 0 when unknown.
 double BootTime() {
   const std::string text = ReadSmallFile("/proc/stat");
   const size_t at = text.find("\nbtime ");
@@ -43,7 +43,7 @@ double BootTime() {
 double CountFds() {
   std::error_code error;
   const std::filesystem::directory_iterator first("/proc/self/fd", error);
-  return error ? 0 : static_cast<double>(std::distance(first, {})) - 1;  // But for the one that lists them.
+  return error ? 0 : static_cast<double>(std::distance(first, {})) - 1;  // Excludes the descriptor that lists them.
 }
 
 }  // namespace
@@ -55,7 +55,8 @@ void DescribeProcess(Families& families) {
   };
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   families.Counter("process_cpu_seconds_total", "User and system CPU time of the daemon, without its executors.",
-                   static_cast<double>(ProcessorTimeOf(getpid()).count()) / 1e9);  // Ticks of 10 ms would stand still.
+                   // Finer than the ticks of 10 ms in /proc/self/stat.
+                   static_cast<double>(ProcessorTimeOf(getpid()).count()) / 1e9);
   families.Gauge("process_resident_memory_bytes", "Resident memory.",
                  field(24) * static_cast<double>(sysconf(_SC_PAGESIZE)));
   families.Gauge("process_virtual_memory_bytes", "Virtual memory.", field(23));
@@ -64,7 +65,7 @@ void DescribeProcess(Families& families) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   families.Gauge("process_max_fds", "The limit of open file descriptors.", limit.rlim_cur);
-  static const double boot = BootTime();  // One value, lest a clock that is set move it.
+  static const double boot = BootTime();  // Read once, so that setting the clock does not change it.
   families.Gauge("process_start_time_seconds", "When the daemon started, since the Unix epoch.",
                  boot + field(22) / ticks);
 }
@@ -81,7 +82,7 @@ void DescribeDisk(Families& families, const std::string& store_folder, const std
   struct statvfs disk {};
   const bool is_known = !state_dir.empty() && statvfs(state_dir.c_str(), &disk) == 0;
   const auto bytes = [&](auto blocks) { return static_cast<double>(blocks) * static_cast<double>(disk.f_frsize); };
-  families.Gauge("hpvm_disk_free_bytes", "Room on the disk of server.state_dir.");
+  families.Gauge("hpvm_disk_free_bytes", "Free space on the disk of server.state_dir.");
   if (is_known) {
     families.Add({}, bytes(disk.f_bavail));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel says of this process, of files and of disks, as families.
+// Metrics of this process, files and disks from the kernel, as families.
 #ifndef HPVMD_SERVER_OBSERVE_PROCESS_METRICS_H_
 #define HPVMD_SERVER_OBSERVE_PROCESS_METRICS_H_
 
@@ -9,9 +9,9 @@
 
 namespace hpvm::server {
 
-// process_*, under the names that Prometheus' client libraries agree on.
+// Adds process_*, under the names that Prometheus' client libraries use.
 void DescribeProcess(Families& families);
-// Sizes of the job store's files in `store_folder`, and of the disk that `state_dir` is on.
+// Adds the sizes of the job store's files in `store_folder`, and of the disk that holds `state_dir`.
 void DescribeDisk(Families& families, const std::string& store_folder, const std::string& state_dir);
 
 }  // namespace hpvm::server

@@ -18,25 +18,25 @@ constexpr std::string_view kEventNames[] = {"started", "failed", "crashed", "ret
 constexpr std::string_view kEndNames[] = {"succeeded", "failed", "cancelled", "expired", "dead"};
 constexpr std::string_view kResultNames[] = {"refused", "taken"};
 constexpr std::string_view kDirectionNames[] = {"in", "out"};
-// Canonical codes in their order.
+// Canonical codes, in order.
 constexpr std::string_view kReasonNames[] = {"ok", "cancelled", "unknown", "invalid_argument", "deadline_exceeded",
                                              "not_found", "already_exists", "permission_denied", "resource_exhausted",
                                              "failed_precondition", "aborted", "out_of_range", "unimplemented",
                                              "internal", "unavailable", "data_loss", "unauthenticated",
-                                             // What jobs add.
+                                             // Reasons that only jobs have.
                                              "expired", "dead"};
 constexpr size_t kExpired = PrometheusObserver::kCodes, kDead = PrometheusObserver::kCodes + 1;
 
-// Services whose methods are labels; what a caller makes up is none.
+// Services whose methods become labels; methods that a caller makes up do not.
 constexpr std::string_view kServices[] = {"/hpvm.v1.Hpvm/", "/grpc.health.v1.Health/", "/grpc.reflection."};
 
 size_t CodeOf(int code) {
   return code >= 0 && static_cast<size_t>(code) < PrometheusObserver::kCodes ? static_cast<size_t>(code)
-                                                                             : 2;  // Unknown.
+                                                                             : 2;  // Unknown states.
 }
 size_t CodeOf(const Status& status) { return CodeOf(static_cast<int>(status.code())); }
 
-// "cpu:0": how we name devices. Everything else an executor might say is "other".
+// Returns true for our form of device ids, such as "cpu:0". Any other text from an executor becomes "other".
 bool IsDeviceId(std::string_view id) {
   const size_t colon = id.find(':');
   if (colon == std::string_view::npos || colon == 0 || colon > 16 || id.size() - colon - 1 < 1 ||
@@ -85,11 +85,11 @@ void PrometheusObserver::Take(const events::JobChanged& event) {
   }
 }
 
-// The attempt that the job's last words are about, if it was lost.
+// Counts the attempt that the job's last event is about, if it was lost.
 void PrometheusObserver::CountLost(const events::JobChanged& event) {
   const int count = event.job.lost_attempts_size();
   if (count == 0 || event.job.lost_attempts(count - 1).attempt() != event.job.attempt()) {
-    return;  // Put back by a daemon that stops.
+    return;  // Requeued by a daemon that stops.
   }
   lost_[static_cast<size_t>(event.cause)].Add();
 }
@@ -118,7 +118,7 @@ void PrometheusObserver::CountEnd(TenantTallies& tallies, const events::JobChang
     default:
       tallies.failed[kJob][CodeOf(job.error().code())].Add();
       if (job.error().code() == static_cast<int>(absl::StatusCode::kUnavailable)) {
-        CountLost(event);  // It may not be tried again.
+        CountLost(event);  // The job may not be retried.
       }
       break;
   }
@@ -238,7 +238,8 @@ void PrometheusObserver::Describe(Families& families) const {
 }
 
 void PrometheusObserver::DescribeGraphs(Families& families) const {
-  const auto by_kind = [&](const char* name, const char* help, const std::array<Tally, 2> TenantTallies::*member) {
+  const auto by_kind = [&](const char* name, const char* help,
+                           const std::array<AtomicCounter, 2> TenantTallies::*member) {
     families.Counter(name, help);
     tenants_.ForEach([&](const auto& tenant) {
       families.AddEach({{"tenant", tenant.name}}, "kind", kKindNames, tenant.value.*member);
@@ -260,7 +261,7 @@ void PrometheusObserver::DescribeGraphs(Families& families) const {
             &TenantTallies::failed);
   by_reason("hpvm_graph_rejected_total", "Requests turned away before they became a run or a job.", kRejectedNames,
             &TenantTallies::rejected);
-  families.Counter("hpvm_graph_prepared_total", "Graphs that were to be prepared, by the code of the outcome.");
+  families.Counter("hpvm_graph_prepared_total", "Preparations of graphs, by the code of the outcome.");
   families.AddUsed({}, "reason", kReasonNames, prepared_);
 }
 
@@ -268,9 +269,9 @@ void PrometheusObserver::DescribeJobs(Families& families) const {
   families.Histograms("hpvm_job_seconds", "From a job's creation to its end, by its final state.");
   families.AddEach({}, "state", kEndNames, job_seconds_);
   families.Counter("hpvm_job_attempts_total", "Attempts of jobs that have ended.", attempts_);
-  families.Counter("hpvm_job_attempts_lost_total", "Attempts of jobs that were lost, by what they were lost with.");
+  families.Counter("hpvm_job_attempts_lost_total", "Attempts of jobs that were lost, by the cause.");
   families.AddEach({}, "reason", kLostNames, lost_);
-  families.Histograms("hpvm_store_commit_seconds", "Group commits of the job store.", commits_);
+  families.Histograms("hpvm_store_commit_seconds", "Time of group commits of the job store.", commits_);
   families.Histograms("hpvm_store_commit_writes", "Writes in one group commit.", commit_writes_);
   families.Counter("hpvm_store_commit_failures_total", "Group commits that failed.");
   families.AddUsed({}, "reason", kReasonNames, commit_failures_);
@@ -279,32 +280,34 @@ void PrometheusObserver::DescribeJobs(Families& families) const {
 void PrometheusObserver::DescribeSlowItems(Families& families) const {
   std::lock_guard lock(slow_mutex_);
   families.Counter("hpvm_slow_items_total",
-                   "Items of threads, and holds of locks, that serve all tenants and took 5 ms or more.");
+                   "Items of work of 5 ms or more on threads or under locks that serve all tenants.");
   for (const auto& [name, items] : slow_items_) {
     families.Add({{"thread", name.first}, {"item", name.second}}, items.count);
   }
-  families.Counter("hpvm_slow_item_seconds_total", "Processor time of those, or time for which the lock was held.");
+  families.Counter("hpvm_slow_item_seconds_total",
+                   "Processor time of the items in hpvm_slow_items_total, or time for which the lock was held.");
   for (const auto& [name, items] : slow_items_) {
     families.Add({{"thread", name.first}, {"item", name.second}}, std::chrono::duration<double>(items.spent).count());
   }
 }
 
 void PrometheusObserver::DescribeWork(Families& families) const {
-  families.Histograms("hpvm_graph_seconds", "Phases of runs and of jobs' attempts.");
+  families.Histograms("hpvm_graph_seconds", "Time of the phases of runs and of jobs' attempts.");
   families.AddEach({}, "phase", kPhaseNames, phases_);
   families.Histograms("hpvm_queue_seconds", "Wait of a run for its turn, and of a job from its creation to its start.");
   families.AddEach({}, "kind", kKindNames, queue_);
-  families.Histograms("hpvm_node_seconds", "Nodes by device, of runs whose nodes are recorded (jobs; placements).");
+  families.Histograms("hpvm_node_seconds",
+                      "Time of nodes by device, in runs whose nodes are recorded (jobs; placements).");
   devices_.ForEach([&](const auto& device) { families.Add({{"device", device.name}}, device.value); });
   families.Counter("hpvm_nodes_total", "Nodes run, counted with replication and repeats.", nodes_);
-  families.Histograms("hpvm_scheduler_decision_seconds", "One decision of the scheduler.", decisions_);
+  families.Histograms("hpvm_scheduler_decision_seconds", "Time of one decision of the scheduler.", decisions_);
   families.Counter("hpvm_transfer_bytes_total", "Bytes of tensors between the daemon and executors.");
   families.AddEach({}, "direction", kDirectionNames, bytes_);
-  families.Histograms("hpvm_module_compile_seconds", "Compiling the kernels of one graph that were in no cache.",
+  families.Histograms("hpvm_module_compile_seconds", "Time to compile the kernels of one graph that were in no cache.",
                       compile_);
-  families.Counter("hpvm_module_cache_hits_total", "Kernels found compiled.", cache_hits_);
+  families.Counter("hpvm_module_cache_hits_total", "Kernels that were found compiled in a cache.", cache_hits_);
   families.Counter("hpvm_module_cache_misses_total", "Kernels that had to be compiled.", cache_misses_);
-  families.Counter("hpvm_executor_events_total", "What became of executor processes.");
+  families.Counter("hpvm_executor_events_total", "Starts and ends of executor processes, by event.");
   families.AddEach({}, "event", kEventNames, executors_);
 }
 
@@ -313,21 +316,23 @@ void PrometheusObserver::DescribeCalls(Families& families) const {
   methods_.ForEach([&](const auto& method) {
     families.AddUsed({{"method", method.name}}, "code", kReasonNames, method.value.codes);
   });
-  families.Histograms("hpvm_grpc_call_seconds", "gRPC calls from their first byte to their status.");
+  families.Histograms("hpvm_grpc_call_seconds", "Time of gRPC calls from their first byte to their status.");
   methods_.ForEach([&](const auto& method) { families.Add({{"method", method.name}}, method.value.seconds); });
   families.Counter("hpvm_config_reloads_total", "Times the configuration was read again.");
   families.AddEach({}, "result", kResultNames, reloads_);
-  families.Counter("hpvm_connections_ended_total", "Connections of clients that were ended or let in no further.");
+  families.Counter("hpvm_connections_ended_total",
+                   "Connections of clients that the server ended or refused, by the reason.");
   connection_ends_.ForEach([&](const auto& end) { families.Add({{"reason", end.name}}, end.value); });
 }
 
 void PrometheusObserver::DescribeCertificate(Families& families) const {
   const int64_t ends = certificate_ends_s_.load(std::memory_order_relaxed);
-  families.Gauge("hpvm_tls_certificate_not_after_seconds", "When the server's certificate ends, since the Unix epoch.");
+  families.Gauge("hpvm_tls_certificate_not_after_seconds",
+                 "When the server's certificate expires, since the Unix epoch.");
   if (ends != 0) {
     families.Add({}, ends);
   }
-  families.Gauge("hpvm_tls_certificate_refused", "1 while the TLS files hold what cannot be served with.",
+  families.Gauge("hpvm_tls_certificate_refused", "1 while the TLS files cannot be used.",
                  certificate_refused_.load(std::memory_order_relaxed));
   families.Counter("hpvm_tls_certificate_loads_total", "Times a changed certificate was loaded or refused.");
   families.AddEach({}, "result", kResultNames, certificates_);

@@ -46,7 +46,7 @@ v1::Job Ended(v1::JobState state, absl::StatusCode code, v1::Job job) {
   return job;
 }
 
-// A job is counted once on its way, whatever is told of it in between.
+// A job is counted once, whatever events come in between.
 TEST(PrometheusObserverTest, CountsJobs) {
   PrometheusObserver metrics(RealClock());
   metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_ACCEPTED)});
@@ -56,9 +56,10 @@ TEST(PrometheusObserverTest, CountsJobs) {
   metrics.On(events::JobChanged{"a", cancel});
   metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_ACCEPTED, 1, 1, "The executor process ended (signal 9).")});
   metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_RUNNING, 2, 1)});
-  metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_ACCEPTED, 2, 2, "A run lost it."), events::LostCause::kDevice});
+  metrics.On(
+      events::JobChanged{"a", Job(v1::JOB_STATE_ACCEPTED, 2, 2, "A run lost the device."), events::LostCause::kDevice});
   metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_ACCEPTED, 3, 3, "It ended."), events::LostCause::kDaemon});
-  metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_ACCEPTED, 4, 3, "It ended.")});  // Put back: not lost.
+  metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_ACCEPTED, 4, 3, "It ended.")});  // Requeued, not lost.
   metrics.On(events::JobChanged{"a", Job(v1::JOB_STATE_SUCCEEDED, 5, 3)});
   const std::string text = TextOf(metrics);
   EXPECT_THAT(text, HasSubstr("hpvm_graph_submitted_total{tenant=\"a\",kind=\"job\"} 1\n"));
@@ -71,7 +72,7 @@ TEST(PrometheusObserverTest, CountsJobs) {
   }
 }
 
-// How a job ends decides its counter; lost attempts that ended it are counted too.
+// A job's outcome determines its counter; lost attempts that ended it are counted too.
 TEST(PrometheusObserverTest, CountsEnds) {
   PrometheusObserver metrics(RealClock());
   const auto lost = Job(v1::JOB_STATE_FAILED, 3, 3, "The executor process ended.");
@@ -103,7 +104,7 @@ RunOutcome Outcome(Status status) {
   return outcome;
 }
 
-// A run is counted by its end; an attempt of a job only in what all runs share.
+// A run is counted by its outcome; an attempt of a job only in the totals of all runs.
 TEST(PrometheusObserverTest, CountsRuns) {
   PrometheusObserver metrics(RealClock());
   metrics.On(events::RunEnded{"a", "", "graph", "", Outcome(absl::OkStatus())});
@@ -133,7 +134,7 @@ TEST(PrometheusObserverTest, CountsRuns) {
   EXPECT_THAT(text, Not(HasSubstr("made.up")));
 }
 
-// Tenants by the thousand, devices that an executor invents and names of jobs make no labels.
+// Thousands of tenants, invented device ids and names of jobs make no labels.
 TEST(PrometheusObserverTest, LabelsAreBounded) {
   PrometheusObserver metrics(RealClock());
   for (int i = 0; i < 5'000; ++i) {
@@ -162,7 +163,7 @@ TEST(PrometheusObserverTest, LabelsAreBounded) {
   }
 }
 
-// Executors that fail to start count until one does.
+// Failures to start executors count until one starts.
 TEST(PrometheusObserverTest, SpawnFailures) {
   ManualClock clock;
   PrometheusObserver metrics(clock);
@@ -177,7 +178,7 @@ TEST(PrometheusObserverTest, SpawnFailures) {
   EXPECT_EQ(metrics.spawn_failures().in_a_row, 0u);
 }
 
-// The cost of counting a run stays far below a microsecond, alone and from several threads.
+// Counting a run costs far less than a microsecond, alone and from several threads.
 TEST(PrometheusObserverTest, OnRunIsCheap) {
   PrometheusObserver metrics(RealClock());
   const RunOutcome outcome = Outcome(absl::OkStatus());
@@ -199,7 +200,7 @@ TEST(PrometheusObserverTest, OnRunIsCheap) {
   };
   const int64_t alone = measure(1), four = measure(4);
   std::printf("OnRun: %ld ns alone, %ld ns of four threads at once (each)\n", alone, four);
-  EXPECT_LT(alone, 20'000);  // Generous: sanitizers, and machines that are busy.
+  EXPECT_LT(alone, 20'000);  // Generous, for sanitizers and busy machines.
 }
 
 }  // namespace

@@ -20,14 +20,14 @@ std::string_view NameOf(v1::Device::Kind kind) {
                                          : "other";
 }
 
-// Those that share a label, added up.
+// Sums of the tenants that share a label.
 struct TenantSums {
   std::array<uint64_t, 3> queued{};
   uint64_t running = 0, buffer_bytes = 0, stored_job_bytes = 0;
   std::array<scheduler::Ledger::Balance, scheduler::kResourceCount> quota{};
 };
 
-// In seconds, bytes or a number.
+// Converts to seconds, bytes or a plain number.
 double InUnit(scheduler::ResourceUnit unit, uint64_t value) {
   return static_cast<double>(value) * (unit == scheduler::ResourceUnit::kNanoseconds ? 1e-9 : 1.0);
 }
@@ -41,11 +41,13 @@ void DescribeQuotas(Families& families, const std::map<std::string_view, TenantS
       }
     }
   };
-  families.Gauge("hpvm_tenant_quota_used", "What is held of a resource, or was spent, before restarts too.");
+  families.Gauge("hpvm_tenant_quota_used",
+                 "Amount of a resource that the tenant holds or has spent, before restarts too.");
   each([](const auto& facts, const auto& balance) { return InUnit(facts.unit, balance.used); });
-  families.Gauge("hpvm_tenant_quota_limit", "The quota of a resource, of what is spent by its period; 0: none.");
+  families.Gauge("hpvm_tenant_quota_limit",
+                 "The tenant's quota of a resource; for resources that are spent, by their period. 0: none.");
   each([](const auto& facts, const auto& balance) { return InUnit(facts.unit, balance.limit); });
-  families.Counter("hpvm_tenant_quota_refused_total", "What was refused for a quota.");
+  families.Counter("hpvm_tenant_quota_refused_total", "Requests that were refused because of the quota.");
   each([](const auto&, const auto& balance) { return static_cast<double>(balance.refused); });
 }
 
@@ -67,11 +69,77 @@ void DescribeTenants(Families& families, const std::map<std::string_view, Tenant
   DescribeQuotas(families, tenants);
 }
 
+// Adds devices that a management library knows; values that it does not report are absent.
+void DescribeHealth(Families& families, const std::vector<v1::Device>& devices) {
+  const auto each = [&](const char* name, const char* help, const auto& add) {
+    families.Gauge(name, help);
+    for (const v1::Device& device : devices) {
+      if (device.health().read_unix_ns() != 0) {
+        add(device.id(), device.health());
+      }
+    }
+  };
+  using Health = v1::DeviceHealth;
+  const auto number = [&](const char* name, const char* help, bool (Health::*has)() const,
+                          double (Health::*get)() const) {
+    each(name, help, [&](const std::string& id, const Health& health) {
+      if ((health.*has)()) {
+        families.Add({{"device", id}}, (health.*get)());
+      }
+    });
+  };
+  number("hpvm_device_temperature_celsius", "Temperature of a device.", &Health::has_temperature_c,
+         &Health::temperature_c);
+  number("hpvm_device_power_watts", "Power that a device draws.", &Health::has_power_w, &Health::power_w);
+  number("hpvm_device_power_limit_watts", "Power that a device may draw.", &Health::has_power_limit_w,
+         &Health::power_limit_w);
+  number("hpvm_device_busy", "Fraction of the last second in which kernels of any process ran: 0 to 1.",
+         &Health::has_busy, &Health::busy);
+  each("hpvm_device_memory_used_bytes", "A device's memory that all processes use.",
+       [&](const std::string& id, const Health& health) {
+         if (health.has_memory_used_bytes()) {
+           families.Add({{"device", id}}, health.memory_used_bytes());
+         }
+       });
+  each("hpvm_device_memory_errors", "Memory errors since the driver was loaded.",
+       [&](const std::string& id, const Health& health) {
+         if (health.has_ecc_corrected()) {
+           families.Add({{"device", id}, {"kind", "corrected"}}, health.ecc_corrected());
+         }
+         if (health.has_ecc_uncorrected()) {
+           families.Add({{"device", id}, {"kind", "uncorrected"}}, health.ecc_uncorrected());
+         }
+       });
+  each("hpvm_device_last_xid", "NVIDIA's number (Xid) of the last fault since the server started.",
+       [&](const std::string& id, const Health& health) {
+         if (health.has_last_xid()) {
+           families.Add({{"device", id}}, health.last_xid());
+         }
+       });
+  each("hpvm_device_throttled", "1 while heat or power limits a device's clocks.",
+       [&](const std::string& id, const Health& health) {
+         families.Add({{"device", id}}, health.throttled());
+       });
+  families.Gauge("hpvm_device_health_known", "1 while the management library reports a device's health.");
+  for (const v1::Device& device : devices) {
+    families.Add({{"device", device.id()}}, device.health().read_unix_ns() != 0);
+  }
+  families.Gauge("hpvm_device_fenced", "1 while a device is fenced: a fault or heat keeps work from it.");
+  for (const v1::Device& device : devices) {
+    families.Add({{"device", device.id()}}, !device.health().fence().empty());
+  }
+}
+
 void DescribeDevices(Families& families, const std::vector<v1::Device>& devices) {
   families.Gauge("hpvm_device_state", "1 for the state that a device is in.");
   for (const v1::Device& device : devices) {
     families.Add({{"device", device.id()}, {"kind", NameOf(device.kind())}, {"state", NameOf(device.state())}}, 1.0);
   }
+  families.Gauge("hpvm_device_paused", "1 while an administrator has paused a device, so that no work starts on it.");
+  for (const v1::Device& device : devices) {
+    families.Add({{"device", device.id()}}, device.has_paused() ? 1.0 : 0.0);
+  }
+  DescribeHealth(families, devices);
   families.Gauge("hpvm_device_memory_bytes", "A device's memory; shared memory counts at one of its devices.");
   for (const v1::Device& device : devices) {
     if (device.memory_shared_with().empty()) {
@@ -86,18 +154,20 @@ void DescribeCore(Families& families, const CoreSnapshot& core) {
   families.AddEach({}, "state", kStates, std::array{core.jobs_accepted, core.jobs_queued, core.jobs_running});
   families.Gauge("hpvm_runs", "Runs and items of streams in progress, those that wait included.", core.runs);
   families.Gauge("hpvm_executors", "Executor processes.", core.executors);
-  families.Gauge("hpvm_watchers", "Calls that watch: WatchJob, WatchJobs, WatchDevices.", core.watchers);
-  families.Gauge("hpvm_store_accepts_writes", "Whether the job store takes writes.", core.store.accepts_writes);
-  families.Gauge("hpvm_disk_reserve_bytes", "Bytes held for a full disk.", core.store.reserve_bytes);
+  families.Gauge("hpvm_watchers", "Calls in progress that watch: WatchJob, WatchJobs, WatchDevices.", core.watchers);
+  families.Gauge("hpvm_store_accepts_writes", "1 while the job store accepts writes.", core.store.accepts_writes);
+  families.Gauge("hpvm_disk_reserve_bytes", "Bytes of disk space held in reserve for a full disk.",
+                 core.store.reserve_bytes);
   families.Gauge("hpvm_store_pending_writes", "Writes that wait for a commit.", core.store.pending_writes);
-  families.Gauge("hpvm_store_damaged_jobs", "Jobs of which the scrub has found something damaged since the start.",
+  families.Gauge("hpvm_store_damaged_jobs", "Jobs in whose data the scrub has found damage since the start.",
                  core.store.damaged_jobs);
   families.Counter("hpvm_store_scrubbed_bytes_total", "Bytes of the store that the scrub has read.",
                    core.store.scrubbed_bytes);
-  families.Counter("hpvm_store_scrubs_total", "How often the scrub has read all of the store.",
+  families.Counter("hpvm_store_scrubs_total", "Times that the scrub has read all of the store.",
                    core.store.scrub_passes);
-  families.Gauge("hpvm_draining", "Whether the daemon is stopping.", core.draining);
-  families.Gauge("hpvm_intake_closed", "Whether an administrator lets nothing be started.", core.intake.closed);
+  families.Gauge("hpvm_draining", "1 while the daemon is stopping.", core.draining);
+  families.Gauge("hpvm_intake_closed", "1 while an administrator keeps the server from starting work.",
+                 core.intake.closed);
 }
 
 }  // namespace
@@ -124,15 +194,16 @@ void DescribeView(Families& families, const Watch::View& view,
   }
   DescribeTenants(families, tenants);
   DescribeDevices(families, core.devices);
-  families.Gauge("hpvm_queue_limit", "jobs.queued_max.", view.queued_max);
+  families.Gauge("hpvm_queue_limit", "The limit jobs.queued_max of waiting runs and jobs.", view.queued_max);
   families.Gauge("hpvm_congested", "1 from when the queue of jobs is 80 % full until it is below 50 %.",
                  view.is_congested);
   families.Gauge("hpvm_desired_workers", "Daemons like this one that the work that runs or waits would keep busy.",
                  view.desired_workers);
-  families.Gauge("hpvm_loop_stall_seconds_max", "The longest that the timer's loop took to move, in the last minute.",
+  families.Gauge("hpvm_loop_stall_seconds_max",
+                 "The longest time that the timer's loop took to answer, in the last minute.",
                  static_cast<double>(view.loop_stall_max.count()) * 1e-9);
-  families.Gauge("hpvm_live", "What /livez says.", view.report.live);
-  families.Gauge("hpvm_ready", "What /readyz says.", view.report.ready);
+  families.Gauge("hpvm_live", "1 while /livez reports success.", view.report.live);
+  families.Gauge("hpvm_ready", "1 while /readyz reports success.", view.report.ready);
 }
 
 }  // namespace hpvm::server

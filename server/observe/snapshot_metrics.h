@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands where at the moment of a scrape, as families.
+// Metrics of the daemon's state at the moment of a scrape, as families.
 #ifndef HPVMD_SERVER_OBSERVE_SNAPSHOT_METRICS_H_
 #define HPVMD_SERVER_OBSERVE_SNAPSHOT_METRICS_H_
 
@@ -11,7 +11,7 @@
 
 namespace hpvm::server {
 
-// `label_of` is the label of a tenant's name.
+// `label_of` returns the label of a tenant's name.
 void DescribeView(Families& families, const Watch::View& view,
                   const std::function<std::string_view(std::string_view)>& label_of);
 

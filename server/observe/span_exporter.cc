@@ -25,15 +25,15 @@ constexpr Duration kBackoffFirst = std::chrono::seconds(1), kBackoffMax = std::c
 struct SpanExporter::State {
   HttpTarget target;
   SpanResource resource;
-  UniqueFd stop_event;  // Readable when a request is to be broken off.
+  UniqueFd stop_event;  // Readable when a request must be cancelled.
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Span> waiting;  // All that follows is guarded by the mutex.
+  std::deque<Span> waiting;  // This and the following members are guarded by the mutex.
   size_t sending = 0;
   SpanCounts counts;
   bool stop = false, done = false;
   Time give_up = kNever;
-  bool was_failing = false;  // The thread's own, as is `backoff`.
+  bool was_failing = false;  // This and `backoff` are used by the thread only.
   Duration backoff = kBackoffFirst;
 
   void Loop();
@@ -41,7 +41,7 @@ struct SpanExporter::State {
   void TellFailure(const std::string& why);
 };
 
-// Whether the batch is done with, sent or dropped; the caller waits before the next try otherwise.
+// Returns true when the batch is finished, sent or dropped; otherwise the caller waits before a retry.
 bool SpanExporter::State::Send(const std::vector<Span>& batch) {
   Time deadline = RealClock().Now() + kRequestMax;
   {
@@ -60,7 +60,8 @@ bool SpanExporter::State::Send(const std::vector<Span>& batch) {
     return true;
   }
   ++counts.failures;
-  TellFailure(answer.ok() ? "It answers with code " + std::to_string(code) + "." : Message(answer.status()));
+  TellFailure(answer.ok() ? "The collector answers with HTTP status " + std::to_string(code) + "."
+                          : Message(answer.status()));
   if (is_passing) {
     if (answer.ok() && answer->retry_after_s > 0) {
       backoff = std::min<Duration>(std::chrono::seconds(answer->retry_after_s), kBackoffMax);
@@ -71,10 +72,10 @@ bool SpanExporter::State::Send(const std::vector<Span>& batch) {
   return true;
 }
 
-// Once until it works again.
+// Logs once until exporting works again.
 void SpanExporter::State::TellFailure(const std::string& why) {
   if (!was_failing && !stop) {
-    LogWarning("The collector of traces does not take spans", {{"error", why}});
+    LogWarning("The collector of traces does not accept spans", {{"error", why}});
   }
   was_failing = true;
 }
@@ -85,7 +86,7 @@ void SpanExporter::State::Loop() {
   while (true) {
     if (batch.empty()) {
       changed.wait(lock, [this] { return stop || !waiting.empty(); });
-      // Company for the first; less so when many wait.
+      // Waits for more spans to send together; not when many wait already.
       changed.wait_for(lock, kGather, [this] { return stop || waiting.size() >= kBatchMax; });
       const size_t count = std::min(waiting.size(), kBatchMax);
       std::move(waiting.begin(), waiting.begin() + static_cast<ptrdiff_t>(count), std::back_inserter(batch));
@@ -104,7 +105,7 @@ void SpanExporter::State::Loop() {
       continue;
     }
     if (stop) {
-      break;  // No second try at the end.
+      break;  // No retry at the end.
     }
     changed.wait_for(lock, backoff, [this] { return stop; });
     backoff = std::min(backoff * 2, kBackoffMax);

@@ -43,7 +43,7 @@ bool WaitFor(Condition condition, Duration most = seconds(10)) {
   return condition();
 }
 
-// The request is what OTLP over HTTP with JSON says, field by field.
+// The request follows OTLP over HTTP with JSON, field by field.
 TEST(SpanExporterTest, SendsOtlp) {
   Collector collector;
   {
@@ -86,7 +86,7 @@ TEST(SpanExporterTest, SendsOtlp) {
   EXPECT_EQ(spans[0].at("attributes"), want);
 }
 
-// What a collector cannot take now comes again; what it will never take is dropped.
+// Temporarily refused batches are retried; permanently refused ones are dropped.
 TEST(SpanExporterTest, TriesAgain) {
   Collector collector([](size_t number) {
     return number == 0 ? Collector::Refuse("503") : number == 1 ? Collector::Refuse("400") : Collector::Ok();
@@ -100,7 +100,7 @@ TEST(SpanExporterTest, TriesAgain) {
   ASSERT_TRUE(WaitFor([&] { return exporter.counts().exported == 5; }));
 }
 
-// A collector that is not there, or takes connections and says nothing, slows nobody; what has no room is counted.
+// A collector that is missing, or accepts connections and says nothing, slows nobody; spans without room are counted.
 TEST(SpanExporterTest, DeadCollectorCostsOnlySpans) {
   for (const bool holds : {false, true}) {
     Collector silent([](size_t) { return std::string(); });
@@ -139,7 +139,7 @@ TEST(SpanExporterTest, FlushesAtTheEnd) {
   EXPECT_EQ(spans, 1'500u);
 }
 
-// Answers that are no HTTP, endless headers, and closed connections are failures, not hangs.
+// Responses that are not HTTP, endless headers, and closed connections are failures and do not hang.
 TEST(SpanExporterTest, HostileAnswers) {
   std::string fields;
   for (int i = 0; i < 3'000; ++i) {

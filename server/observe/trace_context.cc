@@ -9,7 +9,7 @@
 namespace hpvm::server {
 namespace {
 
-constexpr size_t kTraceparentBytes = 55;  // Of version 00.
+constexpr size_t kTraceparentBytes = 55;  // Length in version 00.
 constexpr size_t kTracestateBytesMax = 512, kMembersMax = 32;
 
 bool IsZero(std::span<const uint8_t> bytes) {
@@ -24,7 +24,7 @@ bool AreKeyBytes(std::string_view text) {
                      [](char c) { return IsLowerOrDigit(c) || c == '_' || c == '-' || c == '*' || c == '/'; });
 }
 
-// A vendor's name, or tenant@vendor.
+// Matches a vendor's name, or tenant@vendor.
 bool IsTracestateKey(std::string_view key) {
   const size_t at = key.find('@');
   if (at == std::string_view::npos) {
@@ -103,7 +103,7 @@ bool IsTracestate(std::string_view text) {
 }
 
 uint64_t TraceIds::Next() {
-  // A step of SplitMix64 from a state that threads advance by one addition.
+  // SplitMix64, with a state that threads advance by one atomic addition.
   constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
   SeededRng at(state_.fetch_add(kStep, std::memory_order_relaxed));
   const uint64_t next = at.Next();

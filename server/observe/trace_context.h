@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// W3C Trace Context (https://www.w3.org/TR/trace-context/): reading and writing its two headers, and new ids.
+// W3C Trace Context (https://www.w3.org/TR/trace-context/): parses and formats its two headers, and makes ids.
 #ifndef HPVMD_SERVER_OBSERVE_TRACE_CONTEXT_H_
 #define HPVMD_SERVER_OBSERVE_TRACE_CONTEXT_H_
 
@@ -24,23 +24,24 @@ struct TraceContext {
   bool sampled = false;
 };
 
-// Nothing for whatever is not exactly as the specification says; of versions to come the known part.
+// Returns nothing for a text that violates the specification; for later versions the known part.
 std::optional<TraceContext> ParseTraceparent(std::string_view text);
 std::string FormatTraceparent(const TraceContext& context);
-// Whether it is a list of at most 32 members and 512 bytes that the specification allows, no key twice.
+// Returns true for a valid list of at most 32 members and 512 bytes, without duplicate keys.
 bool IsTracestate(std::string_view text);
 
-// New ids: a sequence that starts at random, so that ids of two daemons do not meet. Ids are no secrets. Any thread.
+// TraceIds makes ids: a sequence with a random start, so that ids of two daemons do not collide. Ids are not secret.
+// Thread-safe.
 class TraceIds {
  public:
   explicit TraceIds(Rng& rng) : state_(rng.Next()) {}
   TraceId NewTrace();
   SpanId NewSpan();
-  // True for `per_mille` of 1,000 calls.
+  // Returns true for `per_mille` of 1,000 calls.
   bool Sample(uint64_t per_mille) { return Next() % 1'000 < per_mille; }
 
  private:
-  uint64_t Next();  // Not 0.
+  uint64_t Next();  // Never 0.
   std::atomic<uint64_t> state_;
 };
 

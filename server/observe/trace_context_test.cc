@@ -17,7 +17,7 @@ std::string Parent(const std::string& version, const std::string& trace, const s
   return version + "-" + trace + "-" + span + "-" + flags;
 }
 
-// What the specification calls valid is read, and written as version 00.
+// Valid headers according to the specification are parsed, and written as version 00.
 TEST(TraceContextTest, ReadsTraceparent) {
   struct Case {
     const char* name;
@@ -42,7 +42,7 @@ TEST(TraceContextTest, ReadsTraceparent) {
   }
 }
 
-// Everything else is as if there were none.
+// All others are ignored.
 TEST(TraceContextTest, IgnoresMalformedTraceparent) {
   const std::string good = Parent("00", kTrace, kSpan, "01");
   const std::string cases[] = {
@@ -79,7 +79,7 @@ TEST(TraceContextTest, IgnoresMalformedTraceparent) {
   }
 }
 
-// Lists as the specification allows them, and what breaks each of its rules.
+// Valid lists, and violations of each of the specification's rules.
 TEST(TraceContextTest, ChecksTracestate) {
   std::string members32 = "a0=1";
   for (int i = 1; i < 32; ++i) {
@@ -120,7 +120,7 @@ TEST(TraceContextTest, ChecksTracestate) {
   }
 }
 
-// Ids come from the generator given, and never twice.
+// Ids come from the given generator, and are never repeated.
 TEST(TraceContextTest, MakesIds) {
   SeededRng rng(7), same(7), other(8);
   TraceIds ids(rng), again(same), different(other);

@@ -29,7 +29,7 @@ void SetError(Span& span, const v1::Status& status) {
   }
 }
 
-// What an executor or a message says a phase took; at most `left`.
+// Limits the duration of a phase, as an executor or a message reports it, to at most `left`.
 int64_t Clamp(int64_t ns, int64_t left) { return std::clamp<int64_t>(ns, 0, std::max<int64_t>(left, 0)); }
 
 int64_t ClampUnsigned(uint64_t ns, int64_t left) {
@@ -89,7 +89,7 @@ Tracer::Call Tracer::BeginCall(v1::RequestOptions& options) {
     call.self.sampled = ids_.Sample(sampled_per_mille_);
   }
   call.self.span = ids_.NewSpan();
-  // One that the caller does not record stays the caller's.
+  // A trace that the caller does not record keeps the caller's context.
   if (call.self.sampled || !caller.has_value()) {
     options.set_traceparent(FormatTraceparent(call.self));
   }
@@ -199,7 +199,8 @@ void Tracer::Take(const events::RunEnded& event) {
   sink_.Add(std::move(spans));
 }
 
-// The executor tells how long its phases took, not when: they are laid one after the other, up to the end.
+// The executor reports the durations of its phases, not their times: they are laid one after the other, up to the
+// end.
 void Tracer::AddPhases(const TraceContext& in, const RunOutcome& outcome, int64_t start, int64_t end, bool with_queue,
                        std::vector<Span>& spans) {
   int64_t at = start;
@@ -305,7 +306,7 @@ void Tracer::BeginAttempt(std::string_view tenant, const v1::Job& job, const Job
     std::lock_guard lock(mutex_);
     Attempt& attempt = attempts_[job.id()];
     if (attempt.number == job.attempt()) {
-      return;  // News of the same attempt.
+      return;  // An update about the same attempt.
     }
     attempt = {job.attempt(), now};
   }

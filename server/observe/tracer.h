@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns what the daemon does into spans.
+// Tracer turns the daemon's events into spans.
 //
 //   CALL (server)            Run, Stream, PrepareGraph, Submit, RetryJob: a child of the caller's span, or a root
 //     queue, bind, copy_in, run, copy_out     of a Run or an item of a Stream
@@ -9,9 +9,9 @@
 //       queue                before each attempt
 //       attempt              with prepare, bind, copy_in, run, copy_out, node as above
 //
-// A call's span context replaces options.traceparent of its request, so that it is stored with the job: the trace goes
-// on after a restart of the daemon. A job's own ids follow from its id, so that what an earlier daemon exported has
-// the same parent. Spans are named by us; a tenant's names are attribute values, cut to 256 bytes.
+// A call's span context replaces options.traceparent of its request, so that it is stored with the job and the trace
+// continues after a restart of the daemon. A job's span ids are derived from its id, so that spans exported by an
+// earlier daemon have the same parent. Span names are ours; a tenant's names are attribute values, cut to 256 bytes.
 #ifndef HPVMD_SERVER_OBSERVE_TRACER_H_
 #define HPVMD_SERVER_OBSERVE_TRACER_H_
 
@@ -35,7 +35,7 @@ class Tracer final : public Observer {
  public:
   static constexpr size_t kNodesMax = 200;
 
-  // All borrowed; they live longer.
+  // All are borrowed and must outlive the tracer.
   Tracer(uint64_t sampled_per_mille, const Clock& clock, Rng& rng, SpanSink& sink);
 
   // One call's span, between its request and its status.
@@ -47,10 +47,10 @@ class Tracer final : public Observer {
     std::vector<Span> children;
     std::vector<Span::Attribute> attributes;
   };
-  // Reads the caller's context from the options and writes the call's own into them. The answer tells whether to go on
-  // with EndCall.
+  // Reads the caller's context from the options and replaces it by the call's own. The result says whether to call
+  // EndCall.
   Call BeginCall(v1::RequestOptions& options);
-  // Spans inside the call, from the answer.
+  // Adds the spans inside the call, from its response.
   void AddPrepare(Call& call, const v1::PrepareTiming& timing);
   void EndCall(Call call, const char* name, const Status& status);
 
@@ -86,8 +86,8 @@ class Tracer final : public Observer {
   TraceIds ids_;
   SpanSink& sink_;
   std::mutex mutex_;
-  std::unordered_map<const void*, Call> calls_;           // In progress.
-  std::map<std::string, Attempt, std::less<>> attempts_;  // Under way, by job. As many as jobs that run.
+  std::unordered_map<const void*, Call> calls_;           // Calls in progress.
+  std::map<std::string, Attempt, std::less<>> attempts_;  // Running attempts, by job.
 };
 
 }  // namespace hpvm::server

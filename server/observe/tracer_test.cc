@@ -69,7 +69,7 @@ class TracerTest : public ::testing::Test {
   Kept kept_;
 };
 
-// A call continues the caller's trace, and hands its own span on.
+// A call continues the caller's trace, and passes its own span on.
 TEST_F(TracerTest, CallIsAChildOfItsCaller) {
   Tracer tracer = Make();
   v1::RequestOptions options;
@@ -112,7 +112,8 @@ TEST_F(TracerTest, CallIsAChildOfItsCaller) {
   EXPECT_EQ(node->end_unix_ns - node->start_unix_ns, 4'000'000);
 }
 
-// What the caller does not record is not recorded, and stays the caller's; a malformed context is none.
+// A trace that the caller does not record is not recorded, and its context is unchanged; a malformed context counts
+// as none.
 TEST_F(TracerTest, SamplingIsObeyed) {
   struct Case {
     const char *name, *traceparent;
@@ -150,7 +151,7 @@ TEST_F(TracerTest, SamplingIsObeyed) {
   }
 }
 
-// A job's spans hang together over a lost attempt and a restart of the daemon in between.
+// A job's spans stay in one trace over a lost attempt and a restart of the daemon in between.
 TEST_F(TracerTest, JobAcrossRestart) {
   v1::Job job = Job(v1::JOB_STATE_ACCEPTED, 0);
   const int64_t created = job.created_unix_ns();
@@ -162,7 +163,7 @@ TEST_F(TracerTest, JobAcrossRestart) {
     job.set_attempt(1);
     job.set_started_unix_ns(clock_.WallNs());
     first.On(events::JobChanged{"local", job});
-    first.On(events::JobChanged{"local", job});  // News of the same attempt.
+    first.On(events::JobChanged{"local", job});  // An update about the same attempt.
   }
   clock_.Advance(milliseconds(100));
   SeededRng other(99);
@@ -243,7 +244,7 @@ TEST_F(TracerTest, JobWithoutContext) {
   EXPECT_TRUE(kept_.spans.empty()) << "Own traces are sampled.";
 }
 
-// Times and names from an executor stay within the run, and are cut.
+// Times and names from an executor are limited to the run, and cut.
 TEST_F(TracerTest, HostileRecords) {
   Tracer tracer = Make();
   RunOutcome outcome = Outcome();
@@ -274,7 +275,7 @@ TEST_F(TracerTest, HostileRecords) {
   EXPECT_EQ(nodes, Tracer::kNodesMax);
 }
 
-// What a prepare took lies inside its call.
+// The steps of a prepare lie inside its call.
 TEST_F(TracerTest, PrepareSteps) {
   Tracer tracer = Make();
   v1::RequestOptions options;

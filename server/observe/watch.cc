@@ -10,7 +10,7 @@ namespace hpvm::server {
 namespace {
 
 constexpr Duration kPeriod = std::chrono::seconds(1);
-// Who waits for a start looks oftener than once a second.
+// Until the daemon is ready, the watch runs more often than once a second.
 constexpr Duration kPeriodUnready = std::chrono::milliseconds(50);
 
 uint64_t QueuedOf(const CoreSnapshot& snapshot) { return snapshot.jobs_accepted + snapshot.jobs_queued; }
@@ -18,7 +18,7 @@ uint64_t QueuedOf(const CoreSnapshot& snapshot) { return snapshot.jobs_accepted 
 }  // namespace
 
 void Heart::Beat() {
-  // A loop may beat often: without a question it costs one load.
+  // A loop may beat often: without a request a beat costs one load.
   if (const int64_t asked = asked_ns_.load(std::memory_order_acquire); asked != 0) {
     answered_in_ns_.store(clock_.Now().count() - asked, std::memory_order_relaxed);
     asked_ns_.store(0, std::memory_order_release);
@@ -102,7 +102,7 @@ bool Watch::Assess(bool with_tenants) {
   return report.ready;
 }
 
-// Writes that wait while no commit ends, or fails.
+// Returns the time for which writes have waited without a commit ending, even in failure.
 Duration Watch::StoreOwes(const JobStoreHealth& store) {
   const Time commit = metrics_.last_commit();
   if (store.pending_writes == 0 || commit != store_commit_seen_) {

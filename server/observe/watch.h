@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that looks at the daemon each second: whether its threads move, how full it is, how it should report itself.
+// Watch is a thread that examines the daemon each second: whether its threads make progress, how full it is, and
+// which health it reports.
 #ifndef HPVMD_SERVER_OBSERVE_WATCH_H_
 #define HPVMD_SERVER_OBSERVE_WATCH_H_
 
@@ -19,58 +20,59 @@
 
 namespace hpvm::server {
 
-// A loop that owes a beat now and then. Any thread.
+// Heart monitors a loop, which owes a beat after each request. Thread-safe.
 class Heart {
  public:
   explicit Heart(const Clock& clock) : clock_(clock) {}
-  // By the loop, each round.
+  // Called by the loop, each round.
   void Beat();
-  // Asks for a beat unless one is owed. Answers how long the last one took, or for how long one has been owed.
+  // Requests a beat unless one is owed. Returns how long the last one took, or for how long one has been owed.
   Duration Ask();
   Duration owes() const;
 
  private:
   const Clock& clock_;
-  std::atomic<int64_t> asked_ns_{0};  // 0: nothing is owed.
+  std::atomic<int64_t> asked_ns_{0};  // 0 when nothing is owed.
   std::atomic<int64_t> answered_in_ns_{0};
 };
 
-// What is watched. Called on the watch's thread, until Unwatch has returned.
+// The watched objects. Called on the watch's thread, until Unwatch has returned.
 struct WatchedParts {
   std::function<CoreSnapshot(bool with_tenants)> snapshot;
   std::function<std::shared_ptr<const Config>()> config;
-  std::function<void()> wake_timer;                       // Makes the timer's loop go round, and beat.
-  std::function<void(bool live, bool ready)> set_health;  // When either has changed, and at first.
-  std::string store_folder;                               // With jobs.db; empty: none.
-  // Whether whoever shows these credentials ("Bearer …") may see metrics that name tenants; empty: nobody showed any.
-  // kUnauthenticated when they are wrong. On the endpoint's thread. Without it nobody may.
+  std::function<void()> wake_timer;                       // Makes the timer's loop run, and beat.
+  std::function<void(bool live, bool ready)> set_health;  // Called at first, and when either has changed.
+  std::string store_folder;                               // Holds jobs.db; empty when there is none.
+  // Returns whether these credentials ("Bearer …"; empty when missing) allow metrics that name tenants.
+  // kUnauthenticated when they are wrong. Called on the endpoint's thread. When unset, nobody may see them.
   std::function<StatusOr<bool>(std::string_view authorization)> may_see_tenants;
-  std::function<ConfigFacts()> in_force;  // Of the configuration, for the metrics. On the endpoint's thread.
-  bool wants_tenants = false;             // Once a second; they are walked over with the core held.
+  // The configuration in force, for the metrics. Called on the endpoint's thread.
+  std::function<ConfigFacts()> in_force;
+  bool wants_tenants = false;  // Lists tenants once a second, with the core's mutex held.
 };
 
 class Watch {
  public:
-  // What there is to know, a second old at most: nobody who looks makes the watch, or the core, do anything.
+  // The latest state, at most a second old: reading it causes no work in the watch or the core.
   struct View {
     HealthFacts facts;
     HealthReport report;
     bool is_congested = false;
     uint64_t desired_workers = 1;
-    Duration loop_stall_max{0};  // Of the last minute.
+    Duration loop_stall_max{0};  // Maximum of the last minute.
     uint64_t queued_max = 0;
   };
 
-  // Borrows what it is given.
+  // Borrows its arguments.
   Watch(const Clock& clock, const PrometheusObserver& metrics, Heart& heart);
   void Start(WatchedParts parts);
   void Stop();
 
-  // Any thread; waits for nothing.
+  // Thread-safe; never blocks.
   View Look();
 
  private:
-  // Each second or sooner; answers when next.
+  // Runs each second or sooner; returns the time of the next round.
   Duration Round();
   // Returns whether the daemon is ready.
   bool Assess(bool with_tenants);
@@ -82,12 +84,12 @@ class Watch {
   Heart& heart_;
   WatchedParts parts_;
 
-  // The thread's own.
+  // Used by the thread only.
   std::optional<std::pair<bool, bool>> told_;
   Time periodic_{0}, store_pending_since_ = kNever, store_commit_seen_{0};
 
   mutable std::mutex mutex_;
-  // Guarded by mutex_.
+  // This and the following members are guarded by mutex_.
   bool has_started_ = false;
   std::shared_ptr<const CoreSnapshot> snapshot_;
   Time asked_core_ = kNever;
@@ -95,7 +97,7 @@ class Watch {
   Congestion congestion_;
   uint64_t desired_workers_ = 1, queued_max_ = 0;
   MinuteMax stalls_;
-  std::optional<RoundThread> thread_;  // Once there is something to watch.
+  std::optional<RoundThread> thread_;  // Set once there is something to watch.
 };
 
 }  // namespace hpvm::server

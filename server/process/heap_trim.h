@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives memory that nobody uses back to the machine. The allocator keeps what a burst of messages needed, for the next
-// one: in a daemon that serves for months that is memory which its unit's limit counts and no tenant pays for.
+// Returns unused heap memory to the machine. The allocator keeps the memory of a burst of messages for the next one:
+// in a daemon that runs for months the unit's memory limit counts it, and no tenant pays for it.
 #ifndef HPVMD_SERVER_PROCESS_HEAP_TRIM_H_
 #define HPVMD_SERVER_PROCESS_HEAP_TRIM_H_
 
@@ -14,15 +14,16 @@
 
 namespace hpvm::server {
 
-// Bytes of this process that are in memory; 0: not known.
+// Returns the resident size of this process in bytes; 0 when unknown.
 uint64_t ResidentBytes();
 
-// When to ask the allocator, which holds up other threads for some milliseconds while it looks for what is free.
+// HeapTrimRule decides when to trim the heap, which blocks other threads for some milliseconds while the allocator
+// looks for free memory.
 class HeapTrimRule {
  public:
   struct Limits {
-    uint64_t resident_bytes_min = 128 * limits::kMiB;  // Below, nothing is done.
-    Duration again_after = std::chrono::minutes(1);    // Sooner after it has grown by a quarter.
+    uint64_t resident_bytes_min = 128 * limits::kMiB;  // Nothing is done below this.
+    Duration again_after = std::chrono::minutes(1);    // Sooner after growth by a quarter.
   };
   explicit HeapTrimRule(const Limits& limits) : limits_(limits) {}
   bool IsDue(Time now, uint64_t resident_bytes) const;
@@ -31,13 +32,13 @@ class HeapTrimRule {
  private:
   struct Last {
     Time when{0};
-    uint64_t resident_bytes = 0;  // After it.
+    uint64_t resident_bytes = 0;  // After trimming.
   };
   const Limits limits_;
   std::optional<Last> last_;
 };
 
-// Looks every ten seconds, on the thread that it makes, until that is destroyed.
+// Checks every ten seconds, on the returned thread, until that is destroyed.
 std::unique_ptr<RoundThread> StartHeapTrim();
 
 }  // namespace hpvm::server

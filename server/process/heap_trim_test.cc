@@ -22,7 +22,7 @@ TEST(HeapTrimTest, IsDueWhenMuchIsThereAndNew) {
   EXPECT_FALSE(rule.IsDue(std::chrono::seconds(60), 99));
 }
 
-// The allocator keeps free blocks between others that stay, until it is asked; the rule says when.
+// The allocator keeps free blocks between used ones until it is asked to return them; the rule says when.
 TEST(HeapTrimTest, TheAllocatorGivesBackWhatIsFree) {
 #if defined(__SANITIZE_ADDRESS__) || defined(HPVMD_TSAN)
   GTEST_SKIP() << "The sanitizer has an allocator of its own.";
@@ -31,7 +31,7 @@ TEST(HeapTrimTest, TheAllocatorGivesBackWhatIsFree) {
   constexpr size_t kBlocks = 512, kBytes = 256 << 10;
   std::vector<std::unique_ptr<char[]>> blocks, stay;
   for (size_t i = 0; i < kBlocks; ++i) {
-    blocks.push_back(std::make_unique<char[]>(kBytes));  // Cleared, so it is in memory.
+    blocks.push_back(std::make_unique<char[]>(kBytes));  // Zeroed, so it is resident.
     stay.push_back(std::make_unique<char[]>(64));
   }
   const uint64_t full = ResidentBytes();

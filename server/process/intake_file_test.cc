@@ -37,7 +37,10 @@ TEST_F(IntakeFileTest, IsReadAsItWasWritten) {
   EXPECT_EQ(read->changed_by, "uid 0");
   EXPECT_EQ(read->changed_unix_ns, 7);
   EXPECT_EQ(read->Sentence(), "The server starts nothing now: new \"disks\".");
-  ASSERT_TRUE(WriteIntake(path_, {.changed_unix_ns = 8}).ok());
+  EXPECT_TRUE(read->paused.empty());
+  const std::map<std::string, DevicePause> paused = {{"vulkan:0", {"new \"fans\"", "uid 0", 9}}, {"cpu:0", {}}};
+  ASSERT_TRUE(WriteIntake(path_, {.changed_unix_ns = 8, .paused = paused}).ok());
+  EXPECT_EQ(ReadIntake(path_)->paused, paused);
   EXPECT_FALSE(ReadIntake(path_)->closed);
 }
 
@@ -47,8 +50,16 @@ TEST_F(IntakeFileTest, DamageIsSaid) {
     ASSERT_TRUE(ReplaceWholeFile(path_, text).ok());
     EXPECT_EQ(ReadIntake(path_).status().code(), absl::StatusCode::kDataLoss) << text;
   }
+  const std::string whole =
+      R"({"version": 1, "closed": true, "reason": "", "changed_by": "", "changed_unix_ns": 1, "paused": )";
+  ASSERT_TRUE(ReplaceWholeFile(path_, whole + "{}}").ok());
+  EXPECT_TRUE(ReadIntake(path_)->closed);
+  for (const char* paused : {"[]", "{\"cpu:0\": 1}", "{\"cpu:0\": {\"reason\": \"\", \"paused_by\": \"\"}}"}) {
+    ASSERT_TRUE(ReplaceWholeFile(path_, whole + paused + "}").ok());
+    EXPECT_EQ(ReadIntake(path_).status().code(), absl::StatusCode::kDataLoss) << paused;
+  }
   ASSERT_TRUE(ReplaceWholeFile(path_, std::string(70'000, ' ')).ok());
-  EXPECT_THAT(Message(ReadIntake(path_).status()), HasSubstr("70000 bytes, of at most 65536"));
+  EXPECT_THAT(Message(ReadIntake(path_).status()), HasSubstr("70000 bytes; the limit is 65536"));
 }
 
 }  // namespace

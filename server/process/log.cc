@@ -27,16 +27,16 @@ namespace {
 constexpr size_t kLinesWaitingMax = 2'048;
 constexpr size_t kTextBytesMax = 4'096, kValueBytesMax = 1'024;
 
-// Bytes of the character at `text`'s start; 0 when it is none, or none to be shown. U+0080 to U+009F are control
-// characters too.
+// Returns the length in bytes of the first character of `text`; 0 when it is invalid or not printable. U+0080 to
+// U+009F are control characters too.
 size_t ShownBytes(std::string_view text) {
   const size_t length = Utf8Bytes(text);
   const bool is_control = length == 2 && text[0] == '\xc2' && static_cast<uint8_t>(text[1]) < 0xa0;
   return is_control || MarkAt(text).bytes != 0 ? 0 : length;
 }
 
-// What EscapeForLog leaves are printable characters and backslashes.
-// As it is, or in quotes when its end or its start could be mistaken.
+// Appends the output of EscapeForLog, which is printable characters and backslashes; in quotes when its borders would
+// be ambiguous.
 void AppendValue(std::string& line, std::string_view value) {
   const std::string escaped = EscapeForLog(value, kValueBytesMax);
   if (!escaped.empty() && escaped.find_first_of(" \"=\\") == std::string::npos) {
@@ -55,7 +55,7 @@ void AppendValue(std::string& line, std::string_view value) {
 
 constexpr std::string_view kLevelNames[] = {"debug", "info", "warning", "error"};
 
-// Writes to the descriptor and counts; its thread may hang there, nobody else does.
+// Writes to the descriptor and counts; a write may hang its thread, but no other.
 class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   uint64_t written() const { return written_.load(); }
@@ -68,7 +68,7 @@ class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
     while (!rest.empty()) {
       const ssize_t count = write(STDERR_FILENO, rest.data(), rest.size());
       if (count < 0 && errno != EINTR) {
-        break;  // Nobody can be told.
+        break;  // There is nobody to report it to.
       }
       rest.remove_prefix(count < 0 ? 0 : static_cast<size_t>(count));
     }
@@ -116,7 +116,7 @@ class Writer {
     }
     for (const LogLimit::Summary& summary : summaries) {
       Put(FormatLogLine(
-          as_json_, RealClock().WallNs(), LogLevel::kWarning, "Log lines of one place were left out",
+          as_json_, RealClock().WallNs(), LogLevel::kWarning, "Log lines from one place in the code were left out",
           {{"place", summary.file + ":" + std::to_string(summary.line)}, {"count", std::to_string(summary.left_out)}}));
     }
   }
@@ -137,7 +137,7 @@ class Writer {
 
  private:
   void Put(std::string line) {
-    std::shared_ptr<spdlog::logger> logger;  // Shared because a first StartLog may come while others log.
+    std::shared_ptr<spdlog::logger> logger;  // Shared because the first StartLog may come while others log.
     {
       std::lock_guard lock(mutex_);
       logger = logger_;
@@ -153,16 +153,16 @@ class Writer {
   std::atomic<LogLevel> level_{LogLevel::kInfo};
   std::atomic<bool> as_json_{false};
   std::atomic<uint64_t> lines_{0};
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // Guards the following members.
   LogLimit limit_;
   uint64_t limited_ = 0;
-  // spdlog wants shared ownership.
+  // spdlog requires shared ownership.
   const std::shared_ptr<StderrSink> sink_ = std::make_shared<StderrSink>();
   std::shared_ptr<spdlog::details::thread_pool> pool_;
   std::shared_ptr<spdlog::logger> logger_ = std::make_shared<spdlog::logger>("hpvmd", sink_);
 };
 
-// Never destroyed: threads may log while the process ends, and its own may hang in a write.
+// Never destroyed: threads may log while the process ends, and the log's own may hang in a write.
 Writer& TheWriter() {
   static auto* writer = new Writer();
   return *writer;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// At most so many log lines a second from one place of the code.
+// LogLimit bounds the log lines per second from one call site.
 #ifndef HPVMD_SERVER_PROCESS_LOG_LIMIT_H_
 #define HPVMD_SERVER_PROCESS_LOG_LIMIT_H_
 
@@ -13,14 +13,14 @@
 
 namespace hpvm::server {
 
-// Not thread-safe. Holds one entry a place of the code, so its size is the program's.
+// Not thread-safe. Holds one entry per call site, so its size is bounded by the program.
 class LogLimit {
  public:
-  using Place = std::pair<const char*, uint32_t>;  // File (compared as a pointer) and line.
+  using CallSite = std::pair<const char*, uint32_t>;  // File (compared as a pointer) and line.
   static constexpr uint32_t kLinesMax = 100;
 
-  // Whether one more line may go out now.
-  bool Admit(Place place, Time now) {
+  // Returns true when one more line may be logged now.
+  bool Admit(CallSite place, Time now) {
     Window& window = windows_[place];
     if (window.left_out == 0 && now - window.start >= std::chrono::seconds(1)) {
       window.start = now;
@@ -40,7 +40,7 @@ class LogLimit {
     uint32_t line = 0;
     uint64_t left_out = 0;
   };
-  // Places whose second is over with lines left out; they begin anew. Cheap when there are none.
+  // Returns the places whose second is over with suppressed lines, and resets them. Cheap when there are none.
   std::vector<Summary> Take(Time now, bool all = false) {
     std::vector<Summary> taken;
     if (!any_left_out_) {
@@ -67,7 +67,7 @@ class LogLimit {
     uint32_t lines = 0;
     uint64_t left_out = 0;
   };
-  std::map<Place, Window> windows_;
+  std::map<CallSite, Window> windows_;
   bool any_left_out_ = false;
 };
 

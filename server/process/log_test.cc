@@ -58,7 +58,7 @@ TEST(LogTest, FieldsWithoutValueAreLeftOut) {
             "\"tenant\":\"a\"}");
 }
 
-// Fields keep their borders whatever a tenant puts into a value, in both forms.
+// Fields keep their borders whatever a tenant's values contain, in both formats.
 TEST(LogTest, FieldsCannotBeForged) {
   struct Case {
     const char *name, *value, *text, *json;
@@ -84,14 +84,14 @@ TEST(LogTest, FieldsCannotBeForged) {
   }
 }
 
-// A value of any length leaves a line of a kibibyte.
+// A value of any length yields a line of a kibibyte.
 TEST(LogTest, CutsLongValues) {
   const std::string line = FormatLogLine(false, kUnixNs, LogLevel::kInfo, "x", {{"error", std::string(100'000, 'a')}});
   EXPECT_LT(line.size(), 1'200u);
   EXPECT_TRUE(line.ends_with("aaa…")) << line.substr(line.size() - 10);
 }
 
-// 100 lines a second from one place, then their number; other places go on meanwhile.
+// 100 lines a second from one place, then their number; other places are not affected.
 TEST(LogTest, LimitsEachPlace) {
   LogLimit limit;
   const char* file = "a.cc";
@@ -114,7 +114,7 @@ TEST(LogTest, LimitsEachPlace) {
   EXPECT_TRUE(limit.Take(now, /*all=*/true).empty());
 }
 
-// 2,500 large lines from 25 places: more than the pipe and the queue hold.
+// Logs 2,500 large lines from 25 places: more than the pipe and the queue hold.
 void LogMuch(const std::string& text) {
   for (int i = 0; i < 100; ++i) {
     LogInfo(text);
@@ -145,7 +145,7 @@ void LogMuch(const std::string& text) {
   }
 }
 
-// A stderr that nobody reads blocks neither who logs nor the end of the process; what is lost is counted.
+// A stderr that nobody reads blocks neither logging nor the end of the process; lost lines are counted.
 TEST(LogTest, HungStderrBlocksNobody) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -169,7 +169,7 @@ TEST(LogTest, HungStderrBlocksNobody) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-// What was logged before exit() is written, each line whole.
+// Lines logged before exit() are written completely.
 TEST(LogTest, ExitWritesWhatWaits) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

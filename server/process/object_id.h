@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of a tenant's objects: "buf-" and 32 hexadecimal digits, 128 random bits that nobody can guess. Those of jobs
-// begin with the time, so that rows of one time lie together in a database; as many random bits follow.
+// Ids of a tenant's objects: "buf-" and 32 hexadecimal digits, 128 random bits that nobody can guess. Ids of jobs
+// begin with the time, so that rows of the same time are adjacent in a database; the same number of random bits
+// follows.
 #ifndef HPVMD_SERVER_PROCESS_OBJECT_ID_H_
 #define HPVMD_SERVER_PROCESS_OBJECT_ID_H_
 
@@ -18,7 +19,7 @@ inline std::string NewObjectId(std::string_view kind, Rng& rng) {
   return id + HexOfNumber(rng.Next());
 }
 
-// Milliseconds since 1970 in 12 digits, then 32 random ones.
+// Milliseconds since 1970 in 12 digits, then 32 random digits.
 inline std::string NewTimedId(std::string_view kind, int64_t unix_ns, Rng& rng) {
   const std::string time = HexOfNumber(static_cast<uint64_t>(unix_ns) / 1'000'000).substr(4);
   return NewObjectId(kind, rng).insert(kind.size() + 1, time);

@@ -57,7 +57,7 @@ ProcessUse UseOf(int pid) {
   if (close == std::string::npos) {
     return {};
   }
-  // The state is field 3, and the first here is what stands before it: nothing.
+  // The state is field 3; index 0 here is the empty text before it.
   const std::vector<std::string_view> fields = Split(std::string_view(text).substr(close + 1), ' ');
   const auto field = [&](size_t number) {
     return number - 2 < fields.size() ? ParseNumber<uint64_t>(fields[number - 2]).value_or(0) : 0;
@@ -69,12 +69,12 @@ ProcessUse UseOf(int pid) {
 
 std::optional<ProcessFacts> ReadProcess(int pid) {
   const std::string text = ReadSmallFile("/proc/" + std::to_string(pid) + "/stat");
-  // "12 (name) S 1 …"; the name may hold anything, parentheses too.
+  // "12 (name) S 1 …"; the name may contain anything, including parentheses.
   const size_t open = text.find('('), close = text.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close < open) {
     return std::nullopt;
   }
-  // Counted from the state, which is field 3: the parent is field 4, the start field 22.
+  // Index 1 is the state, field 3: the parent is field 4, the start time field 22.
   const std::vector<std::string_view> fields = Split(std::string_view(text).substr(close + 1), ' ');
   ProcessFacts facts;
   facts.pid = pid;
@@ -112,12 +112,12 @@ uint64_t MemoryAllowed(const std::string& root) {
   uint64_t bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const auto bound = [&](const std::string& path) {
     const std::string text = ReadSmallFile(root + path);
-    // "max" is no number.
+    // "max" does not parse as a number.
     if (const auto limit = ParseNumber<uint64_t>(std::string_view(text).substr(0, text.find('\n'))).value_or(0)) {
       bytes = std::min(bytes, limit);
     }
   };
-  // Lines are "0::/path" of version 2 and "9:memory:/path" of version 1.
+  // Lines are "0::/path" for version 2 and "9:memory:/path" for version 1.
   const std::string groups = ReadSmallFile(root + "/proc/self/cgroup");
   for (const std::string_view line : Split(groups, '\n')) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
@@ -130,7 +130,7 @@ uint64_t MemoryAllowed(const std::string& root) {
     if (!is_unified && std::find(names.begin(), names.end(), "memory") == names.end()) {
       continue;
     }
-    // From the own group to the root, which has a limit in a container that sees its own group as the root.
+    // From the process's own group to the root; a container that sees its own group as the root has a limit there.
     const std::string folder = is_unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
     for (std::string_view path = line.substr(second + 1);;) {
       for (const char* file : {"/memory.max", "/memory.high", "/memory.limit_in_bytes"}) {
@@ -155,35 +155,35 @@ StatusOr<std::string> BootId() {
                     : id;
 }
 
-bool DoomedProcesses::Kill(const ProcessFacts& process) {
-  Doomed doomed{process, UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0))), 0};
-  if (!doomed.pidfd.valid() && errno == ESRCH) {
+bool KilledProcesses::Kill(const ProcessFacts& process) {
+  KilledProcess killed{process, UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0))), 0};
+  if (!killed.pidfd.valid() && errno == ESRCH) {
     return false;
   }
-  // Looked at again: from here on the descriptor stands for that process, whatever becomes of its number.
+  // Checked again: from here on the descriptor refers to that process, whatever happens to its number.
   const std::optional<ProcessFacts> now = ReadProcess(process.pid);
   if (!now.has_value() || now->start_ticks != process.start_ticks || now->has_ended) {
     return false;
   }
-  if (!doomed.pidfd.valid() || syscall(SYS_pidfd_send_signal, doomed.pidfd.get(), SIGKILL, nullptr, 0) != 0) {
+  if (!killed.pidfd.valid() || syscall(SYS_pidfd_send_signal, killed.pidfd.get(), SIGKILL, nullptr, 0) != 0) {
     if (errno == ESRCH) {
       return false;
     }
-    doomed.error = errno;
+    killed.error = errno;
   }
-  doomed_.push_back(std::move(doomed));
+  killed_.push_back(std::move(killed));
   return true;
 }
 
-Status DoomedProcesses::AwaitEnds(Time deadline) {
-  for (const Doomed& doomed : doomed_) {
-    const std::string which = "process " + std::to_string(doomed.process.pid) + " (" + doomed.process.name + ")";
-    if (doomed.error != 0) {
-      return FromErrno(doomed.error, "Ending " + which);
+Status KilledProcesses::AwaitEnds(Time deadline) {
+  for (const KilledProcess& killed : killed_) {
+    const std::string which = "process " + std::to_string(killed.process.pid) + " (" + killed.process.name + ")";
+    if (killed.error != 0) {
+      return FromErrno(killed.error, "Ending " + which);
     }
     while (true) {
       const Duration left = std::max(deadline - RealClock().Now(), Duration{0});
-      pollfd fd{doomed.pidfd.get(), POLLIN, 0};
+      pollfd fd{killed.pidfd.get(), POLLIN, 0};
       const auto timeout_ms =
           std::chrono::ceil<std::chrono::milliseconds>(std::min(left, Duration(std::chrono::hours(1))));
       const int count = poll(&fd, 1, static_cast<int>(timeout_ms.count()));
@@ -191,7 +191,7 @@ Status DoomedProcesses::AwaitEnds(Time deadline) {
         break;
       }
       if (count == 0 || errno != EINTR) {
-        return Unavailable("The " + which + " was killed and is still there; it may hang in a driver.");
+        return Unavailable("The " + which + " was killed but has not ended; it may hang in a driver.");
       }
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc says of processes, so that one can be told from a later one with the same number.
+// Facts about processes from /proc, so that a process can be told from a later one with the same number.
 #ifndef HPVMD_SERVER_PROCESS_PROCESS_FACTS_H_
 #define HPVMD_SERVER_PROCESS_PROCESS_FACTS_H_
 
@@ -15,54 +15,54 @@
 
 namespace hpvm::server {
 
-// A file of /proc or another small one, whose size is not known before; empty when it cannot be read.
+// Reads a file of /proc or another small file of unknown size; empty when it cannot be read.
 std::string ReadSmallFile(const std::string& path);
-// What stands between the separators; nothing after the last.
+// Returns the parts between the separators; nothing after the last one.
 std::vector<std::string_view> Split(std::string_view text, char separator);
 
 struct ProcessFacts {
   int pid = -1;
   int parent = -1;
-  uint64_t start_ticks = 0;  // Since the machine started: with the pid, unique until it starts again.
-  std::string name;          // The program's, at most 15 characters.
-  bool has_ended = false;    // Waits to be reaped.
+  uint64_t start_ticks = 0;  // Since boot; unique together with the pid until the next boot.
+  std::string name;          // The program's name, at most 15 characters.
+  bool has_ended = false;    // A zombie: waits to be reaped.
 };
 
-// Nothing when there is no such process.
+// Returns nothing when there is no such process.
 std::optional<ProcessFacts> ReadProcess(int pid);
-// What it uses; zeros when there is no such process.
+// Resource usage; zeros when there is no such process.
 struct ProcessUse {
   Duration processor{0};  // User and system time, to some 10 ms.
   uint64_t resident_bytes = 0;
 };
 ProcessUse UseOf(int pid);
-// All that this process may see.
+// Returns all processes that this one can see.
 std::vector<ProcessFacts> ListProcesses();
-// Its arguments, the program first; empty when it has none or has ended.
+// Returns its arguments, the program first; empty when it has none or has ended.
 std::vector<std::string> ReadArguments(int pid);
-// Bytes that this process and its children may have: the machine's, or what its control groups and those above them
-// allow where that is less. `root` is for tests.
+// Returns the memory in bytes that this process and its children may use: the machine's, or less when a control group
+// of the process or above it has a limit. `root` is for tests.
 uint64_t MemoryAllowed(const std::string& root = "");
-// Differs after each start of the machine.
+// Differs after each boot.
 StatusOr<std::string> BootId();
 
-// Processes that are killed, each one that was looked at and no other, and seen to end.
-class DoomedProcesses {
+// KilledProcesses kills exactly the processes that were examined, and waits for their ends.
+class KilledProcesses {
  public:
-  // SIGKILL. False when that process is gone already.
+  // Sends SIGKILL. Returns false when that process is gone already.
   bool Kill(const ProcessFacts& process);
-  // kUnavailable naming one that is still there after `deadline`, kPermissionDenied naming one that could not be
-  // killed.
+  // Returns kUnavailable naming a process that still exists after `deadline`, kPermissionDenied naming one that could
+  // not be killed.
   Status AwaitEnds(Time deadline);
-  size_t count() const { return doomed_.size(); }
+  size_t count() const { return killed_.size(); }
 
  private:
-  struct Doomed {
+  struct KilledProcess {
     ProcessFacts process;
     UniqueFd pidfd;
     int error = 0;
   };
-  std::vector<Doomed> doomed_;
+  std::vector<KilledProcess> killed_;
 };
 
 }  // namespace hpvm::server

@@ -13,14 +13,14 @@
 namespace hpvm::server {
 namespace {
 
-// A line each: what follows in a text must not look like another message.
+// Makes one line of a text, so that its remainder cannot look like another message.
 std::string OneLine(std::string_view text) {
   std::string line(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
   return line;
 }
 
-// Half of what systemd waits for, and only if it is this process that it waits for.
+// Returns half of systemd's watchdog timeout, and only if it is for this process.
 Duration WatchdogPeriod() {
   const char* period = getenv("WATCHDOG_USEC");
   const char* pid = getenv("WATCHDOG_PID");
@@ -52,7 +52,7 @@ void ServiceNotifier::Send(const std::string& message) {
   address.sun_family = AF_UNIX;
   address_.copy(address.sun_path, sizeof(address.sun_path));
   const socklen_t length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address_.size());
-  // A manager that does not listen is no reason to fail; it finds out by its own means.
+  // A manager that does not listen is not an error here; it will notice by itself.
   const ssize_t sent = sendto(socket_.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
                               reinterpret_cast<const sockaddr*>(&address), length);
   (void)sent;

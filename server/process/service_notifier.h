@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells systemd, when it started this daemon with Type=notify, what the daemon is about: sd_notify(3)'s protocol, one
-// datagram a message to the socket that the environment names.
+// ServiceNotifier tells systemd about the daemon's state if systemd started it with Type=notify: the protocol of
+// sd_notify(3), one datagram per message to the socket that the environment names.
 #ifndef HPVMD_SERVER_PROCESS_SERVICE_NOTIFIER_H_
 #define HPVMD_SERVER_PROCESS_SERVICE_NOTIFIER_H_
 
@@ -12,22 +12,22 @@
 
 namespace hpvm::server {
 
-// Without NOTIFY_SOCKET in the environment nothing is told to anybody. Any thread.
+// Does nothing without NOTIFY_SOCKET in the environment. Thread-safe.
 class ServiceNotifier {
  public:
   // Reads the environment.
   ServiceNotifier();
 
   void Ready(std::string_view status);
-  void Reloading();  // Followed by Ready.
+  void Reloading();  // Must be followed by Ready.
   void Stopping(std::string_view status);
-  // How often Alive must come; kNever: never.
+  // Required interval of Alive; kNever when there is none.
   Duration watchdog() const { return watchdog_; }
   void Alive();
 
  private:
   void Send(const std::string& message);
-  std::string address_;  // As a sockaddr_un's path; abstract names begin with a zero byte.
+  std::string address_;  // Path in a sockaddr_un; abstract names begin with a zero byte.
   UniqueFd socket_;
   Duration watchdog_ = kNever;
 };

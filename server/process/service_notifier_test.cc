@@ -25,7 +25,7 @@ class Manager {
                    static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size())),
               0);
   }
-  // Empty: there was none.
+  // Returns an empty text when there was no message.
   std::string Next() {
     char text[512];
     const ssize_t size = recv(socket_.get(), text, sizeof(text), MSG_DONTWAIT);
@@ -45,7 +45,7 @@ class ServiceNotifierTest : public ::testing::Test {
   }
 };
 
-// Each message as the protocol has it, by a path and by an abstract name.
+// Each message follows the protocol, by a path and by an abstract name.
 TEST_F(ServiceNotifierTest, SendsMessages) {
   const std::string name = "hpvm-notify-test-" + std::to_string(getpid());
   const std::string path = "/tmp/" + name;
@@ -67,7 +67,7 @@ TEST_F(ServiceNotifierTest, SendsMessages) {
   unlink(path.c_str());
 }
 
-// No manager, a wrong address, or one that is gone: nothing happens.
+// Without a manager, with a wrong address, or after the manager has gone, nothing happens.
 TEST_F(ServiceNotifierTest, WorksAlone) {
   for (const char* address : {"", "relative", "/tmp/hpvm-notify-nobody-listens"}) {
     setenv("NOTIFY_SOCKET", address, 1);
@@ -77,7 +77,7 @@ TEST_F(ServiceNotifierTest, WorksAlone) {
   }
 }
 
-// The watchdog's period is halved, and counts for the process that it names only.
+// The watchdog's period is halved, and applies only to the process that it names.
 TEST_F(ServiceNotifierTest, ReadsTheWatchdog) {
   struct Case {
     const char* period;

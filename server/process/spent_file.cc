@@ -26,7 +26,7 @@ constexpr uint64_t kFileBytesMax = 16 << 20;
 constexpr Duration kPause = std::chrono::seconds(2);
 
 Status Damaged(const std::string& path, const std::string& why) {
-  return DataLoss("The file \"" + path + "\" of what tenants have spent " + why + ".");
+  return DataLoss("The file \"" + path + "\" of the tenants' spent quotas " + why + ".");
 }
 
 std::optional<Ledger::Spent> ReadAmounts(const Json& json) {
@@ -45,7 +45,7 @@ std::optional<TenantSpent> ReadTenant(const Json& json) {
   for (const auto& [name, amounts] : json.items()) {
     const std::optional<Resource> resource = scheduler::ResourceNamed(name);
     if (!resource.has_value()) {
-      continue;  // The time, or a later release's.
+      continue;  // The time, or a resource of a later release.
     }
     const std::optional<Ledger::Spent> spent = ReadAmounts(amounts);
     if (!spent.has_value()) {
@@ -67,7 +67,7 @@ Json ToJson(const TenantSpent& tenant) {
   return json;
 }
 
-// The oldest go.
+// Removes the oldest tenants.
 void Shorten(SpentByTenant& spent) {
   if (spent.size() <= kSpentTenantsMax) {
     return;
@@ -98,7 +98,7 @@ StatusOr<SpentByTenant> ReadSpent(const std::string& path, Disk& disk) {
   const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("version") || json["version"] != kVersion || !json.contains("tenants") ||
       !json["tenants"].is_object()) {
-    return Damaged(path, "is not whole, or of another release");
+    return Damaged(path, "is incomplete, or of another release");
   }
   SpentByTenant spent;
   for (const auto& [name, tenant] : json["tenants"].items()) {
@@ -155,7 +155,7 @@ void SpentKeeper::Keep() {
   if (written.ok()) {
     known_ = std::move(next);
   } else if (!is_failing_) {
-    LogWarning("What tenants have spent could not be written down; it is tried again", {{"error", Message(written)}});
+    LogWarning("The tenants' spent quotas could not be written; the write is retried", {{"error", Message(written)}});
   }
   is_failing_ = !written.ok();
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tenants have spent (device time, compile time, requests), kept in the state folder: a restart neither refills a
-// quota nor forgets what was used.
+// The tenants' consumption (device time, compile time, requests), kept in the state folder: a restart neither refills
+// a quota nor forgets usage.
 //
-// The file is replaced as a whole, every two seconds while something is spent, and when the daemon stops: a daemon that
-// is killed forgets at most what was spent since.
+// The file is replaced as a whole, every two seconds while anything is consumed, and when the daemon stops: a daemon
+// that is killed loses at most the consumption since then.
 #ifndef HPVMD_SERVER_PROCESS_SPENT_FILE_H_
 #define HPVMD_SERVER_PROCESS_SPENT_FILE_H_
 
@@ -20,28 +20,28 @@
 
 namespace hpvm::server {
 
-// What one tenant has spent, by resource; resources that are held have zeros.
+// A tenant's consumption by resource; resources that are held have zeros.
 struct TenantSpent {
-  int64_t unix_ns = 0;  // When it was so.
+  int64_t unix_ns = 0;  // Time of these values.
   std::array<scheduler::Ledger::Spent, scheduler::kResourceCount> spent{};
 };
 using SpentByTenant = std::map<std::string, TenantSpent>;
 
-// Tenants beyond so many are left out of the file, those that spent something the longest ago first.
+// Maximum number of tenants in the file; those with the oldest consumption are left out first.
 inline constexpr size_t kSpentTenantsMax = 10'000;
 
-// Nothing when there is no such file. kDataLoss for one that is not whole.
+// Returns nothing when there is no such file; kDataLoss when it is damaged.
 StatusOr<SpentByTenant> ReadSpent(const std::string& path, Disk& disk = RealDisk());
-// On disk when it returns.
+// Durable when it returns OK.
 Status WriteSpent(const std::string& path, const SpentByTenant& spent, Disk& disk = RealDisk());
 
-// Writes the file, on a thread of its own.
+// SpentKeeper writes the file, on a thread of its own.
 class SpentKeeper {
  public:
-  // `known` is what the file held; `look` says what stands where now, of the tenants that came since the start, and is
+  // `known` is the file's contents; `look` returns the current values of the tenants seen since the start, and is
   // called on the keeper's thread and by the destructor.
   SpentKeeper(std::string path, SpentByTenant known, std::function<SpentByTenant()> look);
-  ~SpentKeeper();  // Writes what is new.
+  ~SpentKeeper();  // Writes the new values.
   SpentKeeper(const SpentKeeper&) = delete;
   SpentKeeper& operator=(const SpentKeeper&) = delete;
 
@@ -50,7 +50,8 @@ class SpentKeeper {
 
   const std::string path_;
   const std::function<SpentByTenant()> look_;
-  SpentByTenant known_;  // The thread's own, as is the next; the destructor's once that has ended.
+  // This and the next member are used by the thread; by the destructor once the thread has ended.
+  SpentByTenant known_;
   bool is_failing_ = false;
   RoundThread thread_;
 };

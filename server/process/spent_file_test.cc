@@ -54,7 +54,7 @@ TEST_F(SpentFileTest, IsReadAsItWasWritten) {
   EXPECT_EQ(facts.st_mode & 0777, 0600u);
 }
 
-// Every prefix of a file, and a few others; none is taken for less than was spent.
+// Every prefix of a file, and a few other damages; none is accepted as less consumption.
 TEST_F(SpentFileTest, DamagedFilesAreRefused) {
   ASSERT_EQ(WriteSpent(path_, {{"ann", Of(7, 3, 17)}}), absl::OkStatus());
   std::string text;
@@ -76,12 +76,12 @@ TEST_F(SpentFileTest, DamagedFilesAreRefused) {
   }
 }
 
-// Tenants that did not come since the start stay as they were; the file is written when there is something new.
+// Tenants that were not seen since the start keep their values; the file is written when there is something new.
 TEST_F(SpentFileTest, KeeperAddsWhatIsNew) {
   std::atomic<uint64_t> used{0};
   const auto look = [&] { return SpentByTenant{{"ann", Of(used, 0, 100)}}; };
   { SpentKeeper keeper(path_, {{"bob", Of(9, 4, 50)}}, look); }
-  EXPECT_FALSE(std::filesystem::exists(path_));  // Nothing was spent.
+  EXPECT_FALSE(std::filesystem::exists(path_));  // Nothing was consumed.
   {
     SpentKeeper keeper(path_, {{"bob", Of(9, 4, 50)}}, look);
     used = 5;

@@ -28,7 +28,7 @@ constexpr char kTemporaryRoot[] = "/tmp";
 constexpr char kTemporaryPrefix[] = "hpvmd-dev-";
 // A daemon between making its folder and locking it needs far less.
 constexpr int64_t kEmptyFolderSeconds = 60;
-// A process that a killed daemon was just starting shares its lock until it becomes another program.
+// A process that a killed daemon was just starting shares its lock until it executes another program.
 constexpr Duration kLockPatience = std::chrono::milliseconds(500);
 
 namespace fs = std::filesystem;
@@ -57,21 +57,21 @@ StatusOr<UniqueFd> TakeLock(const std::string& folder) {
       holder.erase(std::remove(holder.begin(), holder.end(), '\n'), holder.end());
       return FailedPrecondition("The state folder \"" + folder + "\" is in use by another hpvmd (process " +
                                 (holder.empty() ? "unknown" : holder) +
-                                "). Stop that one, or give this one a folder of its own (server.state_dir).");
+                                "). Stop that process, or give this daemon a folder of its own (server.state_dir).");
     }
     const timespec pause{0, 10'000'000};
     nanosleep(&pause, nullptr);
   }
   const std::string pid = std::to_string(getpid()) + "\n";
-  // The number is for people: a disk without room for it keeps nobody from starting.
+  // The number is for people: a full disk does not prevent the start.
   if (ftruncate(lock.get(), 0) != 0 || (pwrite(lock.get(), pid.data(), pid.size(), 0) < 0 && errno != ENOSPC)) {
     return FromErrno(errno, "Writing \"" + path + "\"");
   }
   return lock;
 }
 
-// Takes away what the modes of its files and folders give to others; what cannot be changed stays. Executors' own users
-// pass through the folder, the cache and the scratch folder, whose modes are set elsewhere, and reach nothing else.
+// Removes the permissions of others from its files and folders; failures are ignored. Executors' own users pass
+// through the folder, the cache and the scratch folder, whose modes are set elsewhere, and reach nothing else.
 uint64_t TightenModes(const std::string& folder) {
   uint64_t tightened = 0;
   const auto tighten = [&tightened](const fs::path& path, mode_t keep) {
@@ -95,8 +95,8 @@ uint64_t TightenModes(const std::string& folder) {
   return tightened;
 }
 
-// A record is a symbolic link, whose text ("START BOOT NAME") is in the folder's own blocks up to 59 bytes: an executor
-// or a probe can be recorded on a full disk. So only as much of the boot's id as tells one boot from another.
+// A record is a symbolic link, whose text ("START BOOT NAME") is stored in the inode up to 59 bytes: an executor or a
+// probe can be recorded on a full disk. So the record holds only as much of the boot's id as distinguishes boots.
 std::string RecordOf(const ProcessFacts& process, const std::string& boot) {
   constexpr size_t kBootBytes = 18;
   return std::to_string(process.start_ticks) + " " + boot.substr(0, kBootBytes) + " " + process.name;
@@ -117,7 +117,7 @@ void AddDescendants(const std::vector<ProcessFacts>& all, std::vector<ProcessFac
   }
 }
 
-// The recorded processes that are still there, and what they started.
+// Returns the recorded processes that still exist, and their descendants.
 StatusOr<std::vector<ProcessFacts>> RecordedFamilies(const std::string& folder) {
   HPVMD_ASSIGN_OR_RETURN(const std::string boot, BootId());
   std::vector<ProcessFacts> family;
@@ -133,8 +133,8 @@ StatusOr<std::vector<ProcessFacts>> RecordedFamilies(const std::string& folder) 
   return family;
 }
 
-// Processes that keep their files in one of our caches: compilers, drivers' builders, and what those forked. Their
-// arguments tell; executors are dead by now, so none of these is anybody's.
+// Returns processes that use one of our caches: compilers, drivers' builders, and their children. Their arguments
+// name the cache; executors are dead by now, so none of these has an owner.
 std::vector<ProcessFacts> CacheUsers(const std::string& cache) {
   std::vector<ProcessFacts> users;
   for (const ProcessFacts& process : ListProcesses()) {
@@ -150,7 +150,7 @@ std::vector<ProcessFacts> CacheUsers(const std::string& cache) {
   return users;
 }
 
-// Of those, what nobody looks after any more: the same folder may have the same name in another container.
+// Returns those without a living executor as parent: the same folder may have the same name in another container.
 std::vector<ProcessFacts> Orphans(std::vector<ProcessFacts> users) {
   std::set<int> pids;
   for (const ProcessFacts& user : users) {
@@ -163,7 +163,7 @@ std::vector<ProcessFacts> Orphans(std::vector<ProcessFacts> users) {
   return users;
 }
 
-// Files that a killed process was writing, and folders that were its own.
+// Matches files that a killed process was writing, and folders of its own.
 bool IsProcessOwn(const std::string& name) {
   return name.starts_with(".partial-") || name.starts_with(".driver-") || name.starts_with("hpvm-run-");
 }
@@ -179,12 +179,13 @@ uint64_t SweepCache(const std::string& cache) {
     }
   }
   for (const fs::path& path : dead) {
-    fs::remove_all(path, error);  // What cannot be removed stays until the next start.
+    fs::remove_all(path, error);  // A remaining file stays until the next start.
   }
   return dead.size();
 }
 
-// As the daemon's death would leave it, with the lock last: a folder without one is nobody's to remove.
+// Leaves what the daemon's death would leave until the lock is removed last: a folder without a lock is not removed
+// by others.
 void RemoveStateFolder(const std::string& path) {
   std::error_code error;
   std::vector<fs::path> parts;
@@ -205,10 +206,10 @@ void SweepTemporaryFolder(const std::string& path) {
   if (lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) {
     return;
   }
-  // Its owner writes its number once it has the lock; before that the folder may be about to be used.
+  // The owner writes its number once it has the lock; before that the folder may be about to be used.
   if (ReadSmallFile(path + kLockName).empty()) {
     if (time(nullptr) - info.st_mtime > kEmptyFolderSeconds) {
-      rmdir(path.c_str());  // Fails, rightly, unless it is empty.
+      rmdir(path.c_str());  // Fails, as intended, unless it is empty.
     }
     return;
   }
@@ -229,16 +230,16 @@ StatusOr<std::unique_ptr<StateFolder>> StateFolder::Open(const std::string& path
 
 StatusOr<StateFolder::Leftovers> StateFolder::EndLeftovers(Duration within) {
   const Time start = RealClock().Now();
-  DoomedProcesses doomed;
+  KilledProcesses killed;
   HPVMD_ASSIGN_OR_RETURN(const std::vector<ProcessFacts> families, RecordedFamilies(path_ + kExecutorsName));
   for (const ProcessFacts& process : families) {
-    doomed.Kill(process);
+    killed.Kill(process);
   }
-  HPVMD_RETURN_IF_ERROR(While(doomed.AwaitEnds(start + within), "ending what an earlier daemon left"));
+  HPVMD_RETURN_IF_ERROR(While(killed.AwaitEnds(start + within), "ending the processes that an earlier daemon left"));
   for (const ProcessFacts& process : Orphans(CacheUsers(path_ + kCacheName))) {
-    doomed.Kill(process);
+    killed.Kill(process);
   }
-  HPVMD_RETURN_IF_ERROR(While(doomed.AwaitEnds(start + within), "ending what an earlier daemon left"));
+  HPVMD_RETURN_IF_ERROR(While(killed.AwaitEnds(start + within), "ending the processes that an earlier daemon left"));
   std::error_code error;
   std::vector<fs::path> records;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_ + kExecutorsName, error)) {
@@ -248,7 +249,7 @@ StatusOr<StateFolder::Leftovers> StateFolder::EndLeftovers(Duration within) {
     fs::remove(record, error);
   }
   Leftovers leftovers;
-  leftovers.processes = doomed.count();
+  leftovers.processes = killed.count();
   leftovers.files = SweepCache(path_ + kCacheName);
   leftovers.took = RealClock().Now() - start;
   return leftovers;
@@ -258,9 +259,9 @@ Status StateFolder::Record(int pid) {
   HPVMD_ASSIGN_OR_RETURN(const std::string boot, BootId());
   const std::optional<ProcessFacts> process = ReadProcess(pid);
   if (!process.has_value()) {
-    return Unavailable("The new process " + std::to_string(pid) + " does not show in /proc.");
+    return Unavailable("The new process " + std::to_string(pid) + " does not appear in /proc.");
   }
-  // Nothing is synced: processes end with the machine.
+  // Not synced, because processes end with the machine.
   const std::string path = path_ + kExecutorsName + "/" + std::to_string(pid);
   unlink(path.c_str());
   if (symlink(RecordOf(*process, boot).c_str(), path.c_str()) != 0) {
@@ -284,7 +285,7 @@ StatusOr<std::string> MakeTemporaryStateFolder() {
   }
   std::string path = std::string(kTemporaryRoot) + "/" + kTemporaryPrefix + "XXXXXX";
   if (mkdtemp(path.data()) == nullptr) {
-    return FromErrno(errno, "Making a folder for the state");
+    return FromErrno(errno, "Creating a temporary state folder");
   }
   return path;
 }

@@ -40,7 +40,7 @@ class StateFolderTest : public ::testing::Test {
     fs::remove_all(root_);
   }
 
-  // A child that sleeps; `arguments[0]` is the program's name as others see it.
+  // Starts a child that sleeps; `arguments[0]` is the program's name as others see it.
   pid_t Start(std::vector<std::string> arguments) {
     std::vector<char*> pointers;
     for (std::string& argument : arguments) {
@@ -70,7 +70,7 @@ class StateFolderTest : public ::testing::Test {
   std::vector<pid_t> children_;
 };
 
-// One daemon at a time; who is refused learns who holds the folder.
+// One daemon at a time; the error names the process that holds the folder.
 TEST_F(StateFolderTest, LocksTheFolder) {
   auto first = StateFolder::Open(path_);
   ASSERT_TRUE(first.ok()) << first.status();
@@ -85,7 +85,7 @@ TEST_F(StateFolderTest, LocksTheFolder) {
   EXPECT_TRUE(StateFolder::Open(path_).ok());
 }
 
-// A backup that was copied back by hand has the modes of whoever copied it.
+// A backup that was copied back by hand has the modes of the user who copied it.
 TEST_F(StateFolderTest, TightensModes) {
   for (const char* name : {"jobs.db", "jobs.db-wal", "identity.sqlite", "audit/audit-1.jsonl", "cache/blue/a"}) {
     Put(name);
@@ -106,11 +106,11 @@ TEST_F(StateFolderTest, TightensModes) {
   EXPECT_EQ(mode("/jobs.db"), 0600u);
   EXPECT_EQ(mode("/jobs.db-wal"), 0600u);
   EXPECT_EQ(mode("/identity.sqlite"), 0600u);
-  EXPECT_EQ(mode("/audit"), 0700u);  // Nobody reaches what lies in it.
+  EXPECT_EQ(mode("/audit"), 0700u);  // Nobody else reaches its contents.
   EXPECT_EQ(mode("/cache"), 0711u);
 }
 
-// What was recorded is ended, stopped or not, with what it started; what was forgotten is not.
+// Recorded processes are ended, stopped or not, with their descendants; forgotten ones are not.
 TEST_F(StateFolderTest, EndsRecordedProcesses) {
   auto folder = *StateFolder::Open(path_);
   const pid_t running = Start({"sleep", "100"}), stopped = Start({"sleep", "100"}), forgotten = Start({"sleep", "100"});
@@ -137,7 +137,7 @@ TEST_F(StateFolderTest, EndsRecordedProcesses) {
   EXPECT_EQ(folder->EndLeftovers()->processes, 0u);
 }
 
-// A process with a recorded number that is another one is left alone: another start, program, or life of the machine.
+// A process with a recorded number but another start time, program, or boot is left alone.
 TEST_F(StateFolderTest, LeavesOthersAlone) {
   auto folder = *StateFolder::Open(path_);
   const pid_t pid = Start({"sleep", "100"});
@@ -164,11 +164,11 @@ TEST_F(StateFolderTest, LeavesOthersAlone) {
     Link(file, c.record);
     ASSERT_TRUE(folder->EndLeftovers().ok());
     EXPECT_EQ(IsAlive(pid), !c.is_ended);
-    EXPECT_FALSE(fs::is_symlink(path_ + "/" + file));  // Read once.
+    EXPECT_FALSE(fs::is_symlink(path_ + "/" + file));  // The record is read once.
   }
 }
 
-// Compilers whose executor is gone are found by the cache they use; those of other folders are not touched.
+// Compilers without an executor are found by the cache they use; those of other folders are not touched.
 TEST_F(StateFolderTest, EndsCompilersOfItsCaches) {
   auto folder = *StateFolder::Open(path_);
   program_ = "/bin/sh";
@@ -187,7 +187,7 @@ TEST_F(StateFolderTest, EndsCompilersOfItsCaches) {
   EXPECT_TRUE(IsAlive(other_program));
 }
 
-// Half-written files and private folders of killed processes go; finished ones stay.
+// Partial files and private folders of killed processes are removed; finished ones stay.
 TEST_F(StateFolderTest, SweepsCaches) {
   auto folder = *StateFolder::Open(path_);
   for (const char* file : {"cache/ann/.partial-12-0", "cache/ann/.driver-12-0", "cache/bob/hpvm-run-abcdef/pocl/x",
@@ -204,7 +204,7 @@ TEST_F(StateFolderTest, SweepsCaches) {
   EXPECT_TRUE(fs::is_empty(path_ + "/executors"));
 }
 
-// A temporary folder of a daemon that is gone is removed by the next one; one in use is not.
+// A temporary folder of a dead daemon is removed by the next one; one in use is not.
 TEST_F(StateFolderTest, TemporaryFoldersEndWithTheirDaemon) {
   const std::string dead = *MakeTemporaryStateFolder();
   { const auto lock = StateFolder::Open(dead); }
@@ -222,22 +222,22 @@ TEST_F(StateFolderTest, TemporaryFoldersEndWithTheirDaemon) {
   EXPECT_TRUE(fs::exists(path_ + "/kept"));
 }
 
-// The number of a process that has ended since it was looked at is not killed again.
+// The number of a process that has ended since it was examined is not killed again.
 TEST_F(StateFolderTest, KillsOnlyWhatItLookedAt) {
   const pid_t pid = Start({"sleep", "100"});
   ProcessFacts facts = *ReadProcess(pid);
   ++facts.start_ticks;
-  DoomedProcesses doomed;
-  EXPECT_FALSE(doomed.Kill(facts));
+  KilledProcesses killed;
+  EXPECT_FALSE(killed.Kill(facts));
   EXPECT_TRUE(IsAlive(pid));
   --facts.start_ticks;
-  EXPECT_TRUE(doomed.Kill(facts));
-  EXPECT_TRUE(doomed.AwaitEnds(RealClock().Now() + std::chrono::seconds(10)).ok());
+  EXPECT_TRUE(killed.Kill(facts));
+  EXPECT_TRUE(killed.AwaitEnds(RealClock().Now() + std::chrono::seconds(10)).ok());
   EXPECT_FALSE(IsAlive(pid));
-  EXPECT_FALSE(doomed.Kill(facts));
+  EXPECT_FALSE(killed.Kill(facts));
 }
 
-// What the machine has, or less where a control group above the process says so, of either version.
+// The machine's memory, or less where a control group above the process limits it, of either version.
 TEST_F(StateFolderTest, MemoryIsWhatControlGroupsAllow) {
   const uint64_t machine = MemoryAllowed("/nowhere");
   EXPECT_GT(machine, uint64_t{64} << 20);
@@ -254,7 +254,7 @@ TEST_F(StateFolderTest, MemoryIsWhatControlGroupsAllow) {
   EXPECT_EQ(MemoryAllowed(root_), 33'554'432u);
   write("/sys/fs/cgroup/a/b/memory.max", "16777216\n");
   EXPECT_EQ(MemoryAllowed(root_), 16'777'216u);
-  write("/sys/fs/cgroup/memory.max", "4194304\n");  // The root's own, as a container has it.
+  write("/sys/fs/cgroup/memory.max", "4194304\n");  // The limit of the root itself, as in a container.
   EXPECT_EQ(MemoryAllowed(root_), 4'194'304u);
   write("/proc/self/cgroup", "0::/\n");
   EXPECT_EQ(MemoryAllowed(root_), 4'194'304u);

@@ -23,7 +23,7 @@ StatusOr<sockaddr_un> AddressOf(const std::string& path) {
   return address;
 }
 
-// Whether somebody answers on the socket file, of either kind.
+// Returns true when a process answers on the socket file, of either kind.
 bool IsAnswered(const sockaddr_un& address) {
   for (const int type : {SOCK_STREAM, SOCK_DGRAM}) {
     const UniqueFd probe(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
@@ -39,7 +39,7 @@ StatusOr<UniqueFd> BindUnix(const std::string& path, mode_t mode, int type) {
   HPVMD_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
   UniqueFd made(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (made.get() < 0) {
-    return FromErrno(errno, "Making a Unix socket");
+    return FromErrno(errno, "Creating a Unix socket");
   }
   const mode_t old_mask = umask(0777 & ~mode);
   const int bound = bind(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
@@ -48,7 +48,7 @@ StatusOr<UniqueFd> BindUnix(const std::string& path, mode_t mode, int type) {
   if (bound != 0) {
     return FromErrno(bind_error, "Listening on \"unix:" + path + "\"");
   }
-  // The mask takes away only; this gives what the mode says.
+  // The umask only removes permissions; this sets the mode.
   if (chmod(path.c_str(), mode) != 0 || (type == SOCK_STREAM && listen(made.get(), kBacklog) != 0)) {
     const int error = errno;
     unlink(path.c_str());
@@ -65,7 +65,7 @@ Status ClearSocketPath(const std::string& path) {
     return errno == ENOENT ? absl::OkStatus() : FromErrno(errno, "Looking at \"" + path + "\"");
   }
   if (!S_ISSOCK(info.st_mode)) {
-    return FailedPrecondition("The listen path \"" + path + "\" exists and is no socket.");
+    return FailedPrecondition("The listen path \"" + path + "\" exists and is not a socket.");
   }
   HPVMD_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
   if (IsAnswered(address)) {

@@ -12,15 +12,15 @@
 
 namespace hpvm::server {
 
-// A socket file that nobody answers on is left over from a daemon that was killed, and goes; one that answers is
-// another daemon's (kUnavailable). What is no socket stays (kFailedPrecondition).
+// Removes a socket file on which nobody answers, left over from a daemon that was killed. kUnavailable when another
+// daemon answers; kFailedPrecondition when the file is not a socket.
 Status ClearSocketPath(const std::string& path);
 
-// Listens, without blocking, on a socket file that is made with at most these permissions and never has wider ones.
-// Changes the process's umask for a moment: at the daemon's start.
+// Listens, non-blocking, on a socket file that never has wider permissions than `mode`. Changes the process's umask
+// for a moment, at the daemon's start.
 StatusOr<UniqueFd> ListenUnix(const std::string& path, mode_t mode);
 
-// The same for datagrams.
+// Like ListenUnix, for datagrams.
 StatusOr<UniqueFd> BindDatagramUnix(const std::string& path, mode_t mode);
 
 }  // namespace hpvm::server

@@ -16,7 +16,7 @@ StatusOr<std::optional<std::string>> ReadWholeFile(const std::string& path, uint
   HPVMD_RETURN_IF_ERROR(file.status());
   HPVMD_ASSIGN_OR_RETURN(const uint64_t bytes, (*file)->Size());
   if (bytes > bytes_max) {
-    return DataLoss("The file \"" + path + "\" has " + std::to_string(bytes) + " bytes, of at most " +
+    return DataLoss("The file \"" + path + "\" has " + std::to_string(bytes) + " bytes; the limit is " +
                     std::to_string(bytes_max) + ".");
   }
   std::string text(bytes, '\0');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small files of the state folder that are read and replaced as a whole: after a crash the old one is there, or the
-// new.
+// Small files of the state folder that are read and replaced as a whole: after a crash either the old or the new file
+// is there.
 #ifndef HPVMD_SERVER_PROCESS_WHOLE_FILE_H_
 #define HPVMD_SERVER_PROCESS_WHOLE_FILE_H_
 
@@ -14,10 +14,10 @@
 
 namespace hpvm::server {
 
-// Nothing when there is no such file; kDataLoss when it is larger than `bytes_max`.
+// Returns nothing when there is no such file; kDataLoss when it is larger than `bytes_max`.
 StatusOr<std::optional<std::string>> ReadWholeFile(const std::string& path, uint64_t bytes_max,
                                                    Disk& disk = RealDisk());
-// Durable when it returns. Uses PATH.part.
+// Durable when it returns OK. Uses PATH.part.
 Status ReplaceWholeFile(const std::string& path, std::string_view text, Disk& disk = RealDisk());
 
 }  // namespace hpvm::server

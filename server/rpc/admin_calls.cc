@@ -18,12 +18,17 @@ constexpr uint32_t kPageDefault = 100, kPageMax = 1'000;
 Status Denied(std::string_view message) { return MakeStatus(absl::StatusCode::kPermissionDenied, message); }
 Status NoToken() { return NotFound("There is no such token."); }
 
-// A method of this service; does not compile for one that is not in the table.
+// A method of this service; does not compile for a name that is not in the table.
 consteval const MethodFacts& Method(std::string_view name) { return MethodAt("/hpvm.v1.Admin/", name); }
 
 class AdminService final : public v1::Admin::CallbackService, private IdentifiedCalls {
  public:
-  AdminService(Core& core, Gate& gate, Directory& directory) : IdentifiedCalls(core, gate), directory_(directory) {}
+  // Resumes deletions that an earlier process began.
+  AdminService(Core& core, Gate& gate, Directory& directory) : IdentifiedCalls(core, gate), directory_(directory) {
+    for (const std::string& name : directory.Deleting()) {
+      Remove(name);
+    }
+  }
 
   grpc::ServerUnaryReactor* CreateTenant(Context* context, const v1::CreateTenantRequest* request,
                                          v1::CreateTenantResponse* response) override {
@@ -43,7 +48,7 @@ class AdminService final : public v1::Admin::CallbackService, private Identified
                                ") is larger than the limit (1000).");
       }
       if (!request->page_token().empty() && !IsTenantName(request->page_token())) {
-        return InvalidArgument("The page token is none of this server's.");
+        return InvalidArgument("The page token is not one that this server gave; begin with the first page.");
       }
       const size_t count = request->page_size() == 0 ? kPageDefault : request->page_size();
       const std::vector<TenantRecordRef> listed = directory_.ListTenants(request->page_token(), count + 1);
@@ -81,20 +86,31 @@ class AdminService final : public v1::Admin::CallbackService, private Identified
     });
   }
 
+  grpc::ServerUnaryReactor* DeleteTenant(Context* context, const v1::DeleteTenantRequest* request,
+                                         v1::DeleteTenantResponse* response) override {
+    return Change(context, Method("DeleteTenant"), *request, [this, request, response](const Caller&) -> Status {
+      HPVMD_ASSIGN_OR_RETURN(*response->mutable_tenant(),
+                             directory_.BeginDelete(request->name(), core_.config()->tenants_default));
+      core_.OnPolicyChanged(request->name());
+      Remove(request->name());
+      return absl::OkStatus();
+    });
+  }
+
   grpc::ServerUnaryReactor* CreateToken(Context* context, const v1::CreateTokenRequest* request,
                                         v1::CreateTokenResponse* response) override {
     return Change(context, Method("CreateToken"), *request, [this, request, response](const Caller& caller) -> Status {
-      Directory::TokenWish wish;
-      HPVMD_ASSIGN_OR_RETURN(wish.tenant, Visible(caller, request->tenant()));
-      HPVMD_ASSIGN_OR_RETURN(wish.role, RoleOf(request->role()));
-      if (!MayGive(caller, wish.role)) {
+      Directory::TokenSpec spec;
+      HPVMD_ASSIGN_OR_RETURN(spec.tenant, Visible(caller, request->tenant()));
+      HPVMD_ASSIGN_OR_RETURN(spec.role, RoleOf(request->role()));
+      if (!MayGive(caller, spec.role)) {
         return Denied("A caller with the role " + std::string(NameOf(caller.principal.role)) +
-                      " gives tokens to users only.");
+                      " may create tokens with the role user only.");
       }
-      wish.name = request->name();
-      wish.lifetime_ns = request->lifetime_ns();
-      wish.created_by = caller.principal.who;
-      HPVMD_ASSIGN_OR_RETURN(Directory::NewToken made, directory_.CreateToken(wish));
+      spec.name = request->name();
+      spec.lifetime_ns = request->lifetime_ns();
+      spec.created_by = caller.principal.who;
+      HPVMD_ASSIGN_OR_RETURN(Directory::NewToken made, directory_.CreateToken(spec));
       *response->mutable_token() = std::move(made.token);
       response->set_secret(std::move(made.secret));
       return absl::OkStatus();
@@ -125,7 +141,7 @@ class AdminService final : public v1::Admin::CallbackService, private Identified
       HPVMD_ASSIGN_OR_RETURN(const Role role, RoleOf(found->token.role()));
       if (!MayGive(caller, role) && caller.principal.who != "token " + found->token.id()) {
         return Denied("A caller with the role " + std::string(NameOf(caller.principal.role)) +
-                      " revokes its own token and those of users only.");
+                      " may revoke its own token and tokens with the role user only.");
       }
       response->set_tenant(found->token.tenant());
       return directory_.RevokeToken(request->id());
@@ -157,6 +173,15 @@ class AdminService final : public v1::Admin::CallbackService, private Identified
   }
 
  private:
+  void Remove(const std::string& name) {
+    // The core and the directory outlive this service, and the store's threads may call late.
+    core_.tenant_removal().Remove(name, [&core = core_, &directory = directory_, name] {
+      const Status forgotten = directory.ForgetTenant(name);
+      core.OnPolicyChanged(name);
+      return forgotten;
+    });
+  }
+
   static bool MayGive(const Caller& caller, Role role) {
     return caller.principal.role == Role::kAdmin || role == Role::kUser;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm.v1.Admin: tenants, tokens, use and the audit.
+// hpvm.v1.Admin: tenants, tokens, usage and the audit.
 //
-// What one tenant may not see of another answers as what does not exist. Nothing that changes who may do what is done
+// Objects of another tenant that the caller may not see are reported as not existing. Changes of rights are refused
 // while the audit cannot be kept.
 #ifndef HPVMD_SERVER_RPC_ADMIN_CALLS_H_
 #define HPVMD_SERVER_RPC_ADMIN_CALLS_H_
@@ -16,7 +16,7 @@ class Core;
 class Directory;
 class Gate;
 
-// Borrows all of them; they outlive the server.
+// Borrows all arguments; they must outlive the server.
 std::unique_ptr<grpc::Service> CreateAdminService(Core& core, Gate& gate, Directory& directory);
 
 }  // namespace hpvm::server

@@ -6,12 +6,13 @@
 namespace hpvm::server {
 namespace {
 
-// Long enough to count slow graphs, short against wait_max.
+// Long enough to count slow graphs, short compared with wait_max.
 constexpr Duration kWindow = std::chrono::milliseconds(250);
-// Of the newest window in the smoothed pace.
+// Weight of the newest window in the smoothed pace.
 constexpr double kNewest = 0.3;
 constexpr Duration kWaitLeast = std::chrono::milliseconds(20);
-// A tenant may hold so much of what it leaves free. With n tenants at that limit one part in 2n + 1 is free.
+// Maximum ratio of a tenant's bytes to the bytes it leaves free. With n tenants at that limit one part in 2n + 1 is
+// free.
 constexpr uint64_t kFreeTimes = 2;
 
 Outcome Refuse(const std::string& text, Duration wait) { return Later(ResourceExhausted(text), wait); }
@@ -44,7 +45,7 @@ void Admission::Ticket::Release() {
   }
 }
 
-// Windows without an end count: a tenant whose graphs have stopped ending has no pace.
+// Windows without an end count: a tenant whose graphs no longer end has no pace.
 void Admission::TurnWindow(Tenant& tenant, Time now) const {
   const Duration length = now - tenant.window_start;
   if (length < kWindow) {
@@ -59,12 +60,13 @@ void Admission::TurnWindow(Tenant& tenant, Time now) const {
 Outcome Admission::CheckBytes(const Tenant& tenant, uint64_t bytes) const {
   if (bytes_ > limits_.bytes_max || bytes > limits_.bytes_max - bytes_) {
     return Refuse("The requests in progress hold " + std::to_string(bytes_) + " bytes; with this one of " +
-                      std::to_string(bytes) + " they would pass the limit (" + std::to_string(limits_.bytes_max) + ").",
+                      std::to_string(bytes) + " they would exceed the limit (" + std::to_string(limits_.bytes_max) +
+                      ").",
                   kWaitLeast);
   }
   if (tenant.bytes > limits_.bytes_per_tenant_max || bytes > limits_.bytes_per_tenant_max - tenant.bytes) {
     return Refuse("The tenant's requests in progress hold " + std::to_string(tenant.bytes) +
-                      " bytes; with this one of " + std::to_string(bytes) + " they would pass the limit (" +
+                      " bytes; with this one of " + std::to_string(bytes) + " they would exceed the limit (" +
                       std::to_string(limits_.bytes_per_tenant_max) + ").",
                   kWaitLeast);
   }
@@ -95,10 +97,10 @@ Outcome Admission::CheckCalls(Tenant& tenant) {
   if (tenant.pace < 0 || tenant.calls < calls_max) {
     return absl::OkStatus();
   }
-  // Until half of those before have gone.
+  // Until half of the calls before it have ended.
   const Duration wait = Seconds(tenant.calls / 2.0 / std::max(tenant.pace, tenant.calls / 2.0 / wait_max_s));
   return Refuse("The tenant has " + std::to_string(tenant.calls) +
-                    " runs in progress, which are more than it got done in the last " +
+                    " runs in progress, which are more than it completed in the last " +
                     std::to_string(limits_.wait_max.count() / 1'000'000) + " ms.",
                 std::clamp(wait, kWaitLeast, limits_.wait_max));
 }
@@ -113,7 +115,7 @@ Admission::Tenant& Admission::Find(std::string_view name) {
 
 void Admission::ForgetIdle(Tenant& tenant) {
   if (tenant.tickets == 0) {
-    tenants_.erase(std::string(tenant.name));  // A copy: the key must outlive its own removal.
+    tenants_.erase(std::string(tenant.name));  // A copy, because the key must outlive its own removal.
   }
 }
 

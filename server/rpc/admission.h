@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which calls of Run are taken in when more come than can be carried out: early, cheaply, and without a queue that only
-// makes every answer late.
+// Admission decides which calls of Run are accepted when more come than can be processed: early, cheaply, and without
+// a queue that only makes every response late.
 //
 // Two limits. Bytes: requests in progress are in memory, and their sum is bounded for the daemon and for each tenant.
-// Messages of other calls count among them, too (Hold): those that wait in a stream in either direction, and requests
-// that are answered later. A tenant may hold at most twice what stays free: so however many take all they may,
-// something is free for those who hold less, and the newest requests of the heaviest are refused first.
+// Messages of other calls count too (Hold): those that wait in a stream in either direction, and requests that are
+// answered later. A tenant may hold at most twice what stays free: so even when many tenants hold their maximum, some
+// room is free for tenants that hold less, and the newest requests of the heaviest users are refused first.
 //
-// Waiting: a tenant may always have `calls_always` in progress; beyond that only as many as it got done in the last
-// moments would be done within `wait_max`. How fast that is, is measured only while it matters, so a burst after
-// silence is taken in first and measured then. Jobs have exact limits of their own (jobs.queued_*), in the core.
+// Waiting: a tenant may always have `calls_always` in progress; beyond that only as many as, at its recent rate,
+// would finish within `wait_max`. The rate is measured only while it matters, so a burst after silence is accepted
+// first and measured then. Jobs have exact limits of their own (jobs.queued_*), in the core.
 #ifndef HPVMD_SERVER_RPC_ADMISSION_H_
 #define HPVMD_SERVER_RPC_ADMISSION_H_
 
@@ -29,19 +29,19 @@ namespace hpvm::server {
 struct AdmissionLimits {
   // 60 messages of the largest size, or a million small ones.
   uint64_t bytes_max = 256 * limits::kMiB;
-  // One tenant leaves room for the others.
+  // Each tenant leaves room for the others.
   uint64_t bytes_per_tenant_max = 128 * limits::kMiB;
-  // Clients with a call each, however slow their graphs are.
+  // Enough for clients with one call each, however slow their graphs are.
   uint32_t calls_always = 128;
-  // Longer than this nobody should wait for a turn without having been told; and after an overload, about how long it
-  // takes until new calls find nobody before them.
+  // Longest time that an accepted call should wait for its turn; and after an overload, about how long it takes until
+  // new calls find no queue.
   Duration wait_max = std::chrono::seconds(2);
 };
 
-// Any thread.
+// Thread-safe.
 class Admission {
  public:
-  // Gives back what was taken when it is destroyed. Outlived by the Admission.
+  // Ticket returns what was taken when it is destroyed. The Admission must outlive it.
   class Ticket {
    public:
     Ticket() = default;
@@ -49,7 +49,7 @@ class Admission {
     Ticket& operator=(Ticket&& other) noexcept;
     ~Ticket() { Release(); }
     void Release();
-    // The call has been answered: it does not count any more, but its request is still in memory.
+    // Called when the call has been answered: it no longer counts as a call, but its request is still in memory.
     void EndCall();
 
    private:
@@ -62,17 +62,17 @@ class Admission {
 
   Admission(const AdmissionLimits& limits, const Clock& clock) : limits_(limits), clock_(clock) {}
 
-  // OK with a ticket, or kResourceExhausted, retryable, with a time to wait.
+  // Returns OK with a ticket, or kResourceExhausted, retryable, with a delay.
   Outcome Admit(std::string_view tenant, uint64_t bytes, Ticket* ticket);
 
-  // Bytes in memory that are no call of their own, as Admit otherwise.
+  // Like Admit, for bytes in memory that are not a call.
   Outcome Hold(std::string_view tenant, uint64_t bytes, Ticket* ticket);
   // For bytes that are in memory already: they count, even beyond the limits.
   Ticket HoldAnyway(std::string_view tenant, uint64_t bytes);
-  // Whether Hold would take so many.
+  // Returns true when Hold would accept so many bytes.
   bool HasRoom(std::string_view tenant, uint64_t bytes) const;
 
-  // Of all tenants, now.
+  // Totals of all tenants at present.
   uint64_t calls() const;
   uint64_t bytes() const;
 
@@ -80,13 +80,13 @@ class Admission {
   struct Tenant {
     std::string name;
     uint32_t tickets = 0;  // Not released.
-    uint32_t calls = 0;    // Of them, not answered.
+    uint32_t calls = 0;    // Those not answered.
     uint64_t bytes = 0;
-    // While `busy`: since calls_always were in progress, and until half of that.
+    // While `busy`, which lasts from when calls_always calls are in progress until half of that.
     bool busy = false;
     Time window_start{0};
     uint64_t window_ended = 0;
-    // Calls that ended in a second, smoothed; below 0: not measured yet.
+    // Calls that ended per second, smoothed; negative when not measured yet.
     double pace = -1;
   };
 
@@ -102,7 +102,7 @@ class Admission {
   const AdmissionLimits limits_;
   const Clock& clock_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, Tenant> tenants_;  // Those with calls in progress.
+  std::unordered_map<std::string, Tenant> tenants_;  // Tenants with calls in progress.
   uint64_t calls_ = 0, bytes_ = 0;
 };
 

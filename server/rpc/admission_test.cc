@@ -11,7 +11,7 @@ namespace {
 constexpr AdmissionLimits kSmall{
     .bytes_max = 1'000, .bytes_per_tenant_max = 600, .calls_always = 10, .wait_max = std::chrono::seconds(2)};
 
-// Requests in memory are bounded for each tenant and for all; what is given back can be taken again.
+// Requests in memory are bounded for each tenant and for all; returned bytes can be taken again.
 TEST(AdmissionTest, BoundsBytes) {
   ManualClock clock;
   Admission admission(kSmall, clock);
@@ -37,7 +37,7 @@ TEST(AdmissionTest, BoundsBytes) {
   EXPECT_EQ(admission.calls(), 0u);
 }
 
-// A ticket that was moved from gives nothing back.
+// A ticket that was moved from returns nothing.
 TEST(AdmissionTest, GivesBackOnce) {
   ManualClock clock;
   Admission admission(kSmall, clock);
@@ -66,8 +66,8 @@ TEST(AdmissionTest, AnsweredCallsDoNotCount) {
   EXPECT_EQ(admission.bytes(), 0u);
 }
 
-// Hogs that offer as much as they may, for ever, and a mouse that holds little: all of its requests are taken in,
-// however many hogs there are.
+// Tenants that always offer their maximum, and one that holds little: all of its requests are accepted, however many
+// of the former there are.
 TEST(AdmissionTest, HogsDoNotTurnAwayAMouse) {
   for (int hogs = 1; hogs <= 8; ++hogs) {
     SCOPED_TRACE(hogs);
@@ -91,7 +91,7 @@ TEST(AdmissionTest, HogsDoNotTurnAwayAMouse) {
         held.pop_front();
       }
       if (step < 300) {
-        continue;  // Until what the first of them took, when there were fewer, has ended.
+        continue;  // Until those accepted earlier, when there were fewer tenants, have ended.
       }
       Admission::Ticket ticket;
       ASSERT_TRUE(admission.Admit("mouse", 300, &ticket).ok()) << "step " << step;
@@ -137,8 +137,8 @@ struct Overloaded {
   }
 };
 
-// Under ten times what can be done, nobody who was taken in waits much longer than wait_max, nothing is left undone,
-// and the queue has gone soon after.
+// At ten times the capacity, no accepted call waits much longer than wait_max, the server is never idle, and the
+// queue is gone soon afterwards.
 TEST(AdmissionTest, BoundsTheWaitUnderOverload) {
   for (const double per_second : {100.0, 400.0, 900.0}) {
     SCOPED_TRACE(per_second);
@@ -152,7 +152,7 @@ TEST(AdmissionTest, BoundsTheWaitUnderOverload) {
     }
     EXPECT_GE(static_cast<double>(server.ended), 0.95 * per_second * 20);
     EXPECT_GT(server.rejected, static_cast<uint64_t>(per_second * 100));
-    // The first quarter of a second is taken in without measure: ten times that waits for a while.
+    // The first quarter of a second is accepted without measurement: ten times the capacity waits for a while.
     EXPECT_LE(server.longest, std::chrono::milliseconds(4'500));
     EXPECT_LE(static_cast<double>(server.waiting.size()), per_second * 2.4);
     EXPECT_GT(server.last_refusal.detail.value().retry_after_ns(), 0u);
@@ -166,8 +166,8 @@ TEST(AdmissionTest, BoundsTheWaitUnderOverload) {
   }
 }
 
-// However slow the graphs are, calls_always clients with a call each are never turned away, and a burst after silence
-// is not either.
+// However slow the graphs are, calls_always clients with a call each are never refused, and neither is a burst after
+// silence.
 TEST(AdmissionTest, TakesInAFewAlwaysAndABurst) {
   Overloaded slow(0.5);
   for (int ms = 0; ms < 20'000; ++ms) {
@@ -179,7 +179,7 @@ TEST(AdmissionTest, TakesInAFewAlwaysAndABurst) {
   EXPECT_EQ(burst.rejected, 0u);
 }
 
-// Calls that never end leave only what may always be in progress, after the first moments.
+// When calls never end, only `calls_always` may be in progress after the first moments.
 TEST(AdmissionTest, AStuckTenantGetsNoMore) {
   Overloaded stuck(0);
   for (int ms = 0; ms < 240; ++ms) {
@@ -194,7 +194,7 @@ TEST(AdmissionTest, AStuckTenantGetsNoMore) {
   EXPECT_TRUE(stuck.admission.Admit("other", 0, &other).ok());
 }
 
-// Messages that are no call of their own count like the requests of calls, and do not count as calls.
+// Messages that are not calls count like the requests of calls, but not as calls.
 TEST(AdmissionTest, HoldsBytes) {
   ManualClock clock;
   Admission admission({.bytes_max = 1'000, .bytes_per_tenant_max = 500}, clock);

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kBatchBytes = 256 * 1024;
 std::atomic<int> readers{0};
 
-// What a line of this tenant has. Quotes within values are escaped, so no value can look like it.
+// Text that each line of this tenant contains. Quotes within values are escaped, so no value can look like it.
 std::string MarkOf(const std::string& tenant) { return ",\"tenant\":\"" + tenant + "\","; }
 
 class ReadAuditCall final : public grpc::ServerWriteReactor<v1::ReadAuditResponse>, public SelfOwned<ReadAuditCall> {
@@ -53,7 +53,7 @@ class ReadAuditCall final : public grpc::ServerWriteReactor<v1::ReadAuditRespons
   void OnDone() override { ReleaseSelf(); }
 
  private:
-  // On the call's thread; its last deed that anyone outlives is Finish.
+  // Runs on the call's thread; its last action is Finish, after which the object may be gone.
   void Read() {
     uint64_t count = 0;
     Status status = audit_.Read(query_.from_sequence, [&](std::string_view line) {
@@ -77,7 +77,7 @@ class ReadAuditCall final : public grpc::ServerWriteReactor<v1::ReadAuditRespons
     Finish(ToGrpc(status));
   }
 
-  // False: the client went away.
+  // Returns false when the client went away.
   bool Send() {
     AwaitWrite();
     if (IsGone()) {
@@ -105,7 +105,7 @@ class ReadAuditCall final : public grpc::ServerWriteReactor<v1::ReadAuditRespons
   const AuditQuery query_;
   const std::string mark_;
   Status refusal_;
-  v1::ReadAuditResponse batch_, sending_;  // The thread's; `sending_` is gRPC's while `writing_`.
+  v1::ReadAuditResponse batch_, sending_;  // batch_ is the thread's; `sending_` is gRPC's while `writing_`.
   size_t batch_bytes_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;

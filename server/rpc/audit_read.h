@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ReadAudit: the record's lines, from files that a thread of the call's own reads.
+// ReadAudit: streams the audit's lines from files, which a thread of the call reads.
 #ifndef HPVMD_SERVER_RPC_AUDIT_READ_H_
 #define HPVMD_SERVER_RPC_AUDIT_READ_H_
 
@@ -14,14 +14,14 @@
 namespace hpvm::server {
 
 struct AuditQuery {
-  uint64_t from_sequence = 0, records_max = 0;  // 0: from the first, all.
-  std::string tenant;                           // Empty: all.
+  uint64_t from_sequence = 0, records_max = 0;  // 0 for the first and for all.
+  std::string tenant;                           // All when empty.
 };
 
-// Of how many calls threads may read at a time; the next is kResourceExhausted.
+// Maximum number of calls whose threads read at a time; the next is refused with kResourceExhausted.
 inline constexpr int kAuditReadersMax = 4;
 
-// `status`: why the call is refused. Borrows the log, which outlives the call.
+// `status` says why the call is refused. Borrows the log, which must outlive the call.
 grpc::ServerWriteReactor<v1::ReadAuditResponse>* StartReadAudit(AuditLog& audit, AuditQuery query,
                                                                 const Status& status);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every method of every service that the descriptors list, called over the wire with each kind of credential, against
-// tests/golden/identity/authorisation.txt (HPVMD_BLESS=1 rewrites it).
+// Calls every method of every service in the descriptors over the network with each kind of credential, and compares
+// with tests/golden/identity/authorisation.txt (HPVMD_BLESS=1 rewrites it).
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -18,7 +18,6 @@
 #include "base/failpoint.h"
 #include "hpvm/v1/operations.pb.h"
 #include "server/identity/methods.h"
-#include "hpvm/v1/operations.pb.h"
 #include "server/testing/access_fixture.h"
 
 namespace hpvm::server {
@@ -42,7 +41,7 @@ std::vector<std::string> MethodsOfDescriptors() {
   return paths;
 }
 
-// The table has every method there is, once, and nothing else.
+// The table has every existing method, once, and nothing else.
 TEST(MethodsTest, TableIsThatOfTheDescriptors) {
   std::vector<std::string> table;
   for (const MethodFacts& method : kMethods) {
@@ -79,14 +78,14 @@ class AuthorisationTest : public AccessFixture {
                     {"expired", MakeToken("ann", Role::kAdmin, 1).secret, ""},
                     {"revoked", revoked.secret, ""},
                     {"disabled", gone, ""},
-                    {"foreign", oper, "bob"},  // Acts for a tenant that is not the caller's.
+                    {"foreign", oper, "bob"},  // Acts for a tenant other than the caller's.
                     {"user", user, ""},
                     {"operator", oper, ""},
                     {"admin", admin, ""},
                     {"admin-for", admin, "bob"}};
   }
 
-  // One empty message, or, of streams that take none, the end at once.
+  // Sends one empty message, or ends the stream at once when it takes none.
   grpc::Status Call(const std::string& path, const Credential& credential) {
     const auto context = With(credential.secret, credential.tenant);
     grpc::GenericStub stub(channel_);
@@ -107,7 +106,7 @@ class AuthorisationTest : public AccessFixture {
     call->Read(&answer, nullptr);
     while (await()) {
       if (path.find("/Watch") != std::string::npos) {
-        context->TryCancel();  // It was let in, and would go on.
+        context->TryCancel();  // It was accepted, and would continue.
       }
       call->Read(&answer, nullptr);
     }
@@ -120,7 +119,7 @@ class AuthorisationTest : public AccessFixture {
     return status;
   }
 
-  // Lines of the audit with this text.
+  // Counts the audit lines with this text.
   int Records(const std::string& text) {
     EXPECT_TRUE(daemon_->audit().Flush().ok());
     int count = 0;
@@ -167,7 +166,7 @@ TEST_F(AuthorisationTest, EveryMethodWithEveryCredential) {
   EXPECT_EQ(table, golden.str()) << "HPVMD_BLESS=1 rewrites " << kGolden;
 }
 
-// A call that changes something leaves one record, a read none; so does a refusal.
+// A call that changes something leaves one record, a read none; a refusal leaves one, too.
 TEST_F(AuthorisationTest, EachChangeLeavesOneRecord) {
   StartWithTenants();
   const Credential& admin = credentials_[8];
@@ -180,7 +179,7 @@ TEST_F(AuthorisationTest, EachChangeLeavesOneRecord) {
     EXPECT_EQ(Call(path, credentials_[0]).error_code(), grpc::UNAUTHENTICATED);
     EXPECT_EQ(Records(mark + ",\"object\":\"\",\"verdict\":\"UNAUTHENTICATED\""), 1) << path;
   }
-  // Nobody's secret is there.
+  // No secrets are in the audit.
   for (const Credential& credential : credentials_) {
     if (!credential.secret.empty()) {
       EXPECT_EQ(Records(credential.secret.substr(5, 16)), 0) << credential.name;
@@ -188,7 +187,7 @@ TEST_F(AuthorisationTest, EachChangeLeavesOneRecord) {
   }
 }
 
-// Health is for those who have no credentials: balancers, and whoever starts the daemon.
+// Health is open to callers without credentials: load balancers, and the service manager.
 TEST_F(AuthorisationTest, HealthIsOpenAndNothingElse) {
   config_.server_reflection = true;
   StartWithTenants();
@@ -199,7 +198,7 @@ TEST_F(AuthorisationTest, HealthIsOpenAndNothingElse) {
   }
 }
 
-// Reflection is there when it is asked for, on open daemons; whatever is linked into them.
+// Reflection is served only when configured, on open daemons, whatever is linked into them.
 TEST_F(AuthorisationTest, ReflectionIsOffUnlessAskedFor) {
   config_.auth_tokens = false;
   Start();
@@ -212,7 +211,7 @@ TEST_F(AuthorisationTest, ReflectionIsOffUnlessAskedFor) {
   EXPECT_EQ(Call(path, nobody).error_code(), grpc::OK);
 }
 
-// The limit, and one more: wrong credentials are told to wait, and the right one is let in all the same.
+// At the limit, and one more: wrong credentials are told to wait, and the right one is still accepted.
 TEST_F(AuthorisationTest, WrongCredentialsAreSlowedDown) {
   config_.auth_failures_per_second_max = 3;
   StartWithTenants();
@@ -237,14 +236,14 @@ TEST_F(AuthorisationTest, WrongCredentialsAreSlowedDown) {
   }
 }
 
-// What an administrator takes away is gone with the next call.
+// Revoked rights are gone with the next call.
 TEST_F(AuthorisationTest, RightsEndAtOnce) {
   StartWithTenants();
   const auto admin = v1::Admin::NewStub(channel_);
-  v1::CreateTokenRequest wish;
-  wish.set_tenant("bob");
+  v1::CreateTokenRequest spec;
+  spec.set_tenant("bob");
   v1::CreateTokenResponse made;
-  ASSERT_TRUE(admin->CreateToken(With(credentials_[8].secret).get(), wish, &made).ok());
+  ASSERT_TRUE(admin->CreateToken(With(credentials_[8].secret).get(), spec, &made).ok());
   v1::ServerInfoResponse info;
   ASSERT_TRUE(Info(*With(made.secret()), &info).ok());
   EXPECT_EQ(info.tenant(), "bob");
@@ -269,7 +268,7 @@ TEST_F(AuthorisationTest, RightsEndAtOnce) {
   EXPECT_EQ(Info(*With(made.secret()), &info).error_code(), grpc::UNAUTHENTICATED);
 }
 
-// A disk that takes long to keep rights holds up those who change them, and no other call.
+// A disk that is slow at storing rights delays calls that change them, and no others.
 TEST_F(AuthorisationTest, SlowDisksOfRightsDelayNobody) {
   StartWithTenants();
   ASSERT_TRUE(SetFailpoints("identity.write.before=sleep(1000)").ok());
@@ -294,17 +293,17 @@ TEST_F(AuthorisationTest, SlowDisksOfRightsDelayNobody) {
   ASSERT_TRUE(SetFailpoints("").ok());
 }
 
-// Operators look after users of their own tenant, and nobody gives more than they have.
+// Operators manage users of their own tenant, and nobody grants more rights than they have.
 TEST_F(AuthorisationTest, OperatorsGiveAndTakeUsersTokensOnly) {
   StartWithTenants();
   const auto admin = v1::Admin::NewStub(channel_);
   const std::string oper = credentials_[7].secret;
   const auto create = [&](const std::string& tenant, v1::Role role) {
-    v1::CreateTokenRequest wish;
-    wish.set_tenant(tenant);
-    wish.set_role(role);
+    v1::CreateTokenRequest spec;
+    spec.set_tenant(tenant);
+    spec.set_role(role);
     v1::CreateTokenResponse made;
-    return admin->CreateToken(With(oper).get(), wish, &made).error_code();
+    return admin->CreateToken(With(oper).get(), spec, &made).error_code();
   };
   EXPECT_EQ(create("", v1::ROLE_USER), grpc::OK);
   EXPECT_EQ(create("ann", v1::ROLE_UNSPECIFIED), grpc::OK);

@@ -11,13 +11,13 @@
 namespace hpvm::server {
 namespace {
 
-// gRPC hands messages over without their type; the method says which it is.
+// gRPC passes messages without their type; the method determines it.
 template <typename Message>
 const Message& As(const void* message) {
   return *static_cast<const Message*>(message);
 }
 
-// Of the buffers that the items of one call write, in the audit.
+// Limit of the text about the buffers that the items of one call write, in the audit.
 constexpr size_t kDetailBytesMax = 1'000;
 
 template <typename Response>
@@ -74,6 +74,11 @@ void ReadSubmitted(const void* message, CallNotes* notes) {
   notes->object = response.job().id();
   notes->detail = response.existed() ? "The job existed." : "";
   ReadJob(message, notes);
+}
+void ReadHold(const void* message, CallNotes* notes) {
+  const auto& request = As<v1::SetJobHoldRequest>(message);
+  notes->object = request.job_id();
+  notes->detail = !request.held() ? "Let go." : request.reason().empty() ? "Held." : "Held: " + request.reason();
 }
 void ReadRetried(const void* message, CallNotes* notes) {
   notes->detail = "As " + As<v1::SubmitResponse>(message).job().id() + ".";
@@ -133,6 +138,8 @@ constexpr CallMessages kMessages[] = {
      [](const void* m, CallNotes* t) { t->object = As<v1::PutModuleRequest>(m).header().sha256(); }},
     {"/hpvm.v1.Hpvm/PutGraph", nullptr, nullptr,
      [](const void* m, CallNotes* t) { t->object = As<v1::PutGraphRequest>(m).header().sha256(); }},
+    {"/hpvm.v1.Hpvm/DeleteModule", nullptr, nullptr,
+     [](const void* m, CallNotes* t) { t->object = As<v1::DeleteModuleRequest>(m).sha256(); }},
     {"/hpvm.v1.Hpvm/PrepareGraph", "PrepareGraph", OptionsOf<v1::PrepareGraphRequest>,
      [](const void* m, CallNotes* t) { t->object = As<v1::PrepareGraphRequest>(m).graph_sha256(); }, ReadPrepared},
     {"/hpvm.v1.Hpvm/ReleaseGraph", nullptr, nullptr,
@@ -142,6 +149,7 @@ constexpr CallMessages kMessages[] = {
     {"/hpvm.v1.Hpvm/Submit", "Submit", OptionsOf<v1::SubmitRequest>, nullptr, ReadSubmitted},
     {"/hpvm.v1.Hpvm/CancelJob", nullptr, nullptr,
      [](const void* m, CallNotes* t) { t->object = As<v1::CancelJobRequest>(m).job_id(); }},
+    {"/hpvm.v1.Hpvm/SetJobHold", nullptr, nullptr, ReadHold},
     {"/hpvm.v1.Hpvm/RetryJob", "RetryJob", OptionsOf<v1::RetryJobRequest>,
      [](const void* m, CallNotes* t) { t->object = As<v1::RetryJobRequest>(m).job_id(); }, ReadRetried},
     {"/hpvm.v1.Hpvm/CreateBuffer", nullptr, nullptr, nullptr,
@@ -159,6 +167,8 @@ constexpr CallMessages kMessages[] = {
     {"/hpvm.v1.Hpvm/OpenRing", nullptr, nullptr, nullptr, nullptr},
     {"/hpvm.v1.Admin/CreateTenant", nullptr, nullptr, ReadTenant},
     {"/hpvm.v1.Admin/UpdateTenant", nullptr, nullptr, ReadUpdate},
+    {"/hpvm.v1.Admin/DeleteTenant", nullptr, nullptr,
+     [](const void* m, CallNotes* t) { t->object = t->tenant = As<v1::DeleteTenantRequest>(m).name(); }},
     {"/hpvm.v1.Admin/CreateToken", nullptr, nullptr, nullptr, ReadToken},
     {"/hpvm.v1.Admin/RevokeToken", nullptr, nullptr,
      [](const void* m, CallNotes* t) { t->object = As<v1::RevokeTokenRequest>(m).id(); },
@@ -169,9 +179,15 @@ constexpr CallMessages kMessages[] = {
        t->object = request.closed() ? "closed" : "open";
        t->detail = request.reason();
      }},
+    {"/hpvm.v1.Operations/SetDevicePause", nullptr, nullptr,
+     [](const void* m, CallNotes* t) {
+       const auto& request = As<v1::SetDevicePauseRequest>(m);
+       t->object = request.device().substr(0, 80);
+       t->detail = (request.paused() ? "paused " : "resumed ") + request.reason();
+     }},
 };
 
-// Every method whose calls are recorded says what about.
+// Checks that every recorded method has its row.
 constexpr bool AllAreSaid() {
   for (const MethodFacts& method : kMethods) {
     bool is_said = method.change == Change::kNone;

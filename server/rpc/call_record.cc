@@ -49,7 +49,7 @@ bool CallRecord::End(const Status& sent) {
 bool CallRecord::WriteDown(const Status& status) {
   const bool changes_rights = status.ok() && method_.starts_with("/hpvm.v1.Admin/");
   const std::string why = Message(status), verdict = status.ok() ? "ok" : absl::StatusCodeToString(status.code());
-  // Of a refused call nobody knows whom it would have concerned.
+  // The tenant that a refused call would have concerned is unknown.
   witnesses_.observer.On(
       events::Recorded{.who = caller_->principal.who,
                        .peer = caller_->principal.peer,

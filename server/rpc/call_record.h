@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told of one call from its first byte to its status, however it came: how long it took, its span, who made it,
-// and what is written down of it.
+// CallRecord reports one call from its first byte to its status, however it came: its duration, its span, its caller,
+// and its audit record.
 #ifndef HPVMD_SERVER_RPC_CALL_RECORD_H_
 #define HPVMD_SERVER_RPC_CALL_RECORD_H_
 
@@ -18,32 +18,32 @@ namespace hpvm::server {
 
 struct Caller {
   Principal principal;
-  std::string tenant;  // That the call acts for.
+  std::string tenant;  // The tenant that the call acts for.
 };
 
-// Whom calls are told. Borrowed; live longer than every call.
+// Receivers of the reports about calls. Borrowed; must outlive every call.
 struct CallWitnesses {
   Observer& observer;
   const Clock& clock;
-  AuditLog& audit;  // To wait for; what it holds comes through the observer.
+  AuditLog& audit;  // Only for waiting; its records come through the observer.
 };
 
-// One thread at a time. A call that ends without a status was given up.
+// Not thread-safe. A call that ends without a status was abandoned.
 class CallRecord {
  public:
-  // `method` is there for ever; `messages` is MessagesOf(method).
+  // `method` must never be freed; `messages` is MessagesOf(method).
   CallRecord(const CallWitnesses& witnesses, std::string_view method, const CallMessages* messages)
       : witnesses_(witnesses), method_(method), messages_(messages), start_(witnesses.clock.Now()) {}
   ~CallRecord();
   CallRecord(const CallRecord&) = delete;
   CallRecord& operator=(const CallRecord&) = delete;
 
-  // While the call is handled, before its status.
+  // Called while the call is handled, before its status.
   void SetCaller(const Caller& caller) { caller_ = caller; }
-  // The first request; others are not looked at. May change its options.
+  // Takes the first request; later ones are not examined. May change its options.
   void OnRequest(void* request);
   void OnResponse(const void* response);
-  // Whether rights have changed, so that the answer must wait for the audit.
+  // Returns true when rights have changed, so that the response must wait for the audit.
   bool End(const Status& status);
   bool has_ended() const { return has_ended_; }
 

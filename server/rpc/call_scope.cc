@@ -25,7 +25,7 @@ Status ToStatus(const grpc::Status& status) {
 // The context of every call of a server with scopes.
 class CallContext final : public grpc::CallbackServerContext {
  public:
-  CallScope* scope = nullptr;  // gRPC's, which it keeps as long as the context; null: nothing is written down.
+  CallScope* scope = nullptr;  // Owned by gRPC, which keeps it as long as the context; null when nothing is recorded.
 };
 
 }  // namespace
@@ -33,7 +33,7 @@ class CallContext final : public grpc::CallbackServerContext {
 // gRPC calls it for one batch at a time, and owns it.
 class CallScope final : public grpc::experimental::Interceptor {
  public:
-  // `method` is gRPC's, for ever.
+  // `method` is gRPC's and is never freed.
   CallScope(const CallWitnesses& witnesses, std::string_view method, const CallMessages* messages)
       : audit_(witnesses.audit), is_read_(messages != nullptr), record_(witnesses, method, messages) {}
 
@@ -46,8 +46,8 @@ class CallScope final : public grpc::experimental::Interceptor {
     if (!record_.has_ended() && methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_STATUS)) {
       const grpc::Status status = methods->GetSendStatus();
       if (record_.End(status.ok() ? absl::OkStatus() : ToStatus(status))) {
-        // Nobody learns that somebody's rights have changed before that stands written; the disk may take long, and
-        // this thread has others to serve.
+        // The response about changed rights waits until the change is recorded; because the disk may be slow, this
+        // thread does not wait.
         audit_.FlushThen([methods](const Status& kept) {
           if (!kept.ok()) {
             LogError("A change of rights is not in the audit yet", {{"error", Message(kept)}});
@@ -87,7 +87,7 @@ class CallScopeFactory final : public grpc::experimental::ServerInterceptorFacto
   grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override {
     const std::string_view method = info->method() != nullptr ? info->method() : "";
     const CallMessages* messages = MessagesOf(method);
-    auto* scope = new CallScope(scopes_.witnesses, method, messages);  // gRPC's.
+    auto* scope = new CallScope(scopes_.witnesses, method, messages);  // Owned by gRPC.
     if (messages != nullptr) {  // Such methods are answered by callbacks, whose contexts are ours.
       static_cast<CallContext*>(info->server_context())->scope = scope;
     }
@@ -98,7 +98,7 @@ class CallScopeFactory final : public grpc::experimental::ServerInterceptorFacto
   const CallScopes& scopes_;
 };
 
-// gRPC gives back each context when its call is done.
+// gRPC returns each context when its call is done.
 class CallContexts final : public grpc::ContextAllocator {
  public:
   grpc::CallbackServerContext* NewCallbackServerContext() override { return new CallContext(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record of each call that comes by gRPC. gRPC makes a scope for each, which travels with the call's context; the
-// gate says who calls. Only .cc files that need gRPC include this.
+// CallScopes records each call that comes by gRPC. gRPC makes a scope for each call, which travels with the call's
+// context; the gate provides the caller. Only .cc files that need gRPC include this header.
 #ifndef HPVMD_SERVER_RPC_CALL_SCOPE_H_
 #define HPVMD_SERVER_RPC_CALL_SCOPE_H_
 
@@ -12,16 +12,15 @@ namespace hpvm::server {
 
 class CallScope;
 
-// What makes calls' scopes, and their contexts, which hold them. Outlives the server.
+// Makes the scopes of calls, and their contexts, which hold them. Must outlive the server.
 struct CallScopes {
   CallWitnesses witnesses;
 
-  // Before it is built.
+  // Called before the server is built.
   void AddTo(grpc::ServerBuilder& builder) const;
 };
 
-// Names the caller of a call that is in progress, on a server that has scopes. Without effect for one that is not
-// written down.
+// Sets the caller of a call in progress, on a server that has scopes. No effect for a call that is not recorded.
 void SetCaller(const grpc::CallbackServerContext& context, const Caller& caller);
 
 }  // namespace hpvm::server

@@ -54,7 +54,7 @@ class Calls final : public Observer {
   std::map<std::string, int> counts_;
 };
 
-// Answers with what it saw.
+// Echo answers with what it saw.
 class Echo final : public v1::Hpvm::CallbackService {
  public:
   grpc::ServerUnaryReactor* Run(grpc::CallbackServerContext* context, const v1::RunRequest* request,
@@ -80,7 +80,7 @@ class Echo final : public v1::Hpvm::CallbackService {
     reactor->Finish(grpc::Status::OK);
     return reactor;
   }
-  // Says what the first message's context is, item by item.
+  // Returns the first message's context, item by item.
   grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* Stream(grpc::CallbackServerContext*) override {
     class Reactor final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse> {
      public:
@@ -133,7 +133,7 @@ class CallScopeTest : public ::testing::Test {
     request.mutable_options()->set_traceparent(traceparent);
     return stub_->Run(&context, request, response);
   }
-  // The call's end is told after its answer has left.
+  // The call's end is reported after its response was sent.
   template <typename Condition>
   bool Soon(Condition condition) {
     for (int i = 0; i < 1'000 && !condition(); ++i) {
@@ -229,7 +229,7 @@ TEST_F(CallScopeTest, Streams) {
       [&] { return calls_.count("/hpvm.v1.Hpvm/Stream OK") + calls_.count("/hpvm.v1.Hpvm/Stream CANCELLED") == 2; }));
 }
 
-// What looking at each call costs, beside a call that nobody looks at.
+// Compares the cost of a recorded call with that of a call without a record.
 TEST_F(CallScopeTest, Cost) {
   double us[3] = {};
   for (const int kind : {0, 1, 2}) {

@@ -23,7 +23,7 @@ void CalledRun::Start(Admission& admission, const TenantRef& tenant, const std::
 }
 
 void CalledRun::Cancel() {
-  // Start stores the id and then looks at the flag; one of the two sees the other.
+  // Start stores the id and then reads the flag; one of the two sees the other.
   cancelled_.store(true);
   if (const uint64_t id = id_.load(); id != 0) {
     core_.runs().CancelRun(id);
@@ -31,12 +31,13 @@ void CalledRun::Cancel() {
 }
 
 void CalledRun::OnOutcome(RunOutcome outcome) {
-  // Not when gRPC gets to OnDone: others may keep its threads busy, and this tenant's next call is no overload.
+  // Released here, not in gRPC's OnDone: other calls may delay gRPC's threads, and this tenant's next call is no
+  // overload.
   ticket_.EndCall();
   if (const Status sent = HPVMD_FAILPOINT("service.run.answer"); !sent.ok()) {
     outcome.outcome = sent;
   }
-  // A call that fails carries no message, so the failure travels beside the log.
+  // A failed call carries no message, so the failure is put beside the log.
   const bool has_log = FillRun(outcome, request_.log(), &response_);
   if (has_log && !outcome.outcome.ok()) {
     *response_.mutable_error() = ToMessage(outcome.outcome);

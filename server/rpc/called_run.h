@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that a client asked for in a call of its own, from admission to answer, however the call came.
+// CalledRun is a run that a client requested in a call of its own, from admission to response, by whatever transport.
 #ifndef HPVMD_SERVER_RPC_CALLED_RUN_H_
 #define HPVMD_SERVER_RPC_CALLED_RUN_H_
 
@@ -15,22 +15,22 @@ namespace hpvm::server {
 
 class CalledRun {
  public:
-  // Both messages are borrowed until Answer and, where Start was called, until the core lets go of `self`.
+  // Both messages are borrowed until Answer and, where Start was called, until the core releases `self`.
   CalledRun(Core& core, const v1::RunRequest& request, v1::RunResponse& response)
       : core_(core), request_(request), response_(response) {}
   virtual ~CalledRun() = default;
   CalledRun(const CalledRun&) = delete;
   CalledRun& operator=(const CalledRun&) = delete;
 
-  // `self` is this. Once.
+  // `self` is this object. Called once.
   void Start(Admission& admission, const TenantRef& tenant, const std::shared_ptr<CalledRun>& self);
-  // The client wants no answer any more, which comes all the same. Any thread, before Start or after it.
+  // The client no longer wants the response, which still comes. Thread-safe, before or after Start.
   void Cancel();
-  // The request is in memory no longer.
+  // The request is no longer in memory.
   void ReleaseTicket() { ticket_.Release(); }
 
  protected:
-  // Once, from any thread, perhaps before Start returns. The response is filled as far as there is something.
+  // Called once, from any thread, perhaps before Start returns. The response is filled as far as there are results.
   virtual void Answer(const Outcome& outcome) = 0;
   const v1::RunRequest& request() const { return request_; }
   v1::RunResponse& response() { return response_; }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gRPC calls: reactors between the wire and the core. Only .cc files of server/ that need gRPC include this.
+// gRPC calls: reactors between gRPC and the core. Only .cc files of server/ that need gRPC include this header.
 //
-// A reactor owns itself until OnDone. What the core calls later holds a shared reference, so that it may outlive the
-// call.
+// A reactor owns itself until OnDone. Callbacks that the core calls later hold a shared reference, so they may
+// outlive the call.
 #ifndef HPVMD_SERVER_RPC_CALLS_H_
 #define HPVMD_SERVER_RPC_CALLS_H_
 
@@ -17,10 +17,10 @@
 
 namespace hpvm::server {
 
-// The wire's form; details go into the trailing metadata as a google.rpc.Status, as far as they fit.
+// Converts to gRPC's status; details go into the trailing metadata as a google.rpc.Status, as far as they fit.
 grpc::Status ToGrpc(const Outcome& outcome);
 
-// The end of a call whose response has room for an error that does not fit there, if the caller asks for it.
+// Ends a call whose response has a field for an error that does not fit there, if the caller asks for it.
 template <typename Response>
 grpc::Status ToGrpc(const Outcome& outcome, const v1::RequestOptions& options, Response* response) {
   if (outcome.ok() || !options.errors_in_body() || !ShortenedForMetadata(outcome).has_value()) {
@@ -31,11 +31,11 @@ grpc::Status ToGrpc(const Outcome& outcome, const v1::RequestOptions& options, R
   return grpc::Status::OK;
 }
 
-// What one of gRPC's threads, which serve everybody, spends in a callback of a call that lives long. `path` lives for
-// ever, as gRPC's names of methods do.
+// Callback times a callback of a long-lived call on one of gRPC's shared threads. `path` must never be freed, like
+// gRPC's method names.
 class Callback {
  public:
-  // A null tenant, or none, is not known.
+  // Without a tenant the time is attributed to none.
   Callback(const char* path, const TenantRef& tenant) : item_("grpc", path, NameOf(tenant)) {}
   Callback(const char* path, const StatusOr<TenantRef>& tenant)
       : item_("grpc", path, tenant.ok() ? NameOf(*tenant) : std::string_view()) {}
@@ -47,7 +47,7 @@ class Callback {
   const WatchedItem item_;
 };
 
-// Keeps a reactor alive from its creation to OnDone, and longer while the core refers to it.
+// SelfOwned keeps a reactor alive from its creation to OnDone, and longer while the core refers to it.
 template <typename Call>
 class SelfOwned : public std::enable_shared_from_this<Call> {
  public:
@@ -78,6 +78,8 @@ grpc::ServerWriteReactor<v1::ReadBufferResponse>* StartReadBuffer(Core& core, St
                                                                   const v1::ReadBufferRequest* request);
 grpc::ServerWriteReactor<v1::FetchOutputResponse>* StartFetchOutput(Core& core, StatusOr<TenantRef> tenant,
                                                                     const v1::FetchOutputRequest* request);
+grpc::ServerWriteReactor<v1::ExportJobResponse>* StartExportJob(Core& core, StatusOr<TenantRef> tenant,
+                                                                const v1::ExportJobRequest* request);
 grpc::ServerWriteReactor<v1::JobEvent>* StartWatch(Core& core, StatusOr<TenantRef> tenant,
                                                    const v1::WatchJobRequest* request);
 grpc::ServerBidiReactor<v1::StreamRequest, v1::StreamResponse>* StartStream(Core& core, Admission& admission,
@@ -91,10 +93,10 @@ grpc::ServerWriteReactor<v1::RunManyResponse>* StartRunMany(Core& core, Admissio
                                                             const StatusOr<TenantRef>& tenant,
                                                             const v1::RunManyRequest* request);
 
-// Fills what Run and Stream answer from a finished run.
+// Fills the outputs of Run and Stream from a finished run.
 void FillOutputs(const RunOutcome& outcome, google::protobuf::RepeatedPtrField<v1::OutputValue>* outputs);
-// All of Run's answer but the error, of a run that ended well; with its log, if there is one and it is wanted, of any.
-// True: there is a log.
+// Fills Run's response, except for the error, from a successful run; adds its log, if there is one and it is wanted,
+// for any run. Returns true when there is a log.
 bool FillRun(RunOutcome& outcome, bool wants_log, v1::RunResponse* response);
 
 }  // namespace hpvm::server

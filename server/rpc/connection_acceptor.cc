@@ -26,9 +26,9 @@ namespace {
 
 constexpr int kBacklog = 128;
 constexpr size_t kEventsMax = 64;
-// Connections let in before the thread looks who has gone.
+// Number of connections accepted before the thread checks which have ended.
 constexpr int kBurst = 64;
-// When there are no descriptors left: others have to close theirs first.
+// Pause when there are no descriptors left: other code has to close some first.
 constexpr int kPauseMs = 20;
 constexpr int kOne = 1, kZero = 0;
 
@@ -40,7 +40,7 @@ StatusOr<UniqueFd> ListenOn(const addrinfo& address, int port) {
   sockaddr_storage where{};
   std::copy_n(reinterpret_cast<const char*>(address.ai_addr), address.ai_addrlen, reinterpret_cast<char*>(&where));
   if (port != 0) {
-    // Both families have the port at the same place.
+    // Both address families have the port at the same offset.
     reinterpret_cast<sockaddr_in*>(&where)->sin_port = htons(static_cast<uint16_t>(port));
   }
   UniqueFd fd(socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -62,7 +62,7 @@ int PortOf(int fd) {
              : 0;
 }
 
-// Without the port; IPv4 by way of a socket for both families is IPv4.
+// Without the port; an IPv4 address on a dual-stack socket counts as IPv4.
 std::string AddressOf(const sockaddr_storage& address) {
   char text[INET6_ADDRSTRLEN] = "";
   if (address.ss_family == AF_INET) {
@@ -76,14 +76,14 @@ std::string AddressOf(const sockaddr_storage& address) {
   return text;
 }
 
-// As gRPC does.
+// Same form as gRPC's.
 std::string NameOf(const sockaddr_storage& address, const std::string& host) {
-  // Both families have the port at the same place.
+  // Both address families have the port at the same offset.
   const auto port = std::to_string(ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port));
   return host.find(':') != std::string::npos ? "ipv6:%5B" + host + "%5D:" + port : "ipv4:" + host + ":" + port;
 }
 
-// Of a Unix socket; whom the kernel does not know is nobody's user.
+// Returns the user of a Unix socket's peer; nothing when the kernel does not know it.
 std::optional<uid_t> UserOf(int fd) {
   ucred credentials{};
   socklen_t size = sizeof(credentials);
@@ -125,7 +125,7 @@ ConnectionAcceptor::~ConnectionAcceptor() {
   if (thread_.joinable()) {
     const uint64_t one = 1;
     listens_.store(false);
-    (void)!write(stop_.get(), &one, sizeof(one));  // Nobody else writes to it: it takes this.
+    (void)!write(stop_.get(), &one, sizeof(one));  // The write cannot fail: nobody else writes to the eventfd.
     thread_.join();
   }
 }
@@ -137,11 +137,11 @@ Status ConnectionAcceptor::ListenUnix(const std::string& path, mode_t mode, Take
 }
 
 StatusOr<int> ConnectionAcceptor::ListenTcp(const std::string& host, const std::string& port, Take take) {
-  addrinfo wish{};
-  wish.ai_socktype = SOCK_STREAM;
-  wish.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo spec{};
+  spec.ai_socktype = SOCK_STREAM;
+  spec.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &wish, &found); error != 0) {
+  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &spec, &found); error != 0) {
     return Unavailable("The host \"" + host + "\" has no address: " + gai_strerror(error) + ".");
   }
   const std::unique_ptr<addrinfo, FreeAddresses> list(found);
@@ -163,7 +163,7 @@ Status ConnectionAcceptor::Start() {
   epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
   stop_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll_.valid() || !stop_.valid()) {
-    return FromErrno(errno, "Making what waits for connections");
+    return FromErrno(errno, "Creating the event loop that accepts connections");
   }
   std::vector<int> waited = {stop_.get()};
   for (const Listener& listener : listeners_) {
@@ -207,7 +207,7 @@ void ConnectionAcceptor::Accept(const Listener& listener) {
     UniqueFd fd(accept4(listener.fd.get(), reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid()) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        LogError("No connection can be let in: there are no descriptors left");
+        LogError("No connection can be accepted: there are no file descriptors left");
         poll(nullptr, 0, kPauseMs);
         return;
       }

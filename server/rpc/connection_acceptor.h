@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accepts connections and counts them, since gRPC (1.51) accepts whatever comes: beyond [limits].connections_max, or
-// more from one address than connections_per_peer_max, a connection is closed at once, and its client finds the server
-// unavailable. The same holds for one user id of Unix sockets, and the last places are for root and the daemon's own
-// user, so that administrators get in whatever others do.
+// ConnectionAcceptor accepts and limits connections, because gRPC (1.51) accepts any number: beyond
+// [limits].connections_max, or more from one address than connections_per_peer_max, a connection is closed at once,
+// and its client finds the server unavailable. The same holds for one user id on Unix sockets. The last places are
+// reserved for root and the daemon's own user, so that administrators can always connect.
 //
-// A connection is counted until whoever took it gives its place back: for what gRPC has, that is when gRPC closes it.
-// One thread; it reads nothing from anybody.
+// A connection counts until its owner returns its place: for gRPC, that is when gRPC closes it. Uses one thread,
+// which reads from no connection.
 #ifndef HPVMD_SERVER_RPC_CONNECTION_ACCEPTOR_H_
 #define HPVMD_SERVER_RPC_CONNECTION_ACCEPTOR_H_
 
@@ -32,22 +32,23 @@ namespace hpvm::server {
 
 struct ConnectionLimits {
   uint64_t connections_max = 1'024;
-  // Of one address over TCP.
+  // Per address over TCP.
   uint64_t per_peer_max = 32;
-  // New ones of one address, or one user id of Unix sockets, within kNewWindow: who reconnects as fast as gRPC throws
-  // it out keeps gRPC busy with nothing else.
+  // New connections of one address, or one user id on Unix sockets, within kNewWindow: a client that reconnects as
+  // fast as gRPC disconnects it would keep gRPC busy with nothing else.
   uint64_t new_max = 250;
-  // Of one user id of Unix sockets, but for root and the daemon's own.
+  // Per user id on Unix sockets, except for root and the daemon's own user.
   uint64_t per_user_max = 128;
   static constexpr Duration kNewWindow = std::chrono::seconds(5);
-  // Places that only root and the daemon's user get.
+  // Number of places that only root and the daemon's user get.
   uint64_t reserved() const { return std::min<uint64_t>(connections_max / 16, 64); }
 };
 
-// How many connections there are, of whom. Any thread.
+// ConnectionCounts counts connections by peer. Thread-safe.
 class ConnectionCounts : public std::enable_shared_from_this<ConnectionCounts> {
  public:
-  // One more of `who`; null when there are `all_max` in all, or `own_max` of theirs. Places may outlive the acceptor.
+  // Adds a connection of `who`; returns null when there are `all_max` in total, or `own_max` of that peer. Places may
+  // outlive the acceptor.
   ConnectionPlace Take(const std::string& who, uint64_t all_max, uint64_t own_max);
   uint64_t all() const;
 
@@ -60,20 +61,20 @@ class ConnectionCounts : public std::enable_shared_from_this<ConnectionCounts> {
 
 class ConnectionAcceptor {
  public:
-  // Takes a connection, on the acceptor's thread.
+  // Receives a connection, on the acceptor's thread.
   using Take = std::function<void(AcceptedConnection connection)>;
 
   // Borrows the clock.
   explicit ConnectionAcceptor(const ConnectionLimits& limits, const Clock& clock = RealClock())
       : limits_(limits), clock_(clock) {}
-  // Stops, and forgets connections, which go on.
+  // Stops accepting; existing connections continue.
   ~ConnectionAcceptor();
   ConnectionAcceptor(const ConnectionAcceptor&) = delete;
   ConnectionAcceptor& operator=(const ConnectionAcceptor&) = delete;
 
   // --- Before Start ---
   Status ListenUnix(const std::string& path, mode_t mode, Take take);
-  // Every address of the host; port 0 chooses one. Answers the port.
+  // Listens on every address of the host; port 0 chooses one. Returns the port.
   StatusOr<int> ListenTcp(const std::string& host, const std::string& port, Take take);
   Status Start();
 
@@ -89,7 +90,7 @@ class ConnectionAcceptor {
   void Loop();
   void Accept(const Listener& listener);
   bool IsNewcomerAdmitted(const std::string& who);
-  // Null: there is no place for it.
+  // Returns null when there is no place for the connection.
   ConnectionPlace Admit(int fd, const ConnectionFacts& facts);
 
   const ConnectionLimits limits_;
@@ -97,9 +98,9 @@ class ConnectionAcceptor {
   std::vector<Listener> listeners_;
   UniqueFd epoll_, stop_;
   std::thread thread_;
-  // The thread's.
+  // Used by the thread only.
   Time window_{0};
-  std::unordered_map<std::string, uint64_t> newcomers_;  // Of the present window.
+  std::unordered_map<std::string, uint64_t> newcomers_;  // In the present window.
   const std::shared_ptr<ConnectionCounts> counts_ = std::make_shared<ConnectionCounts>();
   std::atomic<uint64_t> refused_{0};
   std::atomic<bool> listens_{true};

@@ -22,7 +22,7 @@
 namespace hpvm::server {
 namespace {
 
-// Stands for the front and gRPC: keeps what it is given until it is told to close it.
+// Stands for the front and gRPC: keeps connections until it is told to close them.
 class AcceptorTest : public ::testing::Test {
  protected:
   AcceptorTest() {
@@ -68,7 +68,7 @@ class AcceptorTest : public ::testing::Test {
     return fd;
   }
 
-  // Of another user: this thread's effective id is what the kernel tells the other side.
+  // Connects as another user: the kernel reports this thread's effective id to the other side.
   UniqueFd ConnectUnixAs(uid_t user) const {
     EXPECT_EQ(chmod(folder_.c_str(), 0755), 0);
     EXPECT_EQ(chmod((folder_ + "/s").c_str(), 0666), 0);
@@ -78,7 +78,7 @@ class AcceptorTest : public ::testing::Test {
     return fd;
   }
 
-  // One that is refused ends at once.
+  // A refused connection ends at once.
   static bool IsClosed(const UniqueFd& fd) {
     pollfd waiting{fd.get(), POLLIN, 0};
     char byte = 0;
@@ -97,7 +97,7 @@ class AcceptorTest : public ::testing::Test {
       return taken_.size() == count;
     });
   }
-  // As gRPC ends a connection.
+  // Ends a connection as gRPC does.
   void EndOne() {
     std::lock_guard lock(mutex_);
     taken_.pop_back();
@@ -120,7 +120,7 @@ TEST_F(AcceptorTest, OneAddressHasItsLimit) {
   ASSERT_TRUE(HasTaken(3));
   EXPECT_TRUE(IsClosed(ConnectTcp()));
   EXPECT_EQ(acceptor_->refused(), 1u);
-  // Another address, and Unix sockets, have theirs.
+  // Another address, and Unix sockets, have their own limits.
   clients.push_back(ConnectTcp("127.0.0.2"));
   for (int i = 0; i < 5; ++i) {
     clients.push_back(ConnectUnix());
@@ -129,7 +129,7 @@ TEST_F(AcceptorTest, OneAddressHasItsLimit) {
   EXPECT_EQ(acceptor_->connections(), 9u);
 }
 
-// Whoever may open the socket cannot take every place, and administrators get in when all others are taken.
+// A user who may open the socket cannot take every place, and administrators can connect when all others are taken.
 TEST_F(AcceptorTest, OneUserHasItsLimit) {
   if (geteuid() != 0) {
     GTEST_SKIP() << "Only root can connect as somebody else.";
@@ -144,7 +144,7 @@ TEST_F(AcceptorTest, OneUserHasItsLimit) {
   for (int i = 0; i < 10; ++i) {
     clients.push_back(ConnectUnixAs(65'533));
   }
-  ASSERT_TRUE(HasTaken(30));  // Two places are left, and kept.
+  ASSERT_TRUE(HasTaken(30));  // Two places are left, and reserved.
   EXPECT_TRUE(IsClosed(ConnectUnixAs(65'532)));
   EXPECT_TRUE(IsClosed(ConnectTcp()));
   clients.push_back(ConnectUnix());
@@ -184,7 +184,7 @@ TEST_F(AcceptorTest, EndedConnectionsMakeRoom) {
   EXPECT_EQ(acceptor_->refused(), 0u);
 }
 
-// A connection whose client has gone, and that the server has not closed yet, is one.
+// A connection whose client has gone, but that the server has not closed yet, still counts.
 TEST_F(AcceptorTest, HalfEndedConnectionsCount) {
   Start(10, 1);
   ConnectTcp();
@@ -194,7 +194,8 @@ TEST_F(AcceptorTest, HalfEndedConnectionsCount) {
   EXPECT_TRUE(Eventually([&] { return acceptor_->connections() == 0; }));
 }
 
-// Who comes again and again is let in so often, whether over TCP or a Unix socket, and then after a while.
+// A client that reconnects repeatedly is accepted a limited number of times, over TCP or a Unix socket, and again
+// after a while.
 TEST_F(AcceptorTest, NewcomersHaveTheirLimit) {
   Start(100, 100, 3);
   for (int round = 0; round < 2; ++round) {
@@ -215,7 +216,7 @@ TEST_F(AcceptorTest, NewcomersHaveTheirLimit) {
   EXPECT_EQ(acceptor_->refused(), 4u);
 }
 
-// What is known of a connection is found out here, and nowhere else.
+// The facts about a connection are collected here, and nowhere else.
 TEST_F(AcceptorTest, SaysWhoIsThere) {
   Start(100, 100);
   clock_.Advance(std::chrono::seconds(7));
@@ -235,7 +236,7 @@ TEST_F(AcceptorTest, SaysWhoIsThere) {
   EXPECT_TRUE(taken_[1].facts.is_unix);
 }
 
-// gRPC may have connections when the acceptor has gone.
+// gRPC may hold connections after the acceptor has gone.
 TEST_F(AcceptorTest, PlacesOutliveTheAcceptor) {
   Start(100, 100);
   const UniqueFd client = ConnectTcp();

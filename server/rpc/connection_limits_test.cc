@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of connections and metadata through gRPC itself: at the limit, and one beyond it.
+// Tests limits of connections and metadata through gRPC itself: at the limit, and one beyond it.
 #include <functional>
 #include <thread>
 #include <vector>
@@ -16,7 +16,7 @@ class ConnectionLimitsTest : public AccessFixture {
     config_.server_listen = "127.0.0.1:0";
   }
 
-  // A connection of its own.
+  // Opens a separate connection.
   std::shared_ptr<grpc::Channel> Connect() const {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -52,7 +52,7 @@ TEST_F(ConnectionLimitsTest, OfOneAddress) {
   }
   const auto late = Connect();
   EXPECT_EQ(Ask(late).error_code(), grpc::UNAVAILABLE);
-  // Those who were there before notice nothing, and who goes makes room.
+  // Earlier clients are not affected, and closing one makes room.
   EXPECT_TRUE(Ask(channels.front()).ok());
   channels.pop_back();
   EXPECT_TRUE(Eventually([&] { return Ask(Connect()).ok(); }));
@@ -76,7 +76,7 @@ TEST_F(ConnectionLimitsTest, IdleOnesAreClosed) {
   EXPECT_TRUE(Ask(channel).ok());
   EXPECT_EQ(channel->GetState(false), GRPC_CHANNEL_READY);
   EXPECT_TRUE(Eventually([&] { return channel->GetState(false) == GRPC_CHANNEL_IDLE; }));
-  EXPECT_TRUE(Ask(channel).ok());  // It connects again.
+  EXPECT_TRUE(Ask(channel).ok());  // It reconnects.
 }
 
 TEST_F(ConnectionLimitsTest, Metadata) {
@@ -85,7 +85,8 @@ TEST_F(ConnectionLimitsTest, Metadata) {
   const auto channel = Connect();
   EXPECT_TRUE(Ask(channel, 7 * limits::kKiB).ok());
   EXPECT_EQ(Ask(channel, 8 * limits::kKiB).error_code(), grpc::RESOURCE_EXHAUSTED);
-  EXPECT_TRUE(Eventually([&] { return Ask(channel).ok(); }));  // The connection may have been closed for it.
+  // The connection may have been closed because of the metadata.
+  EXPECT_TRUE(Eventually([&] { return Ask(channel).ok(); }));
 }
 
 }  // namespace

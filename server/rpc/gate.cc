@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kTenantHeader[] = "hpvm-tenant", kAuthorizationHeader[] = "authorization";
 constexpr char kRetryAfterPayload[] = "hpvm.retry_after_ns";
-// Refusals that are written down in one second, whoever caused them: a flood must not fill the disk.
+// Maximum number of refusals recorded per second, whatever their cause: a flood must not fill the disk.
 constexpr uint64_t kRecordsPerSecondMax = 50;
 
 std::vector<std::string_view> ValuesOf(const grpc::CallbackServerContext& context, const char* name) {
@@ -25,10 +25,12 @@ std::vector<std::string_view> ValuesOf(const grpc::CallbackServerContext& contex
   return values;
 }
 
-// Administrators enable what was disabled, also their own; they look at what they stopped, and end its jobs.
+// Administrators re-enable disabled tenants, including their own; they inspect what they stopped, and end or hold its
+// jobs.
 bool ReachesDisabled(const Principal& caller, const MethodFacts& method) {
-  return caller.role >= Role::kAdmin && (method.path.starts_with("/hpvm.v1.Admin/") || method.change == Change::kNone ||
-                                         method.path == "/hpvm.v1.Hpvm/CancelJob");
+  return caller.role >= Role::kAdmin &&
+         (method.path.starts_with("/hpvm.v1.Admin/") || method.change == Change::kNone ||
+          method.path == "/hpvm.v1.Hpvm/CancelJob" || method.path == "/hpvm.v1.Hpvm/SetJobHold");
 }
 
 CallFacts FactsOf(const Shown& shown) {
@@ -40,14 +42,14 @@ CallFacts FactsOf(const Shown& shown) {
           .wanted_tenants = views(shown.wanted_tenants)};
 }
 
-// gRPC only knows the connection by the name that it has there; the front has found out who is at the other end.
+// gRPC only knows the connection by its name there; the front has identified the peer.
 StatusOr<std::shared_ptr<Session>> ConnectionOf(const grpc::CallbackServerContext& context) {
   std::shared_ptr<Session> connection = SessionTable::Get().Find(context.peer());
   if (connection == nullptr) {
     return Unauthenticated("The connection that the call came from has ended.");
   }
   if (!connection->is_counted()) {
-    return Internal("gRPC read the connection where it is not counted.");
+    return Internal("gRPC read the connection without the code that counts its frames.");
   }
   return connection;
 }
@@ -126,7 +128,7 @@ Status Gate::Check(const CallFacts& facts, const MethodFacts& method, const Conf
   HPVMD_ASSIGN_OR_RETURN(caller.principal, authenticator_.Authenticate(facts, config));
   caller.tenant = caller.principal.tenant;
   if (caller.principal.role < method.role_min) {
-    return Denied("This needs the role " + std::string(NameOf(method.role_min)) + "; the caller (" +
+    return Denied("This call needs the role " + std::string(NameOf(method.role_min)) + "; the caller (" +
                   caller.principal.who + ") has the role " + std::string(NameOf(caller.principal.role)) + ".");
   }
   HPVMD_ASSIGN_OR_RETURN(caller.tenant, authenticator_.ActsFor(caller.principal, facts, config));
@@ -162,7 +164,7 @@ StatusOr<Gate::Entry> Gate::Admit(Caller caller, const MethodFacts& method, uint
   if (!tenant.ok()) {
     return tenant.status();
   }
-  // What tells a tenant why it is refused must not be refused for the same reason.
+  // The call that tells a tenant why it is refused must not be refused for the same reason.
   if (method.path != "/hpvm.v1.Hpvm/ServerInfo") {
     if (Outcome counted = core_.quotas().meter().Begin(**tenant, request_bytes); !counted.ok()) {
       if (counted.detail.has_value() && counted.detail->retry_after_ns() > 0) {

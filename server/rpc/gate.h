@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way in: every call is authenticated, authorised, given its tenant, and written down.
+// Gate is the only entrance: it authenticates and authorises every call, resolves its tenant, and records it.
 //
-// A refused credential costs a hash and a look-up in memory, so right ones are let in however many wrong ones come from
-// the same address: nobody locks a neighbour behind the same address out. Beyond [auth].failures_per_second_max the
-// wrong ones are told to wait, and neither logged nor recorded.
+// A refused credential costs a hash and a look-up in memory, so right ones are accepted however many wrong ones come
+// from the same address: nobody can lock out others behind that address. Beyond [auth].failures_per_second_max,
+// callers with wrong credentials are told to wait, and are neither logged nor recorded.
 #ifndef HPVMD_SERVER_RPC_GATE_H_
 #define HPVMD_SERVER_RPC_GATE_H_
 
@@ -22,11 +22,12 @@
 
 namespace hpvm::server {
 
-// How many failures each address has had in the present second. Any thread; holds at most kAddressesMax addresses.
+// FailureCounts counts the failures of each address in the present second. Thread-safe; holds at most kAddressesMax
+// addresses.
 class FailureCounts {
  public:
   static constexpr size_t kAddressesMax = 4'096;
-  // Counts one more. False: the address has had its share; `*wait` is the rest of the second.
+  // Counts one failure. Returns false when the address has reached its limit; `*wait` is then the rest of the second.
   bool Admit(const std::string& host, uint64_t per_second_max, Time now, Duration* wait);
 
  private:
@@ -35,35 +36,36 @@ class FailureCounts {
   std::unordered_map<std::string, uint64_t> counts_;
 };
 
-// What a call shows of who makes it, for calls that come later by a way which that call has opened.
+// The credentials of a call, for requests that come later through a channel that the call has opened.
 struct Shown {
   std::string peer;
   std::vector<std::string> authorization, certificate_names, wanted_tenants;
   bool is_encrypted = false;
 };
 
-// Any thread.
+// Thread-safe.
 class Gate {
  public:
-  // Borrows all of them.
+  // Borrows all arguments.
   Gate(Core& core, const Authenticator& authenticator, const Directory& directory, AuditLog& audit)
       : core_(core), authenticator_(authenticator), directory_(directory), audit_(audit) {}
 
-  // For calls about administration, also of tenants that are disabled.
+  // For administration calls, also about disabled tenants.
   StatusOr<Caller> Identify(const grpc::CallbackServerContext& context, const MethodFacts& method);
 
   struct Entry {
     TenantRef tenant;
     Principal principal;
   };
-  // `request_bytes`: of a unary call's request, for the tenant's rates; 0 for streams, which count as they come.
+  // `request_bytes` is the size of a unary call's request, for the tenant's rates; 0 for streams, whose messages
+  // count as they come.
   StatusOr<Entry> Enter(const grpc::CallbackServerContext& context, const MethodFacts& method, uint64_t request_bytes);
 
-  // What the call shows; then Enter for a call that shows the same. Whether its caller is known, and may, is found out
-  // anew.
+  // Look returns the call's credentials; Enter then admits a request with the same credentials. The caller and its
+  // rights are checked anew.
   static StatusOr<Shown> Look(const grpc::CallbackServerContext& context);
   StatusOr<Entry> Enter(const Shown& shown, const MethodFacts& method, uint64_t request_bytes);
-  // Whether Enter would let it in, without counting or writing down anything.
+  // Returns what Enter would, without counting or recording anything.
   Status Recheck(const Shown& shown, const MethodFacts& method);
 
   AuditLog& audit() { return audit_; }
@@ -72,7 +74,7 @@ class Gate {
  private:
   StatusOr<Caller> Identify(const CallFacts& facts, const MethodFacts& method);
   StatusOr<Entry> Admit(Caller caller, const MethodFacts& method, uint64_t request_bytes);
-  // Fills as much of `caller` as is known.
+  // Fills `caller` as far as it is known.
   Status Check(const CallFacts& facts, const MethodFacts& method, const Config& config, Caller* caller);
   Status Refuse(Status why, const CallFacts& facts, const MethodFacts& method, const Caller& caller,
                 const Config& config);
@@ -83,10 +85,10 @@ class Gate {
   const Directory& directory_;
   AuditLog& audit_;
   FailureCounts failures_;
-  FailureCounts records_;  // Of all addresses together.
+  FailureCounts records_;  // Records of all addresses together.
 };
 
-// How long to wait, on a status: ToGrpc tells the client.
+// Sets the retry delay of a status, which ToGrpc passes to the client.
 void SetRetryAfter(Status* status, Duration wait);
 Duration RetryAfterOf(const Status& status);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What services have in common that are about tenants rather than of one: who calls is known, and the caller's role
-// says whom a call may be about. What one tenant may not see of another answers as what does not exist.
+// Common parts of services that are about tenants rather than run for one: the caller is identified, and its role
+// determines which tenants a call may be about. Objects of another tenant that the caller may not see are reported as
+// not existing.
 #ifndef HPVMD_SERVER_RPC_IDENTIFIED_CALLS_H_
 #define HPVMD_SERVER_RPC_IDENTIFIED_CALLS_H_
 
@@ -30,7 +31,7 @@ class IdentifiedCalls {
   IdentifiedCalls(Core& core, Gate& gate) : core_(core), gate_(gate) {}
   ~IdentifiedCalls() = default;
 
-  // The tenant that a request names, or the caller's. Others exist for administrators only.
+  // Returns the tenant that a request names, or the caller's. Others exist for administrators only.
   static StatusOr<std::string> Visible(const Caller& caller, const std::string& name) {
     if (name.empty() || name == caller.tenant) {
       return caller.tenant;
@@ -38,7 +39,7 @@ class IdentifiedCalls {
     return caller.principal.role == Role::kAdmin ? StatusOr<std::string>(name) : NoTenant(name);
   }
 
-  // An answer at once, on the thread that read the call.
+  // Answers at once, on the thread that read the call.
   template <typename Request, typename Action>
   grpc::ServerUnaryReactor* Answer(Context* context, const MethodFacts& method, const Request& request, Action action) {
     const WatchedItem item("grpc", method.path.data());
@@ -48,8 +49,8 @@ class IdentifiedCalls {
     return reactor;
   }
 
-  // One that waits for a disk: in the turn of the caller's tenant, on a thread for that. gRPC keeps request and
-  // response until the call has finished.
+  // Answers a call that waits for a disk: in the turn of the caller's tenant, on a thread for that. gRPC keeps
+  // request and response until the call has finished.
   template <typename Request, typename Action>
   grpc::ServerUnaryReactor* AnswerInTurn(Context* context, const MethodFacts& method, const Request& request,
                                          Action action) {
@@ -68,14 +69,14 @@ class IdentifiedCalls {
     return reactor;
   }
 
-  // Likewise, one that changes what others may do: not while the audit cannot be kept.
+  // Like AnswerInTurn, for a call that changes rights: refused while the audit cannot be kept.
   template <typename Request, typename Action>
   grpc::ServerUnaryReactor* Change(Context* context, const MethodFacts& method, const Request& request, Action action) {
     return AnswerInTurn(context, method, request, [this, action = std::move(action)](const Caller& caller) -> Status {
       const Status audit = gate_.audit().Healthy();
       return audit.ok() ? action(caller)
-                        : Unavailable("The audit cannot be kept (" + Message(audit) +
-                                      "), and without it nobody's rights change.");
+                        : Unavailable("The audit cannot be written (" + Message(audit) +
+                                      "), and without it no tenant or token can be changed.");
     });
   }
 
@@ -83,7 +84,7 @@ class IdentifiedCalls {
   Gate& gate_;
 
  private:
-  // Who calls, if the call may be made.
+  // Returns the caller, if the call is permitted.
   template <typename Request>
   StatusOr<Caller> Enter(const Context& context, const MethodFacts& method, const Request& request) {
     HPVMD_ASSIGN_OR_RETURN(Caller caller, gate_.Identify(context, method));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunMany and SubmitMany over the wire, with the real executor.
+// Tests of RunMany and SubmitMany over the network, with the real executor.
 #include <atomic>
 #include <map>
 #include <set>
@@ -19,7 +19,7 @@ class ManyCallsTest : public testing::ServiceFixture {
  protected:
   ManyCallsTest() {
     Stop();
-    config_.devices_backends = "cpu";  // Others would be tried out first.
+    config_.devices_backends = "cpu";  // Other devices would be probed first.
     Start();
   }
   ~ManyCallsTest() override { EXPECT_TRUE(SetFailpoints("").ok()); }
@@ -51,7 +51,7 @@ class ManyCallsTest : public testing::ServiceFixture {
   }
   Ran RunMany(const v1::RunManyRequest& request) { return RunMany(request, Context().get()); }
 
-  // Nothing is left of a call that has ended: none for a while.
+  // Nothing is left of a call that has ended: no activity for a while.
   void ExpectIdle() {
     int idle = 0;
     for (int i = 0; i < 1'000 && idle < 20; ++i) {
@@ -62,7 +62,7 @@ class ManyCallsTest : public testing::ServiceFixture {
   }
 };
 
-// More items than are in flight at a time: each comes once, in fewer messages.
+// More items than are in flight at a time: each result comes once, in fewer messages.
 TEST_F(ManyCallsTest, RunsEach) {
   SKIP_WITHOUT_EXECUTOR();
   const Ran ran = RunMany(Batch(PrepareMatmul(), 200));
@@ -101,7 +101,7 @@ TEST_F(ManyCallsTest, CountsBeforeAnythingRuns) {
   EXPECT_EQ(RunMany(Batch(handle, kRunsPerCallMax)).results.size(), size_t{kRunsPerCallMax});
 }
 
-// A bad item fails by itself.
+// A bad item fails alone.
 TEST_F(ManyCallsTest, FailsByIndex) {
   SKIP_WITHOUT_EXECUTOR();
   v1::RunManyRequest request = Batch(PrepareMatmul(), 20);
@@ -121,11 +121,11 @@ TEST_F(ManyCallsTest, FailsByIndex) {
   EXPECT_EQ(ran.results.at(5).error().code(), static_cast<int>(absl::StatusCode::kInvalidArgument));
 }
 
-// Each item counts against the tenant's rate of requests, as a call of Run would.
+// Each item counts against the tenant's request rate, as a call of Run would.
 TEST_F(ManyCallsTest, RunsOutOfRequests) {
   SKIP_WITHOUT_EXECUTOR();
   Stop();
-  config_.quota_requests_per_second = 30;  // Twice as many at once.
+  config_.quota_requests_per_second = 30;  // Twice as many in a burst.
   Start();
   const Ran ran = RunMany(Batch(PrepareMatmul(), 100));
   EXPECT_TRUE(ran.status.ok()) << ran.status.error_message();
@@ -143,7 +143,7 @@ TEST_F(ManyCallsTest, RunsOutOfRequests) {
   EXPECT_FALSE(ran.results.at(0).has_error());
 }
 
-// A client that cancels, or whose deadline passes, ends what runs; what has not begun never does.
+// A client that cancels, or whose deadline passes, ends the running items; the others never begin.
 TEST_F(ManyCallsTest, EndsWithTheCall) {
   SKIP_WITHOUT_EXECUTOR();
   const std::string handle = PrepareMatmul();
@@ -182,7 +182,7 @@ TEST_F(ManyCallsTest, ItemsAreLateTogether) {
   EXPECT_EQ(ran.results.at(999).error().code(), static_cast<int>(absl::StatusCode::kDeadlineExceeded));
 }
 
-// Results that the client does not read keep no run of the others back, and are there when it reads.
+// Results that the client does not read do not delay other runs, and are there when it reads.
 TEST_F(ManyCallsTest, WaitsForASlowReader) {
   SKIP_WITHOUT_EXECUTOR();
   const std::string handle = PrepareMatmul();
@@ -225,7 +225,7 @@ TEST_F(ManyCallsTest, StopsWithTheDaemon) {
   Start();
 }
 
-// A client that reads as many small results a second as there are keeps its connection.
+// A client that reads the maximum rate of small results keeps its connection.
 TEST_F(ManyCallsTest, StreamsManySmallResults) {
   SKIP_WITHOUT_EXECUTOR();
   const std::string handle = PrepareMatmul();

@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -27,11 +29,10 @@ constexpr size_t kReasonBytesMax = 255;
 
 consteval const MethodFacts& Method(std::string_view name) { return MethodAt("/hpvm.v1.Operations/", name); }
 
-Intake IntakeOf(const v1::SetIntakeRequest& request, const Caller& caller, const Clock& clock) {
-  return {.closed = request.closed(),
-          .reason = request.reason(),
-          .changed_by = caller.principal.who,
-          .changed_unix_ns = clock.WallNs()};
+Status CheckReason(const std::string& reason) {
+  return reason.size() <= kReasonBytesMax
+             ? absl::OkStatus()
+             : InvalidArgument("The reason has " + std::to_string(reason.size()) + " bytes; the limit is 255.");
 }
 
 void Fill(const Intake& intake, v1::Intake* shown) {
@@ -66,22 +67,47 @@ class OperationsService final : public v1::Operations::CallbackService, private 
   grpc::ServerUnaryReactor* SetIntake(Context* context, const v1::SetIntakeRequest* request,
                                       v1::SetIntakeResponse* response) override {
     return Change(context, Method("SetIntake"), *request, [this, request, response](const Caller& caller) -> Status {
-      if (request->reason().size() > kReasonBytesMax) {
-        return InvalidArgument("The reason has " + std::to_string(request->reason().size()) +
-                               " bytes; the limit is 255.");
-      }
-      const Intake intake = IntakeOf(*request, caller, core_.clock());
-      {
-        std::lock_guard lock(keeping_);  // What is kept last is what is in force.
-        HPVMD_RETURN_IF_ERROR(While(access_.keep_intake(intake), "keeping it over restarts"));
-        core_.SetIntake(intake);
-      }
+      HPVMD_RETURN_IF_ERROR(CheckReason(request->reason()));
+      HPVMD_ASSIGN_OR_RETURN(const Intake intake, ChangeIntake([&](Intake& next) {
+                               next.closed = request->closed();
+                               next.reason = request->reason();
+                               next.changed_by = caller.principal.who;
+                               next.changed_unix_ns = core_.clock().WallNs();
+                             }));
       Fill(intake, response->mutable_intake());
       const CoreSnapshot snapshot = core_.Snapshot(/*with_tenants=*/false);
       response->set_running_jobs(snapshot.jobs_running);
       response->set_running_runs(snapshot.runs);
       return absl::OkStatus();
     });
+  }
+
+  grpc::ServerUnaryReactor* SetDevicePause(Context* context, const v1::SetDevicePauseRequest* request,
+                                           v1::SetDevicePauseResponse* response) override {
+    return Change(
+        context, Method("SetDevicePause"), *request, [this, request, response](const Caller& caller) -> Status {
+          HPVMD_RETURN_IF_ERROR(CheckReason(request->reason()));
+          const std::string& id = request->device();
+          // A device that is gone may still be resumed.
+          if (!core_.devices().Find(id).has_value() && (request->paused() || !core_.intake().paused.contains(id))) {
+            return NotFound("There is no device \"" + id.substr(0, 80) + "\"; `hpvmctl devices` lists them.");
+          }
+          HPVMD_RETURN_IF_ERROR(ChangeIntake([&](Intake& next) {
+                                  if (request->paused()) {
+                                    next.paused[id] = {request->reason(), caller.principal.who, core_.clock().WallNs()};
+                                  } else {
+                                    next.paused.erase(id);
+                                  }
+                                }).status());
+          if (!request->paused()) {
+            core_.devices().LiftFence(id);
+          }
+          response->mutable_device()->set_id(id);
+          if (std::optional<v1::Device> device = core_.devices().Find(id)) {
+            *response->mutable_device() = *std::move(device);
+          }
+          return absl::OkStatus();
+        });
   }
 
   grpc::ServerUnaryReactor* ListAccounts(Context* context, const v1::ListAccountsRequest* request,
@@ -109,7 +135,17 @@ class OperationsService final : public v1::Operations::CallbackService, private 
   }
 
  private:
-  // Of the caller's tenant; of others for administrators only. Tenants that are gone may have accounts.
+  // Stores the changed state durably and returns it.
+  StatusOr<Intake> ChangeIntake(const std::function<void(Intake&)>& change) {
+    std::lock_guard lock(keeping_);  // The state stored last is the one in force.
+    Intake next = core_.intake();
+    change(next);
+    HPVMD_RETURN_IF_ERROR(While(access_.keep_intake(next), "storing the change for the next start"));
+    core_.SetIntake(next);
+    return next;
+  }
+
+  // Restricted to the caller's tenant; only administrators may query others. Deleted tenants may have accounts.
   StatusOr<AccountQuery> QueryFor(const Caller& caller, const v1::ListAccountsRequest& request) const {
     const bool is_own = request.tenant().empty() || request.tenant() == caller.tenant;
     const bool is_all = request.tenant() == "*";
@@ -125,7 +161,7 @@ class OperationsService final : public v1::Operations::CallbackService, private 
     TenantRef own;
     if (!sees_all) {
       HPVMD_ASSIGN_OR_RETURN(own, core_.tenants().FindTenant(caller.tenant));
-      // Each looks at every tenant under the core's mutex: they count as requests, which have a quota.
+      // Each call visits every tenant under the core's mutex, so it counts as a request, which has a quota.
       HPVMD_RETURN_IF_ERROR(core_.quotas().meter().Begin(*own, 0).status);
     }
     core_.Overview(own.get(), running_max, response);
@@ -144,7 +180,7 @@ class OperationsService final : public v1::Operations::CallbackService, private 
     return absl::OkStatus();
   }
 
-  // Those that have done nothing since the server started.
+  // Adds tenants without activity since the server started.
   void AddIdleTenants(v1::GetOverviewResponse* response) {
     std::set<std::string> known;
     for (const v1::TenantLoad& tenant : response->tenants()) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm.v1.Operations: the machine as a whole, whether it takes work, what tenants used by day, and the configuration in
-// force.
+// hpvm.v1.Operations: the machine as a whole, whether it accepts work, tenants' usage by day, and the configuration
+// in force.
 //
-// What one tenant may not see of another answers as what does not exist.
+// Objects of another tenant that the caller may not see are reported as not existing.
 #ifndef HPVMD_SERVER_RPC_OPERATIONS_CALLS_H_
 #define HPVMD_SERVER_RPC_OPERATIONS_CALLS_H_
 
@@ -16,7 +16,7 @@ class Core;
 class Gate;
 struct Access;
 
-// Borrows all of them, and what `access` names; they outlive the server.
+// Borrows all arguments, and what `access` names; they must outlive the server.
 std::unique_ptr<grpc::Service> CreateOperationsService(Core& core, Gate& gate, const Access& access);
 
 }  // namespace hpvm::server

@@ -14,15 +14,15 @@ namespace hpvm::server {
 namespace {
 
 constexpr char kPath[] = "/hpvm.v1.Hpvm/OpenRing";
-// Runs of one ring in progress.
+// Maximum number of runs of one ring in progress.
 constexpr size_t kCallsMax = 256;
-// A smaller answer is not counted among what requests and answers hold: kCallsMax of them, and what a ring keeps
-// unsent.
+// A smaller response is not counted as memory of requests and responses: there are at most kCallsMax of them, besides
+// the ring's unsent output.
 constexpr uint64_t kSmallResponse = 16 * limits::kKiB;
 
 class OpenRingCall;
 
-// A run that came by ring. It owns its messages, and lives until its answer is on its way and the core has let go of
+// A run that came by ring. It owns its messages, and lives until its response is on its way and the core has released
 // it.
 class RingRun final : public CalledRun {
  public:
@@ -32,7 +32,7 @@ class RingRun final : public CalledRun {
         id_(id),
         record_(parts.witnesses, MethodAt("/hpvm.v1.Hpvm/", "Run").path, MessagesOf("/hpvm.v1.Hpvm/Run")) {}
 
-  // False: the bytes are no request.
+  // Returns false when the bytes are not a request.
   bool Parse(std::span<const uint8_t> bytes) {
     if (!request_.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
       return false;
@@ -41,7 +41,7 @@ class RingRun final : public CalledRun {
     return true;
   }
   void SetCaller(const Caller& caller) { record_.SetCaller(caller); }
-  // Turned away at the door.
+  // Refuses the run before it begins.
   void Refuse(const Status& why);
   void Answer(const Outcome& outcome) override;
 
@@ -109,7 +109,7 @@ class OpenRingCall final : public grpc::ServerWriteReactor<v1::OpenRingResponse>
     const Status known = parts_.gate.Recheck(shown_, kRun);
     {
       std::lock_guard lock(mutex_);
-      // Runs that have begun go on, as they do by gRPC.
+      // Runs in progress continue, as they do over gRPC.
       if (!known.ok() && runs_.empty()) {
         return known;
       }
@@ -154,7 +154,7 @@ class OpenRingCall final : public grpc::ServerWriteReactor<v1::OpenRingResponse>
 
   Status Open(const grpc::CallbackServerContext& context, const TenantRef& tenant, const v1::OpenRingRequest& request) {
     if (parts_.local.inbox == nullptr || parts_.local.hub == nullptr) {
-      return Unimplemented("The server listens on no Unix socket, beside which a ring could be handed in.");
+      return Unimplemented("The server listens on no Unix socket, which a ring needs.");
     }
     HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
     tenant_ = tenant;
@@ -165,7 +165,7 @@ class OpenRingCall final : public grpc::ServerWriteReactor<v1::OpenRingResponse>
     const ClientRing::Options options{
         .parts = parts_.local, .observer = &parts_.core.observer(), .stall_max = parts_.stall_max};
     StatusOr<std::shared_ptr<ClientRing>> ring = ClientRing::Make(options, std::move(turn), fds);
-    parts_.local.inbox->Drop(std::move(fds));  // Nothing, if the ring has them.
+    parts_.local.inbox->Drop(std::move(fds));  // Empty if the ring has taken them.
     HPVMD_ASSIGN_OR_RETURN(ring_, std::move(ring));
     return absl::OkStatus();
   }
@@ -182,7 +182,7 @@ class OpenRingCall final : public grpc::ServerWriteReactor<v1::OpenRingResponse>
     } while (!body.empty());
   }
 
-  // Ends the call when the ring has ended and so have its runs. Any thread.
+  // Ends the call when the ring and its runs have ended. Thread-safe.
   void Pump() {
     {
       std::lock_guard lock(mutex_);
@@ -204,8 +204,8 @@ class OpenRingCall final : public grpc::ServerWriteReactor<v1::OpenRingResponse>
 
   std::mutex mutex_;
   std::unordered_map<uint64_t, std::shared_ptr<RingRun>> runs_;  // In progress, by the client's ids.
-  uint64_t response_bytes_max_ = 0;                              // Of those seen so far.
-  v1::OpenRingResponse message_;                                 // Being written when is_writing_.
+  uint64_t response_bytes_max_ = 0;                              // Largest response so far.
+  v1::OpenRingResponse message_;                                 // Being written while is_writing_.
   Status why_ended_;
   bool is_open_ = false, is_writing_ = false;
 };
@@ -232,7 +232,7 @@ void RingRun::Answer(const Outcome& outcome) {
 Status OpenRingCall::OnFrame(Frame& frame) {
   v1::RingCall head;
   if (!head.ParseFromString(frame.head)) {
-    return InvalidArgument("A frame's head is no RingCall.");
+    return InvalidArgument("A frame's head is not a RingCall.");
   }
   std::shared_ptr<RingRun> run;
   {
@@ -258,7 +258,7 @@ Status OpenRingCall::OnFrame(Frame& frame) {
     return absl::OkStatus();
   }
   if (!run->Parse(frame.body)) {
-    run->Refuse(InvalidArgument("The body of a RingCall is no RunRequest."));
+    run->Refuse(InvalidArgument("The body of a RingCall is not a RunRequest."));
     return absl::OkStatus();
   }
   StatusOr<Gate::Entry> entry = parts_.gate.Enter(shown_, kRun, frame.body.size());
@@ -273,14 +273,14 @@ Status OpenRingCall::OnFrame(Frame& frame) {
 
 }  // namespace
 
-StatusOr<std::shared_ptr<RingTurn>> RingPlaces::Take(const std::string& tenant) {
+StatusOr<std::shared_ptr<RingTurn>> RingQuota::Take(const std::string& tenant) {
   std::lock_guard lock(mutex_);
   if (count_ >= kMax) {
-    return ResourceExhausted("The server has as many rings as it may (" + std::to_string(kMax) + ").");
+    return ResourceExhausted("The server has " + std::to_string(kMax) + " rings, which is the limit.");
   }
   OfTenant& of_tenant = tenants_[tenant];
   if (of_tenant.count >= kOfTenantMax) {
-    return ResourceExhausted("The tenant has as many rings as it may (" + std::to_string(kOfTenantMax) + ").");
+    return ResourceExhausted("The tenant has " + std::to_string(kOfTenantMax) + " rings, which is the limit.");
   }
   if (of_tenant.turn == nullptr) {
     of_tenant.turn = std::make_shared<RingTurn>(RingTurn{.tenant = tenant});
@@ -292,7 +292,7 @@ StatusOr<std::shared_ptr<RingTurn>> RingPlaces::Take(const std::string& tenant) 
   });
 }
 
-void RingPlaces::GiveBack(const std::string& tenant) {
+void RingQuota::GiveBack(const std::string& tenant) {
   std::lock_guard lock(mutex_);
   --count_;
   if (const auto found = tenants_.find(tenant); --found->second.count == 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenRing, and the runs that come through the ring which it opens. The call is what ties the ring to its caller: when
-// it ends, for whatever reason, the ring has ended. Only .cc files of server/ that need gRPC include this.
+// OpenRing, and the runs that come through the ring that it opens. The call ties the ring to its caller: when it
+// ends, for whatever reason, the ring has ended. Only .cc files of server/ that need gRPC include this header.
 #ifndef HPVMD_SERVER_RPC_RING_CALLS_H_
 #define HPVMD_SERVER_RPC_RING_CALLS_H_
 
@@ -20,13 +20,14 @@
 
 namespace hpvm::server {
 
-// How many rings there may be. Any thread.
-class RingPlaces : public std::enable_shared_from_this<RingPlaces> {
+// RingQuota limits the number of rings. Thread-safe.
+class RingQuota : public std::enable_shared_from_this<RingQuota> {
  public:
   static constexpr size_t kOfTenantMax = 32;
   static constexpr size_t kMax = 512;
 
-  // One ring's place, and the turn that it shares; it goes back with the answer. kResourceExhausted.
+  // Returns one ring's place, with the turn that it shares; destroying it frees the place. kResourceExhausted when
+  // there is none.
   StatusOr<std::shared_ptr<RingTurn>> Take(const std::string& tenant);
 
  private:
@@ -41,17 +42,17 @@ class RingPlaces : public std::enable_shared_from_this<RingPlaces> {
   size_t count_ = 0;
 };
 
-// What OpenRing stands on. Borrowed; lives longer than every call.
+// Objects that OpenRing needs. Borrowed; must outlive every call.
 struct RingParts {
   Core& core;
   Admission& admission;
   Gate& gate;
   const CallWitnesses& witnesses;
   LocalCallers local;
-  std::shared_ptr<RingPlaces> places;  // Shared with rings, which the core may hold a little longer.
-  // A ring is told to end after so long, as connections are, so that its client shows anew who it is.
+  std::shared_ptr<RingQuota> places;  // Shared with rings, which the core may keep a little longer.
+  // Age at which a ring is told to end, like a connection, so that its client presents its credentials anew.
   Duration age_max;
-  Duration stall_max;  // ClientRing::Options.
+  Duration stall_max;  // See ClientRing::Options.
 };
 
 grpc::ServerWriteReactor<v1::OpenRingResponse>* StartOpenRing(const RingParts& parts,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs by ring through a real daemon with the real executor, by the client library.
+// Tests of runs by ring through a real daemon with the real executor, using the client library.
 #include "server/rpc/ring_calls.h"
 
 #include <signal.h>
@@ -26,7 +26,7 @@ class RingCallsTest : public testing::ServiceFixture {
  protected:
   RingCallsTest() {
     Stop();
-    config_.devices_backends = "cpu";  // Others would be tried out first.
+    config_.devices_backends = "cpu";  // Other devices would be probed first.
     Start();
   }
   ~RingCallsTest() override { EXPECT_TRUE(SetFailpoints("").ok()); }
@@ -43,7 +43,7 @@ class RingCallsTest : public testing::ServiceFixture {
     BindMatmul(request.mutable_inputs());
     return request;
   }
-  // Runs until they go by ring.
+  // Runs until the runs go by ring.
   static void AwaitRing(Client& client, const v1::RunRequest& request) {
     for (int i = 0; i < 2'000 && client.CallPath() != "ring"; ++i) {
       client.Run(request).status().IgnoreError();
@@ -81,7 +81,7 @@ TEST_F(RingCallsTest, AnswersAreThoseOfGrpc) {
     }
     EXPECT_EQ(ring->SerializeAsString(), grpc->SerializeAsString());
   }
-  // And so are failures.
+  // Failures are alike, too.
   v1::RunRequest of_nobody = request, wrong_input = request, keyed = request, many = request;
   of_nobody.set_handle("graph-of-nobody");
   wrong_input.mutable_inputs(0)->set_name("nobody");
@@ -123,7 +123,7 @@ TEST_F(RingCallsTest, ManyThreadsOfOneClient) {
   ExpectIdle();
 }
 
-// More than a frame holds goes through gRPC, or comes back in parts, without anybody's notice.
+// A request larger than a frame goes through gRPC, and a larger response comes back in parts, transparently.
 TEST_F(RingCallsTest, LargeTensors) {
   SKIP_WITHOUT_EXECUTOR();
   const std::string handle = PrepareMatmul();
@@ -166,7 +166,7 @@ TEST_F(RingCallsTest, TimeoutsCancelRuns) {
   ExpectIdle();
   request.set_repeat(1);
   EXPECT_TRUE(client->Run(request).ok());
-  // The work's own deadline is the daemon's to keep.
+  // The daemon enforces the work's own deadline.
   request.set_repeat(1'000'000);
   CallOptions with_deadline;
   with_deadline.request.set_deadline_ns(50'000'000);
@@ -174,7 +174,7 @@ TEST_F(RingCallsTest, TimeoutsCancelRuns) {
   EXPECT_EQ(client->CallPath(), "ring");
 }
 
-// Its runs end and its memory goes, as when a connection breaks.
+// Its runs end and its memory is freed, as when a connection breaks.
 TEST_F(RingCallsTest, AClientThatDiesLeavesNothing) {
   SKIP_WITHOUT_EXECUTOR();
   v1::RunRequest request = Matmul(PrepareMatmul());
@@ -187,7 +187,7 @@ TEST_F(RingCallsTest, AClientThatDiesLeavesNothing) {
   const uint64_t before = held();
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
-  // A process of its own: the program itself, as gRPC does not survive a fork.
+  // Executes the program anew as another process, because gRPC does not survive a fork.
   const std::string told =
       "HPVMD_RING_CHILD=" + config_.server_listen + " " + request.handle() + " " + std::to_string(ready[1]);
   std::string filter = "--gtest_filter=RingChild.*", name = "/proc/self/exe";
@@ -211,7 +211,7 @@ TEST_F(RingCallsTest, AClientThatDiesLeavesNothing) {
   EXPECT_EQ(held(), before);
 }
 
-// What the test above starts: runs without end, by ring.
+// Child of the test above: makes endless runs by ring.
 TEST(RingChild, Runs) {
   const char* const told = getenv("HPVMD_RING_CHILD");
   if (told == nullptr) {
@@ -269,7 +269,7 @@ TEST_F(RingCallsTest, SurvivesTheDaemonsRestart) {
   EXPECT_EQ(unavailable.load(), 4);
   EXPECT_THAT(client->CallPath(), HasSubstr("gRPC: "));
   Start();
-  // The handle went with the daemon: between prepare and run it was another one.
+  // The handle was lost with the daemon that prepared it.
   Status status;
   for (int i = 0; i < 1'000 && !absl::IsNotFound(status); ++i) {
     status = client->Run(request).status();
@@ -285,16 +285,16 @@ TEST_F(RingCallsTest, RingsAreCounted) {
   SKIP_WITHOUT_EXECUTOR();
   const v1::RunRequest request = Matmul(PrepareMatmul());
   std::vector<std::unique_ptr<Client>> clients;
-  for (size_t i = 0; i < RingPlaces::kOfTenantMax; ++i) {
+  for (size_t i = 0; i < RingQuota::kOfTenantMax; ++i) {
     clients.push_back(Connect());
     AwaitRing(*clients.back(), request);
   }
   const auto more = Connect();
-  for (int i = 0; i < 100 && more->CallPath().find("as many rings") == std::string::npos; ++i) {
+  for (int i = 0; i < 100 && more->CallPath().find("which is the limit") == std::string::npos; ++i) {
     EXPECT_TRUE(more->Run(request).ok());
     usleep(10'000);
   }
-  EXPECT_THAT(more->CallPath(), HasSubstr("The tenant has as many rings as it may (32)."));
+  EXPECT_THAT(more->CallPath(), HasSubstr("The tenant has 32 rings, which is the limit."));
   EXPECT_TRUE(more->Run(request).ok());
   clients.clear();
   AwaitRing(*more, request);
@@ -309,7 +309,7 @@ class RingAccessTest : public AccessFixture {
     EXPECT_TRUE(client.ok()) << client.status();
     return *std::move(client);
   }
-  // A run of a graph that nobody has, which is let in and found to be one.
+  // Runs a graph that nobody has: the call is admitted and then fails.
   static Status Run(Client& client) {
     v1::RunRequest request;
     request.set_handle("graph-of-nobody");
@@ -355,7 +355,7 @@ TEST_F(RingAccessTest, DisabledTenantsEndRings) {
   EXPECT_NE(client->CallPath(), "ring");
 }
 
-// An old ring is left for another one, and no run notices.
+// An old ring is replaced by another one, and no run notices.
 TEST_F(RingAccessTest, OldRingsAreLeft) {
   config_.limits_connection_age_ms = 1'000;
   Start();

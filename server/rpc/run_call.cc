@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Run, by gRPC: the request's tensors are borrowed by the executor's frame, the answer's are copied once, from the
-// frame.
+// Run over gRPC: the executor's frame borrows the request's tensors; the response's are copied once, from the frame.
 #include <utility>
 
 #include "server/core/state/run_log.h"
@@ -19,12 +18,12 @@ class RunCall final : public grpc::ServerUnaryReactor, public SelfOwned<RunCall>
   void StartRun(Admission& admission, const TenantRef& tenant) { Start(admission, tenant, shared_from_this()); }
   void OnCancel() override { Cancel(); }
   void OnDone() override {
-    ReleaseTicket();  // The core may hold this a little longer.
+    ReleaseTicket();  // The core may keep this object a little longer.
     ReleaseSelf();
   }
 
  private:
-  // Both reactions are short: gRPC need not hand each to a thread of its executor, which costs a wake a call.
+  // Both reactions are short: gRPC need not hand each to a thread of its executor, which costs a wake-up per call.
   bool InternalInlineable() override { return true; }
 
   void Answer(const Outcome& outcome) override { Finish(ToGrpc(outcome, request().options(), &response())); }

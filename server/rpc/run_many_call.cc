@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // RunMany: one call, one admission, and a run for each item.
 //
-// Items begin in their order, a few under one hold of the core's mutex, and at most kRunsInFlight are in progress: each
-// takes its turn in the fair share like any run, so a batch has no more of a device than as many calls. The first begin
-// on the thread that read the call, the others in the tenant's turns. Results share a message while another one is
-// being written. The request is borrowed by the runs, so the call ends after all that have begun.
+// Items begin in order, a few under one hold of the core's mutex, and at most kRunsInFlight are in progress. Each
+// takes its turn in the fair share like any run, so a batch gets no more of a device than the same number of calls.
+// The first begin on the thread that read the call, the others in the tenant's turns. Results share a message while
+// another one is being written. The runs borrow the request, so the call ends after all that have begun.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -20,12 +20,12 @@ namespace hpvm::server {
 namespace {
 
 constexpr char kPath[] = "/hpvm.v1.Hpvm/RunMany";
-// Results beyond so many bytes have a message of their own.
+// A result larger than this has a message of its own.
 constexpr uint64_t kSharedBytesMax = 256 * limits::kKiB;
-// Nothing begins while as much waits to be written, unless nothing is in progress.
+// Nothing begins while this much waits to be written, unless nothing is in progress.
 constexpr uint64_t kUnsentBytesMax = limits::kMiB;
-// A smaller result is not counted among what requests and answers hold: there are kUnsentBytesMax of them at most, and
-// those of what is in flight.
+// A smaller result is not counted as memory of requests and responses: at most kUnsentBytesMax of them wait, besides
+// those in flight.
 constexpr uint64_t kSmallResult = 16 * limits::kKiB;
 
 class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, public SelfOwned<RunManyCall> {
@@ -66,7 +66,7 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
     Pump();
   }
 
-  // Also when the call's deadline has passed.
+  // Also called when the call's deadline has passed.
   void OnCancel() override {
     const Callback watched(kPath, tenant_);
     std::map<int, uint64_t> running;
@@ -76,7 +76,7 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
       running = running_;
     }
     for (const auto& [index, id] : running) {
-      core_.runs().CancelRun(id);  // 0: whoever begins it looks at the failure next.
+      core_.runs().CancelRun(id);  // 0 while it is being begun; that code checks the failure next.
     }
     Pump();
   }
@@ -87,11 +87,11 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
   }
 
  private:
-  // One message of the answer.
+  // One message of the response.
   struct Answer {
     v1::RunManyResponse response;
     uint64_t bytes = 0;
-    std::vector<Admission::Ticket> tickets;  // Of its results that are large.
+    std::vector<Admission::Ticket> tickets;  // For its large results.
   };
 
   Outcome Enter() {
@@ -112,7 +112,8 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
     }
   }
 
-  // Takes the next items, as many as one hold of the core's mutex may have and there is room for. The mutex is held.
+  // Takes the next items, as many as one hold of the core's mutex allows and there is room for. The caller holds the
+  // mutex.
   std::vector<int> TakeItems() {
     const int free = kRunsInFlight - static_cast<int>(running_.size());
     const auto bindings_of = [this](int i) {
@@ -121,7 +122,7 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
     };
     int count = failure_.ok() ? CountAtOnce(next_, std::min(count_, next_ + free), bindings_of) : 0;
     if (count > 0 && !HasRoom(count)) {
-      count = IsIdle() ? 1 : 0;  // One goes on whatever others hold.
+      count = IsIdle() ? 1 : 0;  // One item always continues, whatever others hold.
     }
     std::vector<int> items;
     for (int i = 0; i < count; ++i) {
@@ -138,7 +139,7 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
     return items;
   }
 
-  // With `beginning_`, which nobody else sets meanwhile.
+  // Called with `beginning_` set, which nobody else changes meanwhile.
   void BeginSome() {
     std::vector<int> items;
     {
@@ -182,7 +183,7 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
     Pump();
   }
 
-  // The mutex is held.
+  // The caller holds the mutex.
   void AddResult(int index, RunOutcome outcome) {
     v1::RunManyResponse::Result result;
     result.set_index(static_cast<uint32_t>(index));
@@ -192,7 +193,7 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
     }
     const uint64_t bytes = result.ByteSizeLong();
     result_bytes_max_ = std::max(result_bytes_max_, bytes);
-    const bool is_open = outgoing_.size() > (writing_ ? 1u : 0u);  // The last is not being written.
+    const bool is_open = outgoing_.size() > (writing_ ? 1u : 0u);  // The last message is not being written.
     if (!is_open || outgoing_.back().bytes + bytes > kSharedBytesMax) {
       outgoing_.emplace_back();
     }
@@ -207,13 +208,13 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
 
   bool IsIdle() const { return running_.empty() && outgoing_.empty(); }
 
-  // For the results of what is in progress and so many more, if they are like those before.
+  // Room for the results of the items in progress and `more` others, if they are like earlier ones.
   bool HasRoom(int more) const {
     const uint64_t results = running_.size() + static_cast<uint64_t>(more);
     return result_bytes_max_ < kSmallResult || admission_.HasRoom(tenant_->name, result_bytes_max_ * results);
   }
 
-  // Whether a few more should begin: not one by one as each run ends, since every turn has its price.
+  // Returns true when a few more should begin: not one by one as each run ends, because every turn has a cost.
   bool IsTimeToBegin() const {
     const int left = count_ - next_;
     const int free = kRunsInFlight - static_cast<int>(running_.size());
@@ -222,7 +223,7 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
            (IsIdle() || (unsent_bytes_ <= kUnsentBytesMax && HasRoom(wanted)));
   }
 
-  // Starts whatever can go on. Any thread.
+  // Starts whatever can continue. Thread-safe.
   void Pump() {
     std::unique_lock lock(mutex_);
     if (finished_) {
@@ -236,7 +237,7 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
     writing_ |= start_write;
     beginning_ |= start_items;
     finished_ = is_over;
-    // A deque: its elements stay where they are.
+    // In a deque the elements do not move.
     const v1::RunManyResponse* from = start_write ? &outgoing_.front().response : nullptr;
     lock.unlock();
     if (start_write) {
@@ -256,7 +257,7 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
 
   Core& core_;
   Admission& admission_;
-  const v1::RunManyRequest& request_;  // gRPC's, until OnDone.
+  const v1::RunManyRequest& request_;  // Owned by gRPC, until OnDone.
   const int count_;
   TenantRef tenant_;
   Admission::Ticket ticket_;
@@ -264,10 +265,10 @@ class RunManyCall final : public grpc::ServerWriteReactor<v1::RunManyResponse>, 
 
   std::mutex mutex_;
   int next_ = 0;                     // The first item that has not begun.
-  std::map<int, uint64_t> running_;  // Ids by item; 0: not known yet.
-  std::deque<Answer> outgoing_;      // The first is being written when `writing_`.
-  uint64_t unsent_bytes_ = 0;        // Of `outgoing_`.
-  uint64_t result_bytes_max_ = 0;    // Of those seen so far.
+  std::map<int, uint64_t> running_;  // Run ids by item; 0 while unknown.
+  std::deque<Answer> outgoing_;      // The first is being written while `writing_`.
+  uint64_t unsent_bytes_ = 0;        // Bytes in `outgoing_`.
+  uint64_t result_bytes_max_ = 0;    // Largest result so far.
   Outcome failure_;
   bool beginning_ = false, writing_ = false, finished_ = false;
 };

@@ -31,7 +31,7 @@ StatusOr<std::string> ReadScrapeSecret(const std::string& path) {
   if (text.size() < kSecretBytesMin || text.size() > kSecretBytesMax) {
     return InvalidArgument("The secret in \"" + path + "\" (metrics.token_file) has " + std::to_string(text.size()) +
                            " characters; " + std::to_string(kSecretBytesMin) + " to " +
-                           std::to_string(kSecretBytesMax) + " are wanted.");
+                           std::to_string(kSecretBytesMax) + " are allowed.");
   }
   return std::string(text);
 }
@@ -52,7 +52,7 @@ StatusOr<bool> MaySeeTenants(std::string_view authorization, const Config& confi
   if (is_open) {
     return Unauthenticated("The secret is not that of metrics.token_file.");
   }
-  // The endpoint is on loopback.
+  // The endpoint is on loopback, or served over TLS.
   const CallFacts facts{.peer = "ipv4:127.0.0.1:0",
                         .authorization = {authorization},
                         .certificate_names = {},

@@ -46,7 +46,7 @@ class ScrapeAccessTest : public testing::Test {
   Config config_;
 };
 
-// Where [auth] asks for credentials nobody without one sees a tenant's name.
+// With [auth] in force, nobody without a credential sees a tenant's name.
 TEST_F(ScrapeAccessTest, AdministratorsOnly) {
   UseTokens();
   const std::string admin = Token("admin"), user = Token("user");
@@ -57,7 +57,7 @@ TEST_F(ScrapeAccessTest, AdministratorsOnly) {
   EXPECT_EQ(Ask("Basic eDp5").status().code(), absl::StatusCode::kUnauthenticated);
 }
 
-// A scraper need not have a token that administers everything.
+// A scraper does not need an administrator's token.
 TEST_F(ScrapeAccessTest, SecretOfTheScraper) {
   UseTokens();
   UseFile(kSecret);

@@ -30,9 +30,9 @@ namespace {
 
 constexpr size_t kTransportBytesMax = 256 * limits::kMiB;
 constexpr uint64_t kAgeGraceMs = 30'000;
-constexpr uint64_t kMsMax = INT_MAX - 1;  // Beyond is for ever.
+constexpr uint64_t kMsMax = INT_MAX - 1;  // Larger values mean for ever.
 
-// A method of this service; does not compile for one that is not in the table.
+// A method of this service; does not compile for a name that is not in the table.
 consteval const MethodFacts& Method(std::string_view name) { return MethodAt("/hpvm.v1.Hpvm/", name); }
 
 Outcome AnswerOf(const Outcome& outcome) {
@@ -40,11 +40,13 @@ Outcome AnswerOf(const Outcome& outcome) {
   return sent.ok() ? outcome : Outcome(sent);
 }
 
-// A request below that is not counted: the call itself costs as much.
+bool IsAdmin(const Principal& caller) { return caller.role >= Role::kAdmin; }
+
+// A smaller request is not counted: the call itself costs as much.
 constexpr uint64_t kSmallRequest = 16 * limits::kKiB;
 
-// A call that the core answers later. It goes on when the client cancels, unless it says how it is broken off: what it
-// stores is kept for the next call.
+// A call that the core answers later. It continues when the client cancels, unless it has a way to be cancelled: what
+// it stores is kept for the next call.
 class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<DeferredCall> {
  public:
   void Begin() {}
@@ -67,7 +69,7 @@ class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<Def
     }
   }
   void OnCancel() override {
-    // SetCancel stores the id and then looks at the flag; one of the two sees the other.
+    // SetCancel stores the id and then reads the flag; one of the two sees the other.
     cancelled_.store(true);
     if (const uint64_t id = id_.load(); id != 0) {
       cancel_(id);
@@ -75,7 +77,7 @@ class DeferredCall final : public grpc::ServerUnaryReactor, public SelfOwned<Def
   }
   void OnDone() override { ReleaseSelf(); }
 
-  Admission::Ticket ticket;  // Of the request, while it is in memory.
+  Admission::Ticket ticket;  // For the request, while it is in memory.
 
  private:
   std::function<void(uint64_t)> cancel_;  // Set before the id.
@@ -102,14 +104,14 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* ListDevices(Context* context, const v1::ListDevicesRequest* request,
                                         v1::ListDevicesResponse* response) override {
     return AnswerLater(context, Method("ListDevices"), *request, Key::kRefused, Begins::kAtOnce,
-                       [this, response](const TenantRef& tenant, DeferredCall& call) {
+                       [this, response](const TenantRef& tenant, const Principal&, DeferredCall& call) {
                          core_.devices().ListDevices(tenant, response, call.Finisher());
                        });
   }
   grpc::ServerUnaryReactor* ListCosts(Context* context, const v1::ListCostsRequest* request,
                                       v1::ListCostsResponse* response) override {
     return AnswerLater(context, Method("ListCosts"), *request, Key::kRefused, Begins::kAtOnce,
-                       [this, request, response](const TenantRef& tenant, DeferredCall& call) {
+                       [this, request, response](const TenantRef& tenant, const Principal&, DeferredCall& call) {
                          core_.graphs().ListCosts(tenant, *request, response, call.Finisher());
                        });
   }
@@ -124,10 +126,10 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* PrepareGraph(Context* context, const v1::PrepareGraphRequest* request,
                                          v1::PrepareGraphResponse* response) override {
     return AnswerLater(context, Method("PrepareGraph"), *request, Key::kRefused, Begins::kAtOnce,
-                       [this, request, response](const TenantRef& tenant, DeferredCall& call) {
+                       [this, request, response](const TenantRef& tenant, const Principal&, DeferredCall& call) {
                          const uint64_t id = core_.graphs().PrepareGraph(tenant, *request, response,
                                                                          call.Finisher(request->options(), response));
-                         // What a client no longer waits for is not compiled to the end.
+                         // A graph that the client no longer waits for is not compiled to the end.
                          call.SetCancel(id, [this](uint64_t prepare) { core_.graphs().CancelPrepare(prepare); });
                        });
   }
@@ -135,6 +137,20 @@ class Service final : public v1::Hpvm::CallbackService {
                                          v1::ReleaseGraphResponse* response) override {
     return Answer(context, Method("ReleaseGraph"), *request, [&](const TenantRef& tenant, const Principal&) {
       return core_.graphs().ReleaseGraph(*tenant, request->handle());
+    });
+  }
+  grpc::ServerUnaryReactor* ListModules(Context* context, const v1::ListModulesRequest* request,
+                                        v1::ListModulesResponse* response) override {
+    return Answer(context, Method("ListModules"), *request, [&](const TenantRef& tenant, const Principal&) {
+      return core_.graphs().ListModules(*tenant, *request, response);
+    });
+  }
+  grpc::ServerUnaryReactor* DeleteModule(Context* context, const v1::DeleteModuleRequest* request,
+                                         v1::DeleteModuleResponse* response) override {
+    return Answer(context, Method("DeleteModule"), *request, [&](const TenantRef& tenant, const Principal&) -> Status {
+      HPVMD_ASSIGN_OR_RETURN(const uint64_t freed, core_.graphs().DeleteModule(*tenant, request->sha256()));
+      response->set_freed_bytes(freed);
+      return absl::OkStatus();
     });
   }
   grpc::ServerUnaryReactor* ListGraphs(Context* context, const v1::ListGraphsRequest* request,
@@ -156,16 +172,18 @@ class Service final : public v1::Hpvm::CallbackService {
     // A key is looked up on disk.
     const Begins begins = request->options().idempotency_key().empty() ? Begins::kAtOnce : Begins::kInTurn;
     return AnswerLater(context, Method("Submit"), *request, Key::kHonoured, begins,
-                       [this, request, response](const TenantRef& tenant, DeferredCall& call) {
+                       [this, request, response](const TenantRef& tenant, const Principal& caller, DeferredCall& call) {
                          core_.job_submitter().Submit(tenant, *request, response,
-                                                      call.Finisher(request->options(), response));
+                                                      call.Finisher(request->options(), response), caller.who);
                        });
   }
   grpc::ServerUnaryReactor* GetJob(Context* context, const v1::GetJobRequest* request,
                                    v1::GetJobResponse* response) override {
-    return AnswerInTurn(context, Method("GetJob"), *request, [this, request, response](const TenantRef& tenant) {
-      return core_.job_reader().GetJob(*tenant, request->job_id(), response->mutable_job());
-    });
+    return AnswerInTurn(context, Method("GetJob"), *request,
+                        [this, request, response](const TenantRef& tenant, const Principal& caller) {
+                          return core_.job_reader().GetJob(*tenant, request->job_id(), response->mutable_job(),
+                                                           IsAdmin(caller));
+                        });
   }
   grpc::ServerWriteReactor<v1::JobEvent>* WatchJob(Context* context, const v1::WatchJobRequest* request) override {
     const Entered entered(gate_, *context, Method("WatchJob"), request->ByteSizeLong());
@@ -173,21 +191,39 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* ListJobs(Context* context, const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override {
-    return AnswerInSteps(context, Method("ListJobs"), *request, [this, request, response](const TenantRef& tenant) {
-      return core_.job_reader().ListJobs(tenant, *request, response);
-    });
+    return AnswerInSteps(
+        context, Method("ListJobs"), *request,
+        [this, request, response](const TenantRef& tenant, const Principal& caller) -> JobReader::Steps {
+          if (request->all_tenants() && !IsAdmin(caller)) {
+            return [role = caller.role]() -> StatusOr<bool> {
+              return MakeStatus(absl::StatusCode::kPermissionDenied,
+                                "Lists of all tenants' jobs are for administrators; the caller's "
+                                "role is \"" +
+                                    std::string(NameOf(role)) + "\".");
+            };
+          }
+          return core_.job_reader().ListJobs(tenant, *request, response, IsAdmin(caller));
+        });
   }
   grpc::ServerUnaryReactor* CancelJob(Context* context, const v1::CancelJobRequest* request,
                                       v1::CancelJobResponse* response) override {
     return AnswerLater(context, Method("CancelJob"), *request, Key::kRefused, Begins::kAtOnce,
-                       [this, request, response](const TenantRef& tenant, DeferredCall& call) {
-                         core_.job_canceller().CancelJob(tenant, request->job_id(), response, call.Finisher());
+                       [this, request, response](const TenantRef& tenant, const Principal&, DeferredCall& call) {
+                         core_.job_wishes().CancelJob(tenant, request->job_id(), response, call.Finisher());
                        });
+  }
+  grpc::ServerUnaryReactor* SetJobHold(Context* context, const v1::SetJobHoldRequest* request,
+                                       v1::SetJobHoldResponse* response) override {
+    return AnswerLater(
+        context, Method("SetJobHold"), *request, Key::kRefused, Begins::kAtOnce,
+        [this, request, response](const TenantRef& tenant, const Principal& caller, DeferredCall& call) {
+          core_.job_wishes().SetJobHold(tenant, *request, {caller.who, IsAdmin(caller)}, response, call.Finisher());
+        });
   }
   grpc::ServerUnaryReactor* RetryJob(Context* context, const v1::RetryJobRequest* request,
                                      v1::SubmitResponse* response) override {
     return AnswerLater(context, Method("RetryJob"), *request, Key::kHonoured, Begins::kInTurn,
-                       [this, request, response](const TenantRef& tenant, DeferredCall& call) {
+                       [this, request, response](const TenantRef& tenant, const Principal&, DeferredCall& call) {
                          core_.job_submitter().RetryJob(tenant, *request, response,
                                                         call.Finisher(request->options(), response));
                        });
@@ -197,13 +233,19 @@ class Service final : public v1::Hpvm::CallbackService {
     const Entered entered(gate_, *context, Method("FetchOutput"), request->ByteSizeLong());
     return StartFetchOutput(core_, entered.tenant, request);
   }
+  grpc::ServerWriteReactor<v1::ExportJobResponse>* ExportJob(Context* context,
+                                                             const v1::ExportJobRequest* request) override {
+    const Entered entered(gate_, *context, Method("ExportJob"), request->ByteSizeLong());
+    return StartExportJob(core_, entered.tenant, request);
+  }
   grpc::ServerUnaryReactor* CreateBuffer(Context* context, const v1::CreateBufferRequest* request,
                                          v1::CreateBufferResponse* response) override {
-    return AnswerInTurn(
-        context, Method("CreateBuffer"), *request, [this, request, response](const TenantRef& tenant) -> Status {
-          HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), core_.buffers().CreateBuffer(*tenant, *request));
-          return absl::OkStatus();
-        });
+    return AnswerInTurn(context, Method("CreateBuffer"), *request,
+                        [this, request, response](const TenantRef& tenant, const Principal&) -> Status {
+                          HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(),
+                                                 core_.buffers().CreateBuffer(*tenant, *request));
+                          return absl::OkStatus();
+                        });
   }
   grpc::ServerReadReactor<v1::WriteBufferRequest>* WriteBuffer(Context* context,
                                                                v1::WriteBufferResponse* response) override {
@@ -229,18 +271,18 @@ class Service final : public v1::Hpvm::CallbackService {
   }
   grpc::ServerUnaryReactor* RegisterBuffer(Context* context, const v1::RegisterBufferRequest* request,
                                            v1::RegisterBufferResponse* response) override {
-    return Answer(
-        context, Method("RegisterBuffer"), *request, [&](const TenantRef& tenant, const Principal&) -> Status {
-          if (inbox_ == nullptr) {
-            return MakeStatus(absl::StatusCode::kUnimplemented,
-                              "The server listens on no Unix socket, beside which memory could be handed in.");
-          }
-          HPVMD_ASSIGN_OR_RETURN(std::vector<UniqueFd> fds, inbox_->Take(request->ticket(), 1));
-          StatusOr<v1::Buffer> buffer = core_.buffers().RegisterBuffer(*tenant, fds[0], *request);
-          inbox_->Drop(std::move(fds));
-          HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), std::move(buffer));
-          return absl::OkStatus();
-        });
+    return Answer(context, Method("RegisterBuffer"), *request,
+                  [&](const TenantRef& tenant, const Principal&) -> Status {
+                    if (inbox_ == nullptr) {
+                      return MakeStatus(absl::StatusCode::kUnimplemented,
+                                        "The server listens on no Unix socket, which registering memory needs.");
+                    }
+                    HPVMD_ASSIGN_OR_RETURN(std::vector<UniqueFd> fds, inbox_->Take(request->ticket(), 1));
+                    StatusOr<v1::Buffer> buffer = core_.buffers().RegisterBuffer(*tenant, fds[0], *request);
+                    inbox_->Drop(std::move(fds));
+                    HPVMD_ASSIGN_OR_RETURN(*response->mutable_buffer(), std::move(buffer));
+                    return absl::OkStatus();
+                  });
   }
   grpc::ServerUnaryReactor* PublishBuffer(Context* context, const v1::PublishBufferRequest* request,
                                           v1::PublishBufferResponse* response) override {
@@ -256,8 +298,8 @@ class Service final : public v1::Hpvm::CallbackService {
   grpc::ServerUnaryReactor* SubmitMany(Context* context, const v1::SubmitManyRequest* request,
                                        v1::SubmitManyResponse* response) override {
     return AnswerLater(context, Method("SubmitMany"), *request, Key::kRefused, Begins::kAtOnce,
-                       [this, request, response](const TenantRef& tenant, DeferredCall& call) {
-                         core_.job_submitter().SubmitMany(tenant, *request, response, call.Finisher());
+                       [this, request, response](const TenantRef& tenant, const Principal& caller, DeferredCall& call) {
+                         core_.job_submitter().SubmitMany(tenant, *request, response, call.Finisher(), caller.who);
                        });
   }
   grpc::ServerWriteReactor<v1::WatchJobsResponse>* WatchJobs(Context* context,
@@ -277,7 +319,7 @@ class Service final : public v1::Hpvm::CallbackService {
   }
 
  private:
-  // A call as it comes in: who calls, and what the thread that serves everybody spends on it.
+  // An incoming call: its caller, and its time on the shared thread.
   struct Entered {
     Entered(Gate& gate, const Context& context, const MethodFacts& method, uint64_t request_bytes)
         : item("grpc", method.path.data()) {
@@ -295,7 +337,7 @@ class Service final : public v1::Hpvm::CallbackService {
     Principal principal;
   };
 
-  // A call that is answered at once, on the thread that read it.
+  // Answers a call at once, on the thread that read it.
   template <typename Request, typename Action>
   grpc::ServerUnaryReactor* Answer(Context* context, const MethodFacts& method, const Request& request, Action action) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -309,14 +351,14 @@ class Service final : public v1::Hpvm::CallbackService {
     return reactor;
   }
 
-  // Whether an idempotency key means something; where it does, the core looks at the request's options.
+  // Says whether the method honours an idempotency key; if so, the core reads the request's options.
   enum class Key : uint8_t { kRefused, kHonoured };
 
-  // Where a call that is answered later begins: on the thread that read it; or, as it asks the store, when it is its
-  // tenant's turn, on a thread for that.
+  // The place where a call that is answered later begins: on the thread that read it, or, because it reads the store,
+  // in its tenant's turn on a thread for that.
   enum class Begins : uint8_t { kAtOnce, kInTurn };
 
-  // One that the core answers later, by the call that `begin` gets.
+  // For a call that the core answers later; `begin` receives the call.
   template <typename Request, typename Begin>
   grpc::ServerUnaryReactor* AnswerLater(Context* context, const MethodFacts& method, const Request& request, Key key,
                                         Begins begins, const Begin& begin) {
@@ -329,30 +371,32 @@ class Service final : public v1::Hpvm::CallbackService {
     if (!refused.ok()) {
       call->Finish(ToGrpc(refused));
     } else if (begins == Begins::kAtOnce) {
-      begin(*entered.tenant, *call);
+      begin(*entered.tenant, entered.principal, *call);
     } else {
-      core_.PostRead((*entered.tenant)->name, [tenant = *entered.tenant, call, begin] {
+      core_.PostRead((*entered.tenant)->name, [tenant = *entered.tenant, caller = entered.principal, call, begin] {
         HPVMD_FAILPOINT("service.call.begin").IgnoreError();
-        begin(tenant, *call);
+        begin(tenant, caller, *call);
         return FairQueue::Step::kDone;
       });
     }
     return call;
   }
 
-  // One that asks the store, or frees and clears memory: when it is its tenant's turn, on a thread for that.
+  // Answers a call that reads the store, or frees and clears memory, in its tenant's turn on a thread for that.
   template <typename Request, typename Action>
   grpc::ServerUnaryReactor* AnswerInTurn(Context* context, const MethodFacts& method, const Request& request,
                                          Action action) {
-    return AnswerInSteps(context, method, request, [action = std::move(action)](const TenantRef& tenant) {
-      return [tenant, action]() -> StatusOr<bool> {
-        HPVMD_RETURN_IF_ERROR(action(tenant));
-        return true;
-      };
-    });
+    return AnswerInSteps(context, method, request,
+                         [action = std::move(action)](const TenantRef& tenant, const Principal& caller) {
+                           return [tenant, caller, action]() -> StatusOr<bool> {
+                             HPVMD_RETURN_IF_ERROR(action(tenant, caller));
+                             return true;
+                           };
+                         });
   }
 
-  // The same in several turns: `begin` gives what is called in each, until it fails or says that all is done.
+  // The same in several turns: `begin` returns the function that is called in each, until it fails or reports
+  // completion.
   template <typename Request, typename Begin>
   grpc::ServerUnaryReactor* AnswerInSteps(Context* context, const MethodFacts& method, const Request& request,
                                           const Begin& begin) {
@@ -367,7 +411,7 @@ class Service final : public v1::Hpvm::CallbackService {
       reactor->Finish(ToGrpc(refused));
       return reactor;
     }
-    core_.PostRead((*entered.tenant)->name, [reactor, ticket, step = begin(*entered.tenant)] {
+    core_.PostRead((*entered.tenant)->name, [reactor, ticket, step = begin(*entered.tenant, entered.principal)] {
       const StatusOr<bool> is_done = step();
       if (is_done.ok() && !*is_done) {
         return FairQueue::Step::kAgain;
@@ -378,7 +422,7 @@ class Service final : public v1::Hpvm::CallbackService {
     return reactor;
   }
 
-  // The refusal of the caller, or of one more request in memory, which counts there until the ticket goes.
+  // Returns the refusal of the caller, or of one more request in memory, which counts until the ticket is released.
   template <typename Request>
   Outcome Hold(const Entered& entered, const Request& request, Admission::Ticket* ticket) {
     if (!entered.tenant.ok()) {
@@ -406,10 +450,10 @@ void SetLimits(const Config& config, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, static_cast<int>(config.limits_connection_idle_ms));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
                              static_cast<int>(std::min(config.limits_connection_age_ms, kMsMax)));
-  // A call that waits for a run is as long as the longest run; streams that would go on are cut there.
+  // A call that waits for a run may take as long as the longest run; longer streams are cut there.
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
                              static_cast<int>(std::min(config.jobs_deadline_max_ms + kAgeGraceMs, kMsMax)));
-  // What gRPC itself may hold of messages that come and go: beyond it, it reads no further from its connections.
+  // Limits gRPC's own memory for messages: beyond it, gRPC stops reading from its connections.
   grpc::ResourceQuota quota("hpvmd");
   quota.Resize(kTransportBytesMax);
   builder.SetResourceQuota(quota);
@@ -438,7 +482,7 @@ grpc::Status ToGrpc(const Outcome& outcome) {
                                     : grpc::Status(code, std::move(text));
 }
 
-// gRPC's library of reflection switches itself on where it is linked.
+// gRPC's reflection library enables itself where it is linked.
 class WithoutReflection final : public grpc::ServerBuilderOption {
  public:
   void UpdateArguments(grpc::ChannelArguments*) override {}
@@ -454,7 +498,8 @@ FrontOptions OptionsOf(const Config& config) {
   options.frames.control_frames_per_second = config.limits_control_frames_per_second_max;
   options.frames.resets_per_second = config.limits_resets_per_second_max;
   options.frames.header_bytes_per_second = config.limits_header_bytes_per_second_max;
-  // gRPC tells a client whose metadata is a little too large; what is much too large does not get that far.
+  // gRPC reports metadata that is a little too large to the client; the front ends connections with much larger
+  // metadata.
   options.frames.header_block_bytes = std::max(options.frames.header_block_bytes, 2 * config.limits_metadata_bytes_max);
   options.frames.calls = config.limits_streams_per_connection_max;
   options.calls_per_peer = config.limits_calls_per_peer_max;
@@ -481,7 +526,7 @@ struct GrpcServer::Parts {
               gate,
               scopes.witnesses,
               local,
-              std::make_shared<RingPlaces>(),
+              std::make_shared<RingQuota>(),
               AgeOf(*core.config()),
               std::chrono::milliseconds(core.config()->limits_write_stall_ms)},
         service(core, admission, gate, rings),
@@ -497,7 +542,7 @@ struct GrpcServer::Parts {
   const Access access;
   std::unique_ptr<grpc::Service> operations;
   std::unique_ptr<grpc::Server> server;
-  // A connection's way to the server; each is called by the thread of the next.
+  // A connection's way to the server; each member is called by the thread of the next.
   std::unique_ptr<ConnectionTaker> taker;
   std::unique_ptr<Front> front;
   std::unique_ptr<ConnectionAcceptor> acceptor;
@@ -513,7 +558,7 @@ StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(Core& core, const std::v
   server->parts_ = std::make_unique<Parts>(core, access, local);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
-  // Reflection asks nobody who they are.
+  // Reflection does not authenticate callers.
   if (config.server_reflection && access.directory->is_open()) {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   } else {
@@ -540,7 +585,7 @@ Status GrpcServer::Listen(const Config& config, const std::vector<ListenAddress>
   HPVMD_ASSIGN_OR_RETURN(std::unique_ptr<TlsWatch> tls, WatchTls(config, observer));
   constexpr auto kFromFd = grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD;
   Parts& parts = *parts_;
-  // Plain text: what is encrypted has been decrypted when gRPC reads it.
+  // Plain text, because the front has decrypted what gRPC reads.
   parts.taker = builder.experimental().AddExternalConnectionAcceptor(kFromFd, grpc::InsecureServerCredentials());
   const auto give = [&taker = *parts.taker](UniqueFd connection) {
     ConnectionTaker::NewConnectionParameters parameters;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gRPC server around the core.
+// GrpcServer is the gRPC server around the core.
 #ifndef HPVMD_SERVER_RPC_SERVICE_H_
 #define HPVMD_SERVER_RPC_SERVICE_H_
 
@@ -28,40 +28,40 @@ class Directory;
 class Observer;
 struct LocalCallers;
 
-// Who may come in, where it is written down, and what operators ask for. Borrowed; live longer than the server.
+// Objects for authentication, the audit, and operators' requests. Borrowed; must outlive the server.
 struct Access {
   Directory* directory = nullptr;
   const Authenticator* authenticator = nullptr;
   AuditLog* audit = nullptr;
-  std::string accounts_file;              // Of what tenants used (server/accounts).
-  const ConfigInForce* config = nullptr;  // What the server says of it.
-  // Makes it durable whether the server starts work; blocks. kUnavailable: it is not.
+  std::string accounts_file;              // Tenants' usage (server/accounts).
+  const ConfigInForce* config = nullptr;  // The server's information about its configuration.
+  // Stores durably whether the server accepts new work; blocks. kUnavailable when that failed.
   std::function<Status(const Intake&)> keep_intake = [](const Intake&) { return absl::OkStatus(); };
 };
 
 // Listening sockets, hpvm.v1, grpc.health.v1 and, when configured, reflection.
 class GrpcServer {
  public:
-  // Serves when it returns. Where `local` is empty no memory is shared with clients.
-  // kUnavailable naming the address that cannot be had.
+  // Returns a server that serves. With an empty `local` no memory is shared with clients. kUnavailable naming the
+  // address that cannot be bound.
   static StatusOr<std::unique_ptr<GrpcServer>> Start(Core& core, const std::vector<ListenAddress>& addresses,
                                                      const Access& access, const LocalCallers& local);
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
 
-  // As clients would write them, with the ports that were chosen.
+  // Returns the addresses as clients would write them, with the actual ports.
   const std::vector<std::string>& addresses() const { return addresses_; }
-  // grpc.health.v1: the name "" says whether the daemon lives, "hpvm.Ready" and "hpvm.v1.Hpvm" whether it takes work.
-  // At first it lives, and takes no work.
+  // Sets grpc.health.v1: the name "" says whether the daemon is live, "hpvm.Ready" and "hpvm.v1.Hpvm" whether it
+  // accepts work. At first it is live and not ready.
   void SetHealth(bool live, bool ready);
-  // It takes no more work, whatever SetHealth says; calls go on.
+  // Reports not ready from now on, whatever SetHealth says; calls continue.
   void AnnounceEnd();
-  // No new calls; cuts those in progress off after `grace`.
+  // Accepts no new calls; cuts off those in progress after `grace`.
   void Shutdown(Duration grace);
 
  private:
-  struct Parts;  // gRPC's objects, kept out of this header.
+  struct Parts;  // gRPC's objects, which this header hides.
   GrpcServer();
   Status Listen(const Config& config, const std::vector<ListenAddress>& addresses, Observer& observer,
                 grpc::ServerBuilder& builder);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon as clients see it: over a Unix socket, with the real executor where it is built.
+// Tests the daemon as clients see it: over a Unix socket, with the real executor where it is built.
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <grpcpp/generic/generic_stub.h>
@@ -34,14 +34,15 @@ using testing::HaveExecutor;
 
 class ServiceTest : public testing::ServiceFixture {};
 
-// The socket is the owner's only.
+// Only the owner may use the socket.
 TEST_F(ServiceTest, SocketIsPrivate) {
   struct stat info;
   ASSERT_EQ(stat((folder_ + "/s").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
 }
 
-// One call of any kind, by name: one message (empty unless given), then the end; answers how it ended, and what came.
+// Makes one call of any kind, by name: sends one message (empty unless given) and ends; returns the status and what
+// came.
 grpc::Status CallByName(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                         const std::string& request = "", std::string* response = nullptr) {
   grpc::GenericStub stub(channel);
@@ -72,18 +73,18 @@ grpc::Status CallByName(const std::shared_ptr<grpc::Channel>& channel, const std
   return status;
 }
 
-// Every method of the descriptor is served: an empty request gets a defined answer, and UNIMPLEMENTED only with a
+// Every method of the descriptor is served: an empty request gets a defined response, and UNIMPLEMENTED only with a
 // sentence.
 TEST_F(ServiceTest, EveryMethodAnswers) {
   const auto* service = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("hpvm.v1.Hpvm");
   ASSERT_NE(service, nullptr);
-  EXPECT_EQ(service->method_count(), 29);
-  const std::set<std::string> fine_when_empty = {"ServerInfo", "ListDevices", "ListCosts",
-                                                 "ListJobs",   "ListGraphs",  "ListBuffers"};
+  EXPECT_EQ(service->method_count(), 33);
+  const std::set<std::string> fine_when_empty = {"ServerInfo", "ListDevices", "ListCosts",  "ListJobs",
+                                                 "ListGraphs", "ListModules", "ListBuffers"};
   for (int i = 0; i < service->method_count(); ++i) {
     const std::string& name = service->method(i)->name();
     if (name == "WatchJobs" || name == "WatchDevices") {
-      continue;  // They answer until somebody breaks them off: watch_calls_test.
+      continue;  // They answer until they are cancelled: see watch_calls_test.
     }
     const grpc::Status status = CallByName(channel_, "/hpvm.v1.Hpvm/" + name);
     SCOPED_TRACE(name + ": " + status.error_message());
@@ -100,7 +101,7 @@ TEST_F(ServiceTest, EveryMethodAnswers) {
   EXPECT_TRUE(CallByName(channel_, "/grpc.health.v1.Health/Check").ok());
 }
 
-// What grpc.health.v1 says of a name: 1 serving, 2 not; 0 for names that it does not know.
+// Returns grpc.health.v1's status of a name: 1 serving, 2 not; 0 for unknown names.
 int HealthOf(const std::shared_ptr<grpc::Channel>& channel, const std::string& name) {
   const std::string request = name.empty() ? "" : std::string("\x0a") + static_cast<char>(name.size()) + name;
   std::string response;
@@ -108,7 +109,7 @@ int HealthOf(const std::shared_ptr<grpc::Channel>& channel, const std::string& n
   return status.ok() && response.size() == 2 && response[0] == 0x08 ? response[1] : 0;
 }
 
-// The daemon lives from the start and is ready once it knows its devices; draining it lives on, and is not ready.
+// The daemon is live from the start and ready once it knows its devices; while draining it is live and not ready.
 TEST_F(ServiceTest, Health) {
   EXPECT_EQ(HealthOf(channel_, ""), 1);
   EXPECT_EQ(HealthOf(channel_, "nobody"), 0);
@@ -128,7 +129,7 @@ TEST_F(ServiceTest, Health) {
   EXPECT_EQ(HealthOf(channel_, ""), 1);
 }
 
-// Bytes go through a buffer in chunks and come back, ranges included; bytes beyond the end are refused.
+// Bytes are written to a buffer in chunks and read back, including ranges; ranges beyond the end are refused.
 TEST_F(ServiceTest, BuffersHoldBytes) {
   constexpr size_t kBytes = 3 * 1024 * 1024 + 17;
   std::string bytes(kBytes, 0);
@@ -205,13 +206,13 @@ TEST_F(ServiceTest, RunsMatmul) {
     EXPECT_GT(response.timing().total_ns(), 0u);
     EXPECT_GE(response.placements_size(), 1);
   }
-  // Bindings that do not fit: the engine's sentence arrives, and the daemon serves on.
+  // For wrong bindings the engine's sentence arrives, and the daemon continues.
   request.mutable_inputs()->DeleteSubrange(1, 1);
   v1::RunResponse response;
   EXPECT_EQ(stub_->Run(Context().get(), request, &response).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-// A wrong document: every fault in the message and in the details, which travel as google.rpc.Status.
+// For a wrong document every fault is in the message and in the details, which travel as google.rpc.Status.
 TEST_F(ServiceTest, DetailsCarryDiagnostics) {
   SKIP_WITHOUT_EXECUTOR();
   const std::string graph = R"({"hpvm": 1, "nodes": {"a": {"x": 1}, "b": {"y": 2}}})";
@@ -230,8 +231,7 @@ TEST_F(ServiceTest, DetailsCarryDiagnostics) {
   EXPECT_GE(detail.diagnostics().items_size(), 2);
 }
 
-// However long an error is, it arrives: shortened in the metadata of the failed call, whole in the response for those
-// who ask.
+// An error of any length arrives: shortened in the metadata of the failed call, complete in the response on request.
 TEST_F(ServiceTest, LongErrorsArrive) {
   SKIP_WITHOUT_EXECUTOR();
   std::string graph = R"({"hpvm": 1, "nodes": {)";
@@ -263,12 +263,12 @@ TEST_F(ServiceTest, LongErrorsArrive) {
   EXPECT_GE(detail.diagnostics().items_size(), 90);
   EXPECT_EQ(static_cast<uint64_t>(detail.diagnostics().items_size()) + detail.diagnostics().omitted(), all);
   EXPECT_TRUE(response.handle().empty());
-  // A short one is a failed call in any case.
+  // A short error is always a failed call.
   request.set_graph_sha256(std::string(64, 'a'));
   EXPECT_EQ(stub_->PrepareGraph(Context().get(), request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
-// Submit, watch to the end, fetch the output.
+// Submits, watches to the end, and fetches the output.
 TEST_F(ServiceTest, RunsJobs) {
   SKIP_WITHOUT_EXECUTOR();
   v1::FetchOutputRequest fetch;
@@ -284,7 +284,7 @@ TEST_F(ServiceTest, RunsJobs) {
   EXPECT_TRUE(reader->Finish().ok());
 }
 
-// A disk that takes long to read outputs from holds up those who read them, and no other call.
+// A slow disk delays calls that read outputs, and no others.
 TEST_F(ServiceTest, SlowOutputsDelayNobody) {
   SKIP_WITHOUT_EXECUTOR();
   v1::FetchOutputRequest fetch;
@@ -311,7 +311,7 @@ TEST_F(ServiceTest, SlowOutputsDelayNobody) {
   ASSERT_TRUE(SetFailpoints("").ok());
 }
 
-// Likewise for who watches jobs that ended before the daemon started, which only the store knows.
+// The same for watches of jobs that ended before the daemon started, which only the store knows.
 TEST_F(ServiceTest, SlowReadsForWatchersDelayNobody) {
   SKIP_WITHOUT_EXECUTOR();
   v1::FetchOutputRequest fetch;
@@ -347,7 +347,7 @@ TEST_F(ServiceTest, SlowReadsForWatchersDelayNobody) {
   EXPECT_EQ(stub_->WatchJob(context.get(), request)->Finish().error_code(), grpc::NOT_FOUND);
 }
 
-// Likewise for calls that look up a key or a job that has ended.
+// The same for calls that look up a key or a finished job.
 TEST_F(ServiceTest, SlowReadsForJobsDelayNobody) {
   SKIP_WITHOUT_EXECUTOR();
   v1::FetchOutputRequest fetch;
@@ -386,11 +386,11 @@ TEST_F(ServiceTest, SlowReadsForJobsDelayNobody) {
   ASSERT_TRUE(SetFailpoints("").ok());
 }
 
-// What every thread that serves all tenants does is timed, callbacks of long calls too, and it is known for whom.
+// Work on every shared thread is timed, including callbacks of long calls, and attributed to its tenant.
 TEST_F(ServiceTest, SharedThreadsAreWatched) {
   SKIP_WITHOUT_EXECUTOR();
   std::mutex mutex;
-  std::map<std::string, int> told;  // How often: "thread item", "thread item tenant".
+  std::map<std::string, int> told;  // Counts of "thread item" and "thread item tenant".
   SetOnSlowItem(
       [&](const SlowItem& item) {
         std::lock_guard lock(mutex);
@@ -434,7 +434,7 @@ TEST_F(ServiceTest, SharedThreadsAreWatched) {
   while (stream->Read(&result)) {
   }
   EXPECT_TRUE(stream->Finish().ok());
-  // Nothing of the above has to wait for a time; on a quick machine none comes while it runs.
+  // None of the above waits for a fixed time; on a fast machine no timer fires while it runs.
   const auto is_told = [&](const std::string& name) {
     std::lock_guard lock(mutex);
     return told.contains(name);
@@ -457,7 +457,7 @@ TEST_F(ServiceTest, SharedThreadsAreWatched) {
   EXPECT_GE(told["grpc /hpvm.v1.Hpvm/Stream ann"], 10);
 }
 
-// Items come back in order, the end is explicit; a client that vanishes mid-stream leaves nothing behind.
+// Results come in order, the end is explicit; a client that vanishes mid-stream leaves nothing behind.
 TEST_F(ServiceTest, Streams) {
   SKIP_WITHOUT_EXECUTOR();
   const std::string handle = PrepareMatmul();
@@ -491,7 +491,7 @@ TEST_F(ServiceTest, Streams) {
     EXPECT_FALSE(stream->Read(&response));
     EXPECT_TRUE(stream->Finish().ok());
   }
-  // Items that are there already may still begin one after the other: none for a while.
+  // Items that have arrived may still begin one after the other: wait until none has for a while.
   int idle = 0;
   for (int i = 0; i < 1'000 && idle < 50; ++i) {
     idle = daemon_->core().operations() == 0 ? idle + 1 : 0;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream and WatchJob: calls that live long and are woken from several threads.
+// Stream and WatchJob: long-lived calls that several threads wake.
 //
-// Each has a mutex and decides under it what to do next; the deed (a read, a write, the end) follows after unlocking.
-// At most one read, one write and one run are in progress at a time, so nobody else can start the same deed in
-// between.
+// Each call has a mutex under which it decides what to do next; the action (a read, a write, the end) follows after
+// unlocking. At most one read, one write and one run are in progress at a time, so no other thread can start the same
+// action in between.
 #include <algorithm>
 #include <deque>
 #include <mutex>
@@ -45,7 +45,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
       if (ok) {
         Take();
       } else {
-        input_ended_ = true;  // Half-closed, or gone: OnCancel tells.
+        input_ended_ = true;  // Half-closed, or gone: OnCancel tells which.
       }
     }
     Pump();
@@ -86,7 +86,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
     items_.clear();
   }
 
-  // Sorts the message that arrived.
+  // Dispatches the message that arrived.
   void Take() {
     if (Outcome metered = core_.quotas().meter().More(**tenant_, incoming_->ByteSizeLong()); !metered.ok()) {
       Fail(std::move(metered));
@@ -116,8 +116,8 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
     }
   }
 
-  // An item is in memory until it has run, as a call's request is. One that was read ahead is there anyway: none
-  // follows it while there is no room.
+  // An item is in memory until it has run, like a call's request. An item that was read ahead is there anyway: no
+  // further one is read while there is no room.
   void TakeItem() {
     Item item{std::move(incoming_), {}};
     incoming_ = std::make_unique<v1::StreamRequest>();
@@ -180,7 +180,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
     Pump();
   }
 
-  // Starts whatever can go on. Any thread.
+  // Starts whatever can continue. Thread-safe.
   void Pump() {
     std::unique_lock lock(mutex_);
     if (finished_) {
@@ -207,7 +207,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
       end_queued_ = true;
       outgoing_.emplace_back().response.mutable_end()->set_items(done_items_);
     }
-    // One at a time goes on whatever others hold; what would wait behind it needs room.
+    // One item at a time always continues, whatever others hold; items that would wait behind it need room.
     const auto has_room = [this](uint64_t bytes) { return admission_.HasRoom((*tenant_)->name, bytes); };
     const bool start_read =
         !reading_ && !input_ended_ && items_.size() < window_ && (IsIdle() || has_room(item_bytes_max_));
@@ -225,7 +225,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
       items_.pop_front();
     }
     v1::StreamRequest* into = incoming_.get();
-    // A deque: its elements stay where they are.
+    // In a deque the elements do not move.
     const v1::StreamResponse* from = start_write ? &outgoing_.front().response : nullptr;
     lock.unlock();
     if (start_read) {
@@ -243,7 +243,7 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
   }
 
   void Run() {
-    const v1::StreamRequest* request = running_.request.get();  // Until OnOutcome, which comes once.
+    const v1::StreamRequest* request = running_.request.get();  // Until OnOutcome, which is called once.
     const uint64_t id =
         core_.runs().RunItem(*tenant_, preparation_, {&request->item(), &open_},
                              [self = shared_from_this()](RunOutcome outcome) { self->OnOutcome(std::move(outcome)); });
@@ -279,9 +279,9 @@ class StreamCall final : public grpc::ServerBidiReactor<v1::StreamRequest, v1::S
   uint32_t window_ = 1;
   std::deque<Item> items_;  // Accepted, not running.
   Item running_;
-  uint64_t item_bytes_max_ = 0, result_bytes_max_ = 0;  // Of those seen so far.
+  uint64_t item_bytes_max_ = 0, result_bytes_max_ = 0;  // Largest so far.
   uint64_t run_id_ = 0, done_items_ = 0;
-  std::deque<Answer> outgoing_;  // The first is being written when `writing_`.
+  std::deque<Answer> outgoing_;  // The first is being written while `writing_`.
   Outcome failure_;
   bool reading_ = false, writing_ = false, input_ended_ = false, end_queued_ = false, finished_ = false;
 };
@@ -293,6 +293,7 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
         tenant_(std::move(tenant)),
         id_(request.job_id()),
         after_(request.after_sequence()),
+        marks_past_(request.marks_past()),
         options_valid_(CheckRequestOptions(request.options(), /*key_honoured=*/false)) {}
 
   void Begin() {
@@ -340,8 +341,8 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
 
   using Lock = std::unique_lock<std::mutex>;
 
-  // Does a step that asks the store when it is the tenant's turn, on a thread for that. The mutex is held now, and
-  // then.
+  // Performs a step that reads the store in the tenant's turn, on a thread for that. The caller holds the mutex, and
+  // so does the step.
   void InTurn(void (WatchCall::*step)(Lock&)) {
     reading_ = true;
     core_.PostRead((*tenant_)->name, [self = shared_from_this(), step] {
@@ -353,12 +354,15 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
   }
 
   void Open(Lock& lock) {
-    // Weak: the job must not keep a call alive that has ended.
-    StatusOr<uint64_t> key = core_.job_reader().WatchJob(**tenant_, id_, [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) {
-        self->Pump();
-      }
-    });
+    // Weak, because the job must not keep a finished call alive.
+    StatusOr<uint64_t> key = core_.job_reader().WatchJob(
+        **tenant_, id_,
+        [weak = weak_from_this()] {
+          if (const auto self = weak.lock()) {
+            self->Pump();
+          }
+        },
+        &past_);
     if (!key.ok()) {
       End(lock, key.status());
       return;
@@ -370,7 +374,7 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
   void Pump() {
     Lock lock(mutex_);
     if (finished_ || writing_ || reading_) {
-      return;  // Whoever ends that looks again.
+      return;  // The end of that step checks again.
     }
     if (!gone_ && events_.empty() && !last_ && !core_.job_reader().IsAtHand(**tenant_, id_)) {
       InTurn(&WatchCall::GoOn);
@@ -396,6 +400,12 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
       std::move(batch->events.begin(), batch->events.end(), std::back_inserter(events_));
       after_ = events_.empty() ? after_ : events_.back().sequence();
       last_ = batch->last;
+      if (marks_past_ && (after_ >= past_ || last_)) {
+        marks_past_ = false;
+        v1::JobEvent& mark = events_.emplace_back();
+        mark.set_sequence(after_);
+        mark.set_past_ends(true);
+      }
     }
     if (!events_.empty()) {
       writing_ = true;
@@ -417,8 +427,10 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::JobEvent>, public Se
   const StatusOr<TenantRef> tenant_;
   const std::string id_;
   std::mutex mutex_;
-  std::deque<v1::JobEvent> events_;  // The first is being written when `writing_`.
+  std::deque<v1::JobEvent> events_;  // The first is being written while `writing_`.
   uint64_t after_ = 0;
+  uint64_t past_ = 0;  // Number of the last event before the watch; UINT64_MAX when all are past.
+  bool marks_past_;    // The end of the past has still to be marked.
   std::optional<uint64_t> key_;
   const Status options_valid_;
   bool writing_ = false, reading_ = false, last_ = false, gone_ = false, finished_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uploads and downloads in chunks. Two messages are in use at once: while one is moved to or from memory, gRPC works
+// Uploads and downloads in chunks. Two messages are in use at once: while one is copied to or from memory, gRPC works
 // on the other. The next callback may come on another thread meanwhile, so each callback holds the call's mutex; gRPC
 // never runs a callback inside another one.
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace hpvm::server {
 namespace {
 
-// kOutOfRange unless so many bytes lie in the buffer from `at` on.
+// Returns kOutOfRange unless the buffer holds `bytes` bytes from `at` on.
 Status CheckRange(const v1::Buffer& buffer, uint64_t at, uint64_t bytes) {
   const uint64_t size = buffer.size_bytes();
   if (at <= size && bytes <= size - at) {
@@ -126,7 +126,7 @@ struct BlobSink {
     return kind == Graphs::BlobKind::kModule ? "/hpvm.v1.Hpvm/PutModule" : "/hpvm.v1.Hpvm/PutGraph";
   }
 
-  // Before its first message: a call that never sends one takes memory too.
+  // Called before the first message: a call that never sends one takes memory too.
   Status Open() {
     HPVMD_RETURN_IF_ERROR(core.graphs().BeginUpload(*tenant));
     counted = true;
@@ -156,7 +156,7 @@ struct BlobSink {
   Status Add(const std::string& data) { return existed ? absl::OkStatus() : upload->Add(data); }
 
   Status End() {
-    // Finish takes the blob, and these with it.
+    // Finish takes the blob, and these fields with it.
     response->set_sha256(ToHex(upload->hash()));
     response->set_size_bytes(upload->size_bytes());
     response->set_existed(existed);
@@ -204,8 +204,8 @@ struct BufferSink {
   }
 };
 
-// How large a download's next message is: small at first, and twice as large each time that the client has taken one. A
-// stream that nobody reads keeps the messages that it has, so only few may be large at a time.
+// Size of a download's next message: small at first, and doubled each time the client has taken one. A stream that
+// nobody reads keeps its messages, so only few may be large at a time.
 class ChunkSize {
  public:
   static constexpr uint64_t kSmallBytes = 64 * limits::kKiB;
@@ -226,7 +226,7 @@ class ChunkSize {
   }
 
  private:
-  // What all downloads of the process may have above kSmallBytes; three times this is in memory.
+  // Limit of all downloads of the process together above kSmallBytes; three times this is in memory.
   static constexpr uint64_t kLargeBytesMax = 4 * limits::kMiB;
   static inline std::atomic<uint64_t> large_bytes_{0};
   uint64_t bytes_ = kSmallBytes;
@@ -238,17 +238,17 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response>, public Sel
  public:
   struct Source {
     std::function<void(Response&)> fill_header;
-    SegmentRef segment;  // Or:
+    SegmentRef segment;  // Alternatively:
     std::unique_ptr<DiskFile> file;
     std::string inline_bytes;
     uint64_t at = 0, end = 0;
-    std::shared_ptr<void> slot = nullptr;  // Counts it among the tenant's.
+    std::shared_ptr<void> slot = nullptr;  // Counts the download as the tenant's.
   };
   using Open = std::function<StatusOr<Source>()>;
-  // Calls what asks a disk when it is the tenant's turn, on another thread; empty: at once.
+  // Calls functions that read a disk in the tenant's turn, on another thread; when empty, at once.
   using Turns = std::function<void(std::function<void()>)>;
 
-  // `path` is the method's, for ever.
+  // `path` is the method's and is never freed.
   DownloadCall(const char* path, StatusOr<TenantRef> tenant, Open open, Turns turns)
       : path_(path), tenant_(std::move(tenant)), open_(std::move(open)), turns_(std::move(turns)) {}
 
@@ -280,7 +280,7 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response>, public Sel
   void OnDone() override { this->ReleaseSelf(); }
 
  private:
-  // `read` makes the next message ready. The mutex is held by callers, and while it is called.
+  // `read` prepares the next message. The caller holds the mutex, also while `read` is called.
   void InTurn(std::function<void()> read) {
     is_read_ = false;
     if (turns_ == nullptr) {
@@ -311,7 +311,7 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response>, public Sel
     } else if (source_.segment == nullptr) {
       data.assign(source_.inline_bytes, source_.at, count);
     } else {
-      data.resize(count);  // The same size again and again: not cleared each time.
+      data.resize(count);  // The size is usually the same, so nothing is cleared.
       HPVMD_RETURN_IF_ERROR(
           ReadAt(source_.segment->fd.get(), source_.at, {reinterpret_cast<uint8_t*>(data.data()), count}));
     }
@@ -319,7 +319,7 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response>, public Sel
     return absl::OkStatus();
   }
 
-  // Once the one before has been sent: sends the message that is ready, and then reads the next one.
+  // Called once the previous message has been sent: sends the prepared one, and then reads the next.
   void Write() {
     if (!is_sent_ || !is_read_ || finishing_) {
       return;
@@ -354,7 +354,7 @@ class DownloadCall final : public grpc::ServerWriteReactor<Response>, public Sel
   bool is_read_ = false, is_sent_ = true, finishing_ = false;
 };
 
-// For what is more than one message: a stream that nobody reads keeps several.
+// For downloads of more than one message: a stream that nobody reads keeps several.
 StatusOr<std::shared_ptr<void>> TakeDownloadSlot(Core& core, const TenantRef& tenant, uint64_t bytes) {
   if (bytes <= ChunkSize::kSmallBytes) {
     return std::shared_ptr<void>();
@@ -382,27 +382,56 @@ StatusOr<DownloadCall<v1::ReadBufferResponse>::Source> OpenBufferRange(Core& cor
       std::move(slot)};
 }
 
+// A source of bytes in the store, from an offset on.
+template <typename Response, typename Stored, typename Header>
+StatusOr<typename DownloadCall<Response>::Source> OpenStored(Core& core, const TenantRef& tenant, Stored stored,
+                                                             uint64_t offset, const char* what, Header header) {
+  const uint64_t size = stored.header.size_bytes();
+  if (offset > size) {
+    return MakeStatus(absl::StatusCode::kOutOfRange, "The offset (" + std::to_string(offset) + ") is beyond the " +
+                                                         what + "'s end (" + std::to_string(size) + ").");
+  }
+  HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<void> slot, TakeDownloadSlot(core, tenant, size - offset));
+  return typename DownloadCall<Response>::Source{[header](Response& message) { *message.mutable_header() = header; },
+                                                 nullptr,
+                                                 std::move(stored.file),
+                                                 std::move(stored.inline_bytes),
+                                                 offset,
+                                                 size,
+                                                 std::move(slot)};
+}
+
 StatusOr<DownloadCall<v1::FetchOutputResponse>::Source> OpenOutput(Core& core, const StatusOr<TenantRef>& tenant,
                                                                    const v1::FetchOutputRequest& request) {
   HPVMD_RETURN_IF_ERROR(tenant.status());
   HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
   HPVMD_ASSIGN_OR_RETURN(JobReader::StoredBytes stored,
                          core.job_reader().FindOutput(**tenant, request.job_id(), request.name()));
-  const uint64_t size = stored.header.size_bytes();
-  if (request.offset() > size) {
-    return MakeStatus(absl::StatusCode::kOutOfRange, "The offset (" + std::to_string(request.offset()) +
-                                                         ") is beyond the output's end (" + std::to_string(size) +
-                                                         ").");
+  const v1::StoredOutput header = stored.header;
+  return OpenStored<v1::FetchOutputResponse>(core, *tenant, std::move(stored), request.offset(), "output", header);
+}
+
+StatusOr<DownloadCall<v1::ExportJobResponse>::Source> OpenExport(Core& core, const StatusOr<TenantRef>& tenant,
+                                                                 const v1::ExportJobRequest& request) {
+  HPVMD_RETURN_IF_ERROR(tenant.status());
+  HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
+  HPVMD_ASSIGN_OR_RETURN(JobReader::ExportedPart part,
+                         core.job_reader().Export(**tenant, request.job_id(), request.sha256()));
+  const v1::ExportJobResponse::Header header = part.header;
+  return OpenStored<v1::ExportJobResponse>(core, *tenant, std::move(part), request.offset(), "part", header);
+}
+
+// Reads of the store come in the tenant's turn.
+std::function<void(std::function<void()>)> StoreTurns(Core& core, const StatusOr<TenantRef>& tenant) {
+  if (!tenant.ok()) {
+    return nullptr;
   }
-  HPVMD_ASSIGN_OR_RETURN(std::shared_ptr<void> slot, TakeDownloadSlot(core, *tenant, size - request.offset()));
-  return DownloadCall<v1::FetchOutputResponse>::Source{
-      [header = stored.header](v1::FetchOutputResponse& message) { *message.mutable_header() = header; },
-      nullptr,
-      std::move(stored.file),
-      std::move(stored.inline_bytes),
-      request.offset(),
-      size,
-      std::move(slot)};
+  return [&core, tenant = *tenant](std::function<void()> read) {
+    core.PostRead(tenant->name, [read = std::move(read)] {
+      read();
+      return FairQueue::Step::kDone;
+    });
+  };
 }
 
 }  // namespace
@@ -433,19 +462,16 @@ grpc::ServerWriteReactor<v1::ReadBufferResponse>* StartReadBuffer(Core& core, St
 
 grpc::ServerWriteReactor<v1::FetchOutputResponse>* StartFetchOutput(Core& core, StatusOr<TenantRef> tenant,
                                                                     const v1::FetchOutputRequest* request) {
-  using Call = DownloadCall<v1::FetchOutputResponse>;
-  Call::Turns turns;
-  if (tenant.ok()) {
-    turns = [&core, tenant = *tenant](std::function<void()> read) {
-      core.PostRead(tenant->name, [read = std::move(read)] {
-        read();
-        return FairQueue::Step::kDone;
-      });
-    };
-  }
-  return Call::Create(
+  return DownloadCall<v1::FetchOutputResponse>::Create(
       "/hpvm.v1.Hpvm/FetchOutput", tenant, [&core, tenant, request] { return OpenOutput(core, tenant, *request); },
-      std::move(turns));
+      StoreTurns(core, tenant));
+}
+
+grpc::ServerWriteReactor<v1::ExportJobResponse>* StartExportJob(Core& core, StatusOr<TenantRef> tenant,
+                                                                const v1::ExportJobRequest* request) {
+  return DownloadCall<v1::ExportJobResponse>::Create(
+      "/hpvm.v1.Hpvm/ExportJob", tenant, [&core, tenant, request] { return OpenExport(core, tenant, *request); },
+      StoreTurns(core, tenant));
 }
 
 }  // namespace hpvm::server

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two tenants of one daemon: whatever takes an id answers for the other's as for one that never was, with the same code
-// and the same sentence.
+// Tests two tenants of one daemon: every call that takes an id treats the other tenant's objects like objects that
+// never existed, with the same code and the same sentence.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -20,7 +20,7 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-// One call of bob's about one thing.
+// One call by bob about one object.
 struct Probe {
   const char* name;
   std::function<grpc::Status(const std::string& id)> call;
@@ -39,7 +39,7 @@ class TwoTenantsTest : public AccessFixture {
     operations_ = v1::Operations::NewStub(channel_);
   }
 
-  // A unary call of bob's whose request has the id in one field.
+  // A unary call by bob whose request has the id in one field.
   template <typename Request, typename Response, typename Stub>
   auto Unary(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
              void (*set)(Request&, const std::string&)) {
@@ -73,7 +73,7 @@ class TwoTenantsTest : public AccessFixture {
         secret, [this](auto* context, auto* response) { return stub_->PutModule(context, response); }, bytes, sha256);
   }
 
-  // The same code and, but for the id in it, the same sentence.
+  // The same code and, except for the id, the same sentence.
   void ExpectAlike(const std::vector<Probe>& probes, const std::string& foreign, const std::string& absent) {
     const auto without = [](std::string text, const std::string& id) {
       for (size_t at = text.find(id); !id.empty() && at != std::string::npos; at = text.find(id)) {
@@ -133,14 +133,14 @@ TEST_F(TwoTenantsTest, Buffers) {
        }},
   };
   ExpectAlike(probes, made.buffer().id(), "buf-00000000000000000000000000000000");
-  // It is still there.
+  // It still exists.
   v1::DeleteBufferRequest remove;
   remove.set_buffer_id(made.buffer().id());
   v1::DeleteBufferResponse removed;
   EXPECT_TRUE(stub_->DeleteBuffer(With(ann_).get(), remove, &removed).ok());
 }
 
-// Whether another tenant has the same bytes cannot be learnt from their hash.
+// A hash does not reveal whether another tenant has the same bytes.
 TEST_F(TwoTenantsTest, ModulesAndGraphs) {
   const std::string bytes = "ann's own bytes", hash = ToHex(HashOf(bytes)), absent = ToHex(HashOf("nobody's"));
   ASSERT_TRUE(PutModule(ann_, bytes, hash).ok());
@@ -310,6 +310,9 @@ TEST_F(TwoTenantsTest, HandlesAndJobs) {
       {"CancelJob", Unary<v1::CancelJobRequest, v1::CancelJobResponse>(
                         *stub_, &v1::Hpvm::Stub::CancelJob,
                         [](v1::CancelJobRequest& r, const std::string& id) { r.set_job_id(id); })},
+      {"SetJobHold", Unary<v1::SetJobHoldRequest, v1::SetJobHoldResponse>(
+                         *stub_, &v1::Hpvm::Stub::SetJobHold,
+                         [](v1::SetJobHoldRequest& r, const std::string& id) { r.set_job_id(id); })},
       {"RetryJob",
        Unary<v1::RetryJobRequest, v1::SubmitResponse>(
            *stub_, &v1::Hpvm::Stub::RetryJob, [](v1::RetryJobRequest& r, const std::string& id) { r.set_job_id(id); })},
@@ -334,9 +337,19 @@ TEST_F(TwoTenantsTest, HandlesAndJobs) {
          EXPECT_FALSE(reader->Read(&chunk));
          return reader->Finish();
        }},
+      {"ExportJob",
+       [this](const std::string& id) {
+         v1::ExportJobRequest request;
+         request.set_job_id(id);
+         const auto context = With(bob_);
+         const auto reader = stub_->ExportJob(context.get(), request);
+         v1::ExportJobResponse chunk;
+         EXPECT_FALSE(reader->Read(&chunk));
+         return reader->Finish();
+       }},
   };
   ExpectAlike(of_jobs, job, "job-" + std::string(44, '0'));
-  // Lists have nobody else's.
+  // Lists contain no objects of others.
   v1::ListJobsResponse listed;
   ASSERT_TRUE(stub_->ListJobs(With(bob_).get(), v1::ListJobsRequest(), &listed).ok());
   EXPECT_EQ(listed.jobs_size(), 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// WatchJobs and WatchDevices: calls that tell what changes for as long as their clients want to hear it.
+// WatchJobs and WatchDevices: calls that report changes for as long as their clients want.
 //
-// Such a call does nothing on gRPC's threads. What it does is a step in its tenant's turn, among that tenant's other
-// work: it looks for news, and writes what there is. It looks again when the write is done, or when it is woken.
+// Such a call does no work on gRPC's threads. Its work is a step in its tenant's turn, among that tenant's other
+// work: it looks for changes, and writes them. It looks again when the write is done, or when it is woken.
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -17,10 +17,10 @@ namespace {
 
 using Found = JobWatch::Found;
 
-// Of a request, which gRPC keeps for as long as the call lives: what options and filters may be, and a cursor.
+// Limit of a request, which gRPC keeps for as long as the call lives: enough for options, filters, and a cursor.
 constexpr size_t kRequestBytesMax = 32 * limits::kKiB;
 
-// Each source is one call's; its calls come one after another, from different threads.
+// Each source belongs to one call; its methods are called one after another, from different threads.
 class JobSource {
  public:
   using Request = v1::WatchJobsRequest;
@@ -34,7 +34,7 @@ class JobSource {
       core_.job_watch().Close(*place_);
     }
   }
-  // When the call is to end.
+  // Returns when the call should end.
   StatusOr<Time> Open(Watchers::Wake wake) {
     HPVMD_ASSIGN_OR_RETURN(place_, core_.job_watch().Open(tenant_, request_, std::move(wake)));
     return place_->watcher.until;
@@ -45,11 +45,11 @@ class JobSource {
   Core& core_;
   const TenantRef tenant_;
   const Request request_;
-  std::unique_ptr<JobWatch::Place> place_;
+  std::unique_ptr<JobWatch::WatchState> place_;
 };
 
-// A cursor is the hash of all that was told: whatever has happened in between, and in whichever server, nothing is news
-// that looks as it did.
+// A cursor is the hash of everything reported: whatever has happened in between, and in whichever server, an object
+// that looks as before is not reported again.
 class DeviceSource {
  public:
   using Request = v1::WatchDevicesRequest;
@@ -91,10 +91,10 @@ class DeviceSource {
   const TenantRef tenant_;
   std::string told_;
   bool is_first_ = true;
-  Watchers::Place place_;
+  Watchers::Registration place_;
 };
 
-// At most one step or one write is in progress; whoever ends it sees what came meanwhile.
+// At most one step or one write is in progress; at its end it sees what came meanwhile.
 template <typename Source>
 class WatchStream final : public grpc::ServerWriteReactor<typename Source::Response>,
                           public SelfOwned<WatchStream<Source>> {
@@ -147,7 +147,7 @@ class WatchStream final : public grpc::ServerWriteReactor<typename Source::Respo
   }
 
  private:
-  // Any thread.
+  // Thread-safe.
   void Pump() {
     std::unique_lock lock(mutex_);
     has_news_ = true;
@@ -165,7 +165,7 @@ class WatchStream final : public grpc::ServerWriteReactor<typename Source::Respo
 
   StatusOr<Found> Look() {
     if (!is_open_) {
-      // Weak: the core must not keep a call that has ended.
+      // Weak, because the core must not keep a finished call.
       HPVMD_ASSIGN_OR_RETURN(until_, source_->Open([weak = this->weak_from_this()] {
         if (const auto self = weak.lock()) {
           self->Pump();
@@ -197,7 +197,7 @@ class WatchStream final : public grpc::ServerWriteReactor<typename Source::Respo
       lock.unlock();
       this->StartWrite(response_.get());
     } else if (core_.clock().Now() >= until_) {
-      End(lock, Outcome());  // The client comes again, and shows again who it is.
+      End(lock, Outcome());  // The client reconnects, and presents its credentials again.
     }
     return FairQueue::Step::kDone;
   }
@@ -212,12 +212,12 @@ class WatchStream final : public grpc::ServerWriteReactor<typename Source::Respo
   const StatusOr<TenantRef> tenant_;
   Status refusal_;
   std::mutex mutex_;
-  // Of the step in progress, or the write:
+  // Used by the step in progress, or the write:
   std::unique_ptr<Source> source_;
   std::unique_ptr<typename Source::Response> response_;
   Time until_{0};
   bool is_open_ = false;
-  // Guarded:
+  // Guarded by the mutex:
   bool is_stepping_ = false, is_writing_ = false, is_gone_ = false, has_news_ = false, finished_ = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WatchJobs and WatchDevices of a real daemon, by the C++ library and by hand.
+// Tests of WatchJobs and WatchDevices of a real daemon, by the C++ library and by plain gRPC.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -76,7 +76,7 @@ class WatchCallsTest : public ::testing::Test {
     }
     return *client;
   }
-  // A small product of matrices; `label_bytes` makes the job large.
+  // Submits a small product of matrices; `label_bytes` makes the job large.
   std::string Submit(const std::string& tenant, size_t label_bytes = 0) {
     const std::string document = ReadFile(HPVMD_SOURCE_DIR "/examples/matmul/matmul.json");
     const std::string module = ReadFile(HPVMD_SOURCE_DIR "/examples/matmul/matmul.wasm");
@@ -101,7 +101,7 @@ class WatchCallsTest : public ::testing::Test {
     context->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     return context;
   }
-  // One that has ended keeps its status.
+  // A call that has ended keeps its status.
   static void Cancel(bool is_open, grpc::ClientContext& context) {
     if (is_open) {
       context.TryCancel();
@@ -119,10 +119,10 @@ class WatchCallsTest : public ::testing::Test {
   Config config_;
   std::unique_ptr<Daemon> daemon_;
   std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<Client>> clients_;  // By tenant.
+  std::map<std::string, std::unique_ptr<Client>> clients_;  // Keyed by tenant.
 };
 
-// The library tells each change once, and the end of every job, though the daemon is restarted meanwhile.
+// The library reports each change once, and the end of every job, though the daemon is restarted meanwhile.
 TEST_F(WatchCallsTest, JobsAcrossARestart) {
   Start();
   const std::string early = Submit("ann");
@@ -164,7 +164,7 @@ TEST_F(WatchCallsTest, JobsAcrossARestart) {
   }
 }
 
-// Who does not read gets a list for what it missed, and is told why; nobody's jobs wait for it.
+// A client that does not read gets a list for what it missed, and the reason; nobody's jobs wait for it.
 TEST_F(WatchCallsTest, SlowReadersGetALaterList) {
   config_.jobs_watch_bytes_per_tenant_max = 64 * limits::kKiB;
   Start();
@@ -198,7 +198,7 @@ TEST_F(WatchCallsTest, SlowReadersGetALaterList) {
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
-// Watchers that went away leave their places; a tenant's own limit leaves others theirs.
+// Watchers that went away free their places; a tenant's own limit leaves others theirs.
 TEST_F(WatchCallsTest, PlacesComeBack) {
   config_.jobs_watchers_per_tenant_max = 2;
   Start();
@@ -256,7 +256,7 @@ TEST_F(WatchCallsTest, PlacesComeBack) {
   too_large.set_cursor(std::string(40'000, '1'));
   const auto devices = Context("bob");
   EXPECT_EQ(stub->WatchDevices(devices.get(), too_large)->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  // A daemon that stops ends them with the word to come again.
+  // A daemon that stops ends them with the advice to reconnect.
   Stop();
   for (const auto& reader : readers) {
     v1::WatchJobsResponse response;
@@ -266,7 +266,7 @@ TEST_F(WatchCallsTest, PlacesComeBack) {
   }
 }
 
-// Devices that a later daemon has besides, or no more; in between nothing is told that has not changed.
+// Devices that a later daemon has in addition, or no longer has; unchanged ones are not reported.
 TEST_F(WatchCallsTest, DevicesAcrossRestarts) {
   config_.devices_backends = "cpu,opencl";
   Start();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon with two tenants and credentials, in this process, for tests of who may do what.
+// A daemon with two tenants and credentials, in this process, for tests of access control.
 #ifndef HPVMD_SERVER_TESTING_ACCESS_FIXTURE_H_
 #define HPVMD_SERVER_TESTING_ACCESS_FIXTURE_H_
 
@@ -31,7 +31,7 @@ class AccessFixture : public ::testing::Test {
     folder_ = mkdtemp(folder);
     config_.server_listen = "unix:" + folder_ + "/s";
     config_.server_state_dir = folder_ + "/state";
-    // Something that can be executed; without the real one only calls that need no executor work.
+    // Any executable file; without the real executor only calls that need none work.
     config_.executor_path = HaveExecutor() ? HPVMD_BINARY_DIR "/hpvm-executor" : "/bin/false";
     config_.devices_backends = "cpu";
     config_.log_level = "error";
@@ -62,16 +62,16 @@ class AccessFixture : public ::testing::Test {
     EXPECT_TRUE(daemon_->directory().CreateTenant(tenant, 100).ok());
   }
   Directory::NewToken MakeToken(const std::string& tenant, Role role, uint64_t lifetime_ns = 0) {
-    Directory::TokenWish wish;
-    wish.tenant = tenant;
-    wish.role = role;
-    wish.lifetime_ns = lifetime_ns;
-    StatusOr<Directory::NewToken> made = daemon_->directory().CreateToken(wish);
+    Directory::TokenSpec spec;
+    spec.tenant = tenant;
+    spec.role = role;
+    spec.lifetime_ns = lifetime_ns;
+    StatusOr<Directory::NewToken> made = daemon_->directory().CreateToken(spec);
     EXPECT_TRUE(made.ok()) << made.status();
     return made.value_or(Directory::NewToken());
   }
 
-  // With that bearer credential; empty: none.
+  // With that bearer credential; none when empty.
   static std::unique_ptr<grpc::ClientContext> With(const std::string& credential, const std::string& tenant = "") {
     auto context = std::make_unique<grpc::ClientContext>();
     if (!credential.empty()) {

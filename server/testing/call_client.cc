@@ -169,6 +169,9 @@ bool CallClient::DoJobs(ActionKind kind, const Numbers& numbers) {
     case ActionKind::kCancelJob:
       CancelJob(numbers[1] % 4 == 0 ? Pick(arrays_, "array-", numbers[0]) : Pick(jobs_, "job-", numbers[0]));
       return true;
+    case ActionKind::kSetJobHold:
+      SetJobHold(numbers);
+      return true;
     case ActionKind::kGetJob:
       GetJob(numbers);
       return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One tenant's client, which calls the core as gRPC's reactors do, with what earlier answers brought and sometimes with
-// what nobody gave it.
+// CallClient is one tenant's client, which calls the core as gRPC's reactors do, with values from earlier responses
+// and sometimes with invented ones.
 #ifndef HPVMD_SERVER_TESTING_CALL_CLIENT_H_
 #define HPVMD_SERVER_TESTING_CALL_CLIENT_H_
 
@@ -25,27 +25,27 @@ class CallClient {
   CallClient(size_t tenant, CallPromises& promises) : tenant_(tenant), promises_(promises) {}
 
   std::string name() const { return std::string(kTenantNames[tenant_]); }
-  // The daemon that calls go to from now on; borrowed until Disconnect.
+  // Sets the daemon for the following calls; borrowed until Disconnect.
   void Connect(Core& core) { core_ = &core; }
-  // The client goes: what it had begun and not ended ends, as far as the daemon still listens. Jobs and keys stay
-  // known; what the daemon holds in memory is forgotten.
+  // The client disconnects: its unfinished calls end, as far as the daemon still listens. Jobs and keys stay known;
+  // objects in the daemon's memory are forgotten.
   void Disconnect(bool is_heard);
 
-  // False: the action is not a client's.
+  // Returns false when the action is not a client's.
   bool Do(const Action& action);
 
   // --- The end ---
-  // Ends what is open, and wants none of what runs.
+  // Ends open calls and abandons running ones.
   void Abandon();
   void CancelJobs(const std::vector<std::string>& ids);
-  // All that is in memory by name, also what answers that were lost named.
+  // Deletes everything in memory by name, including objects named in lost responses.
   void DropAll();
-  // Every job that was acknowledged is there.
+  // Checks that every acknowledged job exists.
   void FindJobs();
 
  private:
   using Numbers = std::array<uint8_t, 3>;
-  // A call with its messages, which the core borrows until the answer. Shared with the answer.
+  // A call with its messages, which the core borrows until the response. Shared with the response.
   template <typename Request, typename Response>
   struct Played {
     CallPromises::CallRef call;
@@ -54,7 +54,7 @@ class CallClient {
   };
   struct Upload {
     TenantRef tenant;
-    std::unique_ptr<BlobUpload> upload;  // Null: the blob was there.
+    std::unique_ptr<BlobUpload> upload;  // Null when the blob existed.
     Graphs::BlobKind kind = Graphs::BlobKind::kGraph;
     std::string text;
     size_t at = 0;
@@ -83,12 +83,12 @@ class CallClient {
   };
 
   // call_client.cc
-  // As the gate: who calls, and may it.
+  // Like the gate: resolves the caller and checks its rights.
   Outcome Enter(uint64_t request_bytes, TenantRef* tenant);
   CallPromises::CallRef Begin(ActionKind kind, std::string asked);
   // Refused when the gate refuses; otherwise `act` answers.
   void CallNow(ActionKind kind, const std::string& asked, const std::function<Outcome(Tenant&, std::string*)>& act);
-  // An own object, the newest first; sometimes another tenant's, or what nobody has.
+  // Returns an own object, the newest first; sometimes another tenant's, or one that nobody has.
   std::string Pick(const std::vector<std::string>& own, std::string_view kind, uint8_t number) const;
   void Nothing(ActionKind kind) { promises_.Count(kind, false); }
   void Info(ActionKind kind, const Numbers& numbers);
@@ -137,6 +137,7 @@ class CallClient {
   void OnSubmitted(CallPromises::Call& call, const v1::RequestOptions& options, const Outcome& outcome,
                    const v1::SubmitResponse& response);
   void CancelJob(const std::string& id);
+  void SetJobHold(const Numbers& numbers);
   void GetJob(const Numbers& numbers);
   void ListJobs(const Numbers& numbers);
   void ListStep(const Numbers& numbers);
@@ -150,7 +151,7 @@ class CallClient {
   const size_t tenant_;
   CallPromises& promises_;
   Core* core_ = nullptr;
-  std::vector<std::string> documents_, modules_;  // SHA-256 of what was uploaded.
+  std::vector<std::string> documents_, modules_;  // SHA-256 of the uploads.
   std::vector<std::string> handles_, buffers_, jobs_, arrays_, list_tokens_;
   std::vector<uint64_t> prepares_, runs_;  // Ids for cancelling.
   std::vector<Upload> uploads_;

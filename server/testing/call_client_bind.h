@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a played client binds to a graph's ports: an input "x" of two floats, an output "y" and, of some graphs, a
-// scalar input "i" for the index of an array's element.
+// Bindings that a simulated client makes for a graph's ports: an input "x" of two floats, an output "y" and, for some
+// graphs, a scalar input "i" for the index of an array's element.
 #ifndef HPVMD_SERVER_TESTING_CALL_CLIENT_BIND_H_
 #define HPVMD_SERVER_TESTING_CALL_CLIENT_BIND_H_
 
@@ -14,11 +14,11 @@ namespace hpvm::server::testing {
 using InputBindings = google::protobuf::RepeatedPtrField<v1::InputBinding>;
 using OutputBindings = google::protobuf::RepeatedPtrField<v1::OutputBinding>;
 
-// Mostly as the graph has them; `number` says how, and what is wrong.
+// Mostly matches the graph; `number` determines the variant and the fault.
 void BindPorts(uint8_t letter, uint8_t number, const std::string& buffer, InputBindings* inputs,
                OutputBindings* outputs);
 
-// Deadline, priority, repetitions and what they bring along.
+// Sets deadline, priority, repetitions and related fields.
 template <typename Request>
 void SetRunOptions(uint8_t number, Request* request) {
   v1::RequestOptions& options = *request->mutable_options();

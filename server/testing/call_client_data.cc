@@ -27,7 +27,7 @@ std::string CallClient::ModuleText(uint8_t number) const {
   return "module " + std::to_string(number % 4) + std::string(500 + size_t{number % 4u} * 1'500, ' ');
 }
 
-// As PutGraph's and PutModule's reactors do.
+// Like the reactors of PutGraph and PutModule.
 Status CallClient::BeginUpload(const Numbers& numbers, Upload* upload) {
   const bool is_module = numbers[0] % 4 == 0;
   upload->kind = is_module ? Graphs::BlobKind::kModule : Graphs::BlobKind::kGraph;
@@ -94,7 +94,7 @@ void CallClient::UploadStart(const Numbers& numbers) {
   });
 }
 
-// A part, or more than there is left.
+// Uploads a part, or more than is left.
 void CallClient::UploadPart(const Numbers& numbers) {
   if (uploads_.empty()) {
     Nothing(ActionKind::kUploadPart);
@@ -197,7 +197,7 @@ void CallClient::ReadBuffer(const Numbers& numbers) {
     if (numbers[1] == 0) {
       return BeyondTheEnd();
     }
-    // The stream of a large one stays open until the client has read it.
+    // The stream of a large buffer stays open until the client has read it.
     if (size > kSmallDownload || numbers[1] % 4 == 0) {
       HPVMD_RETURN_IF_ERROR(core_->graphs().BeginDownload(tenant));
       downloads_.push_back(tenant.shared_from_this());

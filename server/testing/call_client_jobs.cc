@@ -50,6 +50,7 @@ v1::SubmitRequest CallClient::MakeSubmission(const Numbers& numbers) const {
             request.mutable_outputs());
   SetRunOptions(numbers[2], &request);
   request.mutable_retry()->set_attempts_max(numbers[2] == 255 ? 1'000 : numbers[2] / 8 % 4);
+  request.set_held(numbers[1] % 16 == 7);
   AddAfter(numbers[0] ^ numbers[2], &request);
   if (numbers[1] % 8 == 5) {
     request.set_name("job");
@@ -58,7 +59,7 @@ v1::SubmitRequest CallClient::MakeSubmission(const Numbers& numbers) const {
   return request;
 }
 
-// A job, an array, both, one job twice, more than may be, or one that is not there.
+// Adds a job, an array, both, one job twice, more than the limit, or a missing one.
 void CallClient::AddAfter(uint8_t number, v1::SubmitRequest* request) const {
   const auto add = [&](const std::string& id) {
     v1::JobDependency& after = *request->add_after();
@@ -78,7 +79,7 @@ void CallClient::AddAfter(uint8_t number, v1::SubmitRequest* request) const {
   }
 }
 
-// A new key, or one that was used, with what it was used for or with something else.
+// Sets a new key, or a used one, with its original request or with another.
 void CallClient::SetKey(uint8_t number, v1::SubmitRequest* request) {
   if (number % 4 < 2) {
     return;
@@ -116,7 +117,7 @@ void CallClient::OnSubmitted(CallPromises::Call& call, const v1::RequestOptions&
   if (!options.idempotency_key().empty()) {
     promises_.OnKey(tenant_, options.idempotency_key(), response.job().id());
   }
-  // Of a known key's job the row may be gone: then only its name and state are known.
+  // The row of a known key's job may be gone: then only its name and state are known.
   if (!response.existed()) {
     promises_.OnJob(tenant_, response.job());
   }
@@ -167,12 +168,34 @@ void CallClient::CancelJob(const std::string& id) {
     promises_.Answer(*played->call, refused, "");
     return;
   }
-  core_->job_canceller().CancelJob(tenant, id, &played->response, [this, played](const Outcome& outcome) {
+  core_->job_wishes().CancelJob(tenant, id, &played->response, [this, played](const Outcome& outcome) {
     promises_.Answer(*played->call, outcome, played->response.SerializeAsString());
     if (outcome.ok() && played->response.has_job()) {
       promises_.OnJob(tenant_, played->response.job());
     }
   });
+}
+
+// Holds a job or an array, as a tenant or an administrator, a little more often than it releases one.
+void CallClient::SetJobHold(const Numbers& numbers) {
+  auto played = std::make_shared<Played<v1::SetJobHoldRequest, v1::SetJobHoldResponse>>();
+  played->request.set_job_id(numbers[1] % 4 == 0 ? Pick(arrays_, "array-", numbers[0])
+                                                 : Pick(jobs_, "job-", numbers[0]));
+  played->request.set_held(numbers[2] % 8 < 5);
+  played->request.set_reason(std::string(numbers[2] == 255 ? 256 : numbers[2] % 3, 'r'));
+  played->call = Begin(ActionKind::kSetJobHold, played->request.SerializeAsString());
+  TenantRef tenant;
+  if (const Outcome refused = Enter(played->request.ByteSizeLong(), &tenant); !refused.ok()) {
+    promises_.Answer(*played->call, refused, "");
+    return;
+  }
+  core_->job_wishes().SetJobHold(tenant, played->request, {"uid 1", numbers[1] / 4 % 4 == 0}, &played->response,
+                                 [this, played](const Outcome& outcome) {
+                                   promises_.Answer(*played->call, outcome, played->response.SerializeAsString());
+                                   if (outcome.ok() && played->response.has_job()) {
+                                     promises_.OnJob(tenant_, played->response.job());
+                                   }
+                                 });
 }
 
 void CallClient::GetJob(const Numbers& numbers) {
@@ -229,7 +252,7 @@ void CallClient::ListStep(const Numbers& numbers) {
   OpenList& list = lists_[index];
   const StatusOr<bool> is_done = list.step();
   promises_.Count(ActionKind::kListJobsStep, is_done.ok());
-  // As each step found them: the next one is later.
+  // Entries as each step found them; the next step is later.
   for (; list.seen < list.response->jobs_size(); ++list.seen) {
     promises_.OnJob(tenant_, list.response->jobs(list.seen));
   }

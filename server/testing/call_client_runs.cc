@@ -121,7 +121,7 @@ void CallClient::OpenAStream(const Numbers& numbers) {
   });
 }
 
-// Whether the tenant may still call is asked of the stream's call alone, as it began.
+// Access is checked only for the stream's call, when it began.
 void CallClient::StreamItem(const Numbers& numbers) {
   if (streams_.empty()) {
     Nothing(ActionKind::kStreamItem);

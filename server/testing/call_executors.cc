@@ -66,7 +66,7 @@ const supervisor::OutputTarget* TargetOf(const FakeExecutor::RunCall& run) {
   return nullptr;
 }
 
-// In the memory that came with the run, or inline.
+// Puts outputs in the memory that came with the run, or inline.
 RunReply Success(const FakeExecutor::RunCall& run, uint8_t letter) {
   RunReply reply;
   const supervisor::OutputTarget* target = TargetOf(run);
@@ -100,7 +100,7 @@ RunReply NeedsMemory() {
   return reply;
 }
 
-// Of one that logs and tells as much as it may.
+// The reply of an executor that logs and reports as much as it may.
 RunReply Flood(RunReply reply) {
   for (int i = 0; i < 500; ++i) {
     *reply.done.add_nodes() = Placement("double", "cpu:0", 0, 10);

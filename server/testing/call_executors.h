@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executors in a script: what they answer and when they end, within what the link lets through.
+// CallExecutors plays the executors of a script: their replies and their ends, within what the link allows.
 #ifndef HPVMD_SERVER_TESTING_CALL_EXECUTORS_H_
 #define HPVMD_SERVER_TESTING_CALL_EXECUTORS_H_
 
@@ -20,18 +20,19 @@ class CallExecutors {
   // Borrows both.
   CallExecutors(FakeSpawner& spawner, CallPromises& promises) : spawner_(spawner), promises_(promises) {}
 
-  // False: the action is not an executor's.
+  // Returns false when the action is not an executor's.
   bool Do(const Action& action);
-  // Answers all that waits, well, and ends those that were told to. True: there was something.
+  // Answers everything that waits with success, and ends those that were told to end. Returns true when there was
+  // something.
   bool AnswerAll();
-  // Executors start again.
+  // Lets executors start again.
   void Heal();
 
  private:
   using Numbers = std::array<uint8_t, 3>;
 
   std::vector<std::shared_ptr<FakeExecutor>> Alive();
-  // Of all, what has no answer: the executor and the position.
+  // Returns the unanswered calls of all executors: the executor and the position.
   template <typename Calls>
   std::vector<std::pair<std::shared_ptr<FakeExecutor>, size_t>> Open(Calls FakeExecutor::*calls);
   bool AnswerPrepare(const Numbers& numbers);

@@ -47,7 +47,7 @@ bool IsDocumented(StatusCode code, ActionKind kind) {
   }
 }
 
-// Of the first line: those that follow say what was being done.
+// Examines the first line: the following ones say what was being done.
 bool IsSentence(std::string_view text) {
   const std::string_view line = text.substr(0, text.find('\n'));
   return line.size() > 2 && (line.back() == '.' || line.back() == ':') && line.front() != ' ';
@@ -129,7 +129,8 @@ void CallPromises::CheckRefusal(const Call& call, const Outcome& outcome) {
          NumberOf(call) + " was refused without a sentence: " + outcome.status.ToString());
 }
 
-// Nothing is done to, or told of, an object of another tenant. As a page token an id is a place among one's own.
+// Checks that no call acts on, or reports about, another tenant's object. As a page token an id is a position among
+// the caller's own objects.
 void CallPromises::CheckAsked(const Call& call) {
   if (call.kind == ActionKind::kListGraphs || call.kind == ActionKind::kListBuffers) {
     return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon promises of every answer, compared with what it answers. The first broken promise is kept.
+// CallPromises compares the daemon's responses with what the daemon promises about each. It keeps the first broken
+// promise.
 #ifndef HPVMD_SERVER_TESTING_CALL_PROMISES_H_
 #define HPVMD_SERVER_TESTING_CALL_PROMISES_H_
 
@@ -19,12 +20,12 @@
 
 namespace hpvm::server::testing {
 
-// No name is a part of anything else that answers hold.
+// No name is a substring of anything else in responses.
 inline constexpr std::array<std::string_view, 3> kTenantNames = {"amber", "birch", "cedar"};
-// What a tenant's bytes consist of, besides zeros and numbers of array elements.
+// A tenant's bytes consist of this letter, besides zeros and numbers of array elements.
 inline uint8_t LetterOf(size_t tenant) { return static_cast<uint8_t>('A' + tenant); }
 
-// Ids of objects in a text or a serialised message.
+// Returns the ids of objects in a text or a serialised message.
 std::vector<std::string> IdsIn(std::string_view text);
 
 class CallPromises {
@@ -33,12 +34,12 @@ class CallPromises {
     ActionKind kind = ActionKind::kUpload;
     size_t tenant = 0;
     uint64_t number = 0;
-    std::string asked;  // What the request holds: it may be repeated in the answer.
+    std::string asked;  // Contents of the request, which the response may repeat.
     bool is_answered = false;
   };
   using CallRef = std::shared_ptr<Call>;
 
-  // A sentence; empty: all were kept.
+  // A sentence; empty when all promises were kept.
   const std::string& broken() const { return broken_; }
   void Break(std::string sentence);
   void Expect(bool holds, std::string_view sentence);
@@ -48,13 +49,13 @@ class CallPromises {
   void Answer(Call& call, const Outcome& outcome, std::string_view answer);
   // A call that is answered at once.
   void AnswerNow(ActionKind kind, size_t tenant, std::string asked, const Outcome& outcome, std::string_view answer);
-  // The client goes before the answer comes.
+  // The client goes before the response comes.
   void Abandon(const Call& call) { open_.erase(call.number); }
-  // Nobody waits for the calls that are open.
+  // Nobody waits for the open calls.
   void LoseOpen() { open_.clear(); }
   size_t open() const { return open_.size(); }
   void ExpectNoneOpen(std::string_view when);
-  // Bytes that a tenant sees hold no other tenant's.
+  // Checks that bytes shown to a tenant hold no other tenant's.
   void ExpectOwnBytes(size_t tenant, std::string_view bytes, std::string_view place);
 
   // --- Jobs ---
@@ -65,15 +66,15 @@ class CallPromises {
   void OnKeysForgotten() { keys_.clear(); }
   // The row may be gone from now on.
   void OnForgotten(const std::string& id) { forgotten_.insert(id); }
-  // What a job is after a restart; `status`: of reading it.
+  // Checks a job after a restart; `status` is that of reading it.
   void OnFound(size_t tenant, const std::string& id, const Status& status, const v1::Job& job);
-  // By id: whose they are.
+  // Owners by id.
   const std::map<std::string, size_t>& acknowledged() const { return acknowledged_; }
 
-  // An object of some other tenant; empty: there is none.
+  // Returns an object of another tenant; empty when there is none.
   std::string ForeignId(size_t tenant, std::string_view kind, size_t number) const;
 
-  // --- How often each kind of step did something, and did not ---
+  // --- How often each kind of step had an effect, and had none ---
   struct Counts {
     uint64_t accepted = 0, refused = 0;
   };
@@ -94,7 +95,7 @@ class CallPromises {
   std::string broken_;
   uint64_t calls_ = 0;
   std::map<uint64_t, CallRef> open_;
-  std::map<std::string, size_t> owners_;  // Of all ids that were answered.
+  std::map<std::string, size_t> owners_;  // Owners of all ids in responses.
   std::map<std::string, KnownJob> jobs_;
   std::map<std::string, size_t> acknowledged_;
   std::map<std::pair<size_t, std::string>, std::string> keys_;

@@ -8,10 +8,10 @@ namespace {
 
 struct KindFacts {
   std::string_view name;
-  uint32_t weight;  // How often a random script has it.
+  uint32_t weight;  // Frequency in a random script.
 };
 
-// By kind.
+// Indexed by kind.
 constexpr std::array<KindFacts, kActionKinds> kKinds = {{
     {"upload", 60},
     {"upload start", 8},
@@ -66,6 +66,7 @@ constexpr std::array<KindFacts, kActionKinds> kKinds = {{
     {"set policy", 2},
     {"stop", 1},
     {"crash", 1},
+    {"set job hold", 16},
 }};
 
 constexpr uint32_t WeightOfAll() {

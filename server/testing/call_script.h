@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tenants, their executors, the disk and the administrator do to a daemon, one step after another, as bytes: each
-// string of bytes is a script.
+// Scripts of what tenants, their executors, the disk and the administrator do to a daemon, step by step, as bytes:
+// each string of bytes is a script.
 #ifndef HPVMD_SERVER_TESTING_CALL_SCRIPT_H_
 #define HPVMD_SERVER_TESTING_CALL_SCRIPT_H_
 
@@ -64,7 +64,7 @@ enum class ActionKind : uint8_t {
   kExecutorDies,
   kStartsFail,
   kProbe,
-  // The machine and who administers it.
+  // The machine and its administrator.
   kHoldStore,
   kStepStore,
   kDiskFull,
@@ -73,12 +73,14 @@ enum class ActionKind : uint8_t {
   kSetPolicy,
   kStop,
   kCrash,
+  // Calls of a tenant that were added later: the numbers of the others stay, because fuzzers' inputs contain them.
+  kSetJobHold,
 };
-inline constexpr size_t kActionKinds = static_cast<size_t>(ActionKind::kCrash) + 1;
+inline constexpr size_t kActionKinds = static_cast<size_t>(ActionKind::kSetJobHold) + 1;
 
 std::string_view NameOf(ActionKind kind);
 
-// One step. What the numbers mean is up to the kind; each value means something.
+// One step. The kind determines the meaning of the numbers; each value is valid.
 struct Action {
   ActionKind kind = ActionKind::kUpload;
   uint8_t tenant = 0;
@@ -93,7 +95,7 @@ Script DecodeScript(std::span<const uint8_t> bytes);
 std::vector<uint8_t> EncodeScript(const Script& script);
 // Weighted so that most calls have something to work on.
 Script RandomScript(Rng& rng, size_t actions);
-// "submit tenant=1 7 0 255"
+// Formats "submit tenant=1 7 0 255"
 std::string ToLine(const Action& action);
 
 }  // namespace hpvm::server::testing

@@ -38,7 +38,7 @@ Config SmallLimits() {
   return config;
 }
 
-// Which differ from the others in something, smaller or larger.
+// Differs from the others in some limit, smaller or larger.
 Config ConfigOf(const std::array<uint8_t, 3>& numbers) {
   Config config = SmallLimits();
   switch (numbers[0] % 8) {
@@ -168,7 +168,7 @@ void CallWorld::Step(const Action& action) {
     Administer(action);
   }
   Pump();
-  // What is due may come at once, or later.
+  // Due events may come at once, or later.
   if (action.numbers[2] % 2 == 0) {
     core_->OnTime();
     Pump();
@@ -276,7 +276,7 @@ bool CallWorld::SetPolicy(const std::string& tenant, const Numbers& numbers) {
   return true;
 }
 
-// In order: clients are told what has become of their calls.
+// An orderly stop: clients learn the outcome of their calls.
 void CallWorld::Stop(const Numbers& numbers) {
   core_->Drain();
   for (CallClient& client : clients_) {
@@ -355,7 +355,7 @@ bool CallWorld::IsQuiet() {
   return promises_.open() == 0 && core_->operations() == 0;
 }
 
-// Executors answer, and time passes: longer than any wait.
+// Executors answer, and more time passes than any wait takes.
 void CallWorld::AwaitQuiet() {
   constexpr std::array<Duration, 4> kRounds = {milliseconds(100), seconds(1), minutes(1), hours(1)};
   for (const Duration by : kRounds) {
@@ -379,10 +379,12 @@ void CallWorld::AwaitQuiet() {
   promises_.Expect(IsQuiet(), "Operations do not end although nothing is held up any more.");
 }
 
-// Nothing is kept by name, and executors go because nobody uses them; then another blob needs all the room there is.
+// Deletes everything kept by name, and lets executors end because they are idle; then another blob needs all the room
+// there is.
 void CallWorld::DropAll() {
   constexpr uint64_t kAll = 1 << 20;
-  // First: a tenant whose calls are used up could not give anything back, and new ones have to be earned.
+  // Time passes first: a tenant whose request quota is used up could not return anything, and has to earn new
+  // requests.
   for (const std::string_view name : kTenantNames) {
     policies_.changes[std::string(name)] = [](TenantPolicy& policy) {
       policy.limits[static_cast<size_t>(Resource::kHostBytes)] = kAll;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three tenants, their executors and a daemon with small limits, on one thread: plays a script (call_script.h) and
-// compares what comes of each step with what the daemon promises.
+// CallWorld runs three tenants, their executors and a daemon with small limits on one thread: it plays a script
+// (call_script.h) and compares the result of each step with what the daemon promises.
 #ifndef HPVMD_SERVER_TESTING_CALL_WORLD_H_
 #define HPVMD_SERVER_TESTING_CALL_WORLD_H_
 
@@ -22,11 +22,11 @@ class CallWorld : private HandDaemon {
   CallWorld();
   ~CallWorld();
 
-  // The script and, when it is over, the end of all that it began. The first broken promise with the steps up to
-  // there, one a line; empty: none.
+  // Plays the script and then ends everything that it began. Returns the first broken promise with the steps up to
+  // there, one per line; empty when there is none.
   std::string Play(const Script& script);
   const CallPromises& promises() const { return promises_; }
-  // Of the first tenant, for tests that break its accounts.
+  // The first tenant's, for tests that falsify its accounts.
   const scheduler::Account& account() { return (*core_->tenants().FindTenant(kTenantNames[0]))->account; }
 
  private:
@@ -60,7 +60,7 @@ class CallWorld : private HandDaemon {
   CallPromises promises_;
   CallExecutors executors_;
   std::vector<CallClient> clients_;
-  uint64_t full_commits_ = 0;  // That find no room.
+  uint64_t full_commits_ = 0;  // Commits that find no room.
   bool says_full_ = false;     // The core was told.
 };
 

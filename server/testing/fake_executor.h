@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executors played by a test: requests are recorded, and answered when the test says so, on the test's thread.
+// Executors simulated by a test: requests are recorded, and answered when the test says so, on the test's thread.
 #ifndef HPVMD_SERVER_TESTING_FAKE_EXECUTOR_H_
 #define HPVMD_SERVER_TESTING_FAKE_EXECUTOR_H_
 
@@ -16,7 +16,7 @@
 
 namespace hpvm::server::testing {
 
-// Answers of executors come from supervisor/testing.
+// Replies of executors come from supervisor/testing.
 using supervisor::testing::AcceptedGraph;
 using supervisor::testing::AddDiagnostic;
 using supervisor::testing::AddInline;
@@ -33,12 +33,12 @@ using supervisor::testing::Native;
 using supervisor::testing::Placement;
 using supervisor::testing::Port;
 
-// What the test sees of one executor; outlives the process object that the core owns.
+// The test's view of one executor; outlives the process object that the core owns.
 struct FakeExecutor {
   struct PrepareCall {
     uint64_t handle = 0;
     std::vector<std::string> modules;
-    std::function<void(StatusOr<internal::Prepared>)> done;  // Empty: answered.
+    std::function<void(StatusOr<internal::Prepared>)> done;  // Empty once answered.
     bool check = false;
     supervisor::RequestId id = 0;
   };
@@ -46,11 +46,13 @@ struct FakeExecutor {
     supervisor::RequestId id = 0;
     uint64_t handle = 0;
     std::vector<std::string> inputs;                // Bytes of each, read when sent.
-    std::vector<supervisor::OutputTarget> outputs;  // Descriptors are borrowed: valid while the run is.
+    std::vector<supervisor::OutputTarget> outputs;  // Descriptors are borrowed: valid during the run.
     Duration within{0};
     std::function<void(StatusOr<supervisor::RunReply>)> done;
     bool log = false;
     bool is_last_chance = false;
+    std::function<void(v1::RunLog)> on_log = nullptr;
+    uint64_t device_ns_max = 0;
   };
 
   void AnswerPrepare(internal::Prepared reply) {
@@ -61,7 +63,7 @@ struct FakeExecutor {
     auto done = std::exchange(runs.at(index == SIZE_MAX ? runs.size() - 1 : index).done, nullptr);
     done(std::move(reply));
   }
-  // Answers may add calls, which fail as well. True: there were some.
+  // Replies may add calls, which fail as well. Returns true when there were any.
   template <typename Calls>
   static bool FailAll(Calls& calls, const Status& why) {
     bool did = false;
@@ -80,9 +82,9 @@ struct FakeExecutor {
     did |= FailAll(reclaims, why);
     return did;
   }
-  // What was asked of it after its end fails, too: later, as every answer comes.
+  // Calls after its end fail, too: later, as every reply comes.
   bool FailLate() { return ended && FailAll(Unavailable("The executor process ended.")); }
-  // As the link does it: every pending request fails, then the end is told; OK: it was told to end.
+  // Like the link: every pending request fails, then the end is reported; OK when it was told to end.
   void Die(const Status& why) {
     if (ended) {
       return;
@@ -97,7 +99,7 @@ struct FakeExecutor {
   uint32_t sandbox_level_min = 0;
   bool without_device_nodes = false;
   std::function<void(const supervisor::ExecutorReady&)> on_ready;
-  std::deque<PrepareCall> prepares;  // A deque: answers may add calls.
+  std::deque<PrepareCall> prepares;  // A deque, because replies may add calls.
   std::deque<RunCall> runs;
   std::vector<supervisor::RequestId> cancels;
   std::vector<uint64_t> released, forgotten;
@@ -145,7 +147,9 @@ class FakeProcess final : public supervisor::ExecutorProcess {
                                input.within,
                                std::move(done),
                                input.options.log(),
-                               input.options.is_last_chance()};
+                               input.options.is_last_chance(),
+                               input.on_log,
+                               input.options.device_ns_max()};
     for (const supervisor::InputTensor& tensor : input.inputs) {
       std::string bytes(tensor.bytes.begin(), tensor.bytes.end());
       if (tensor.memory.has_value()) {
@@ -219,7 +223,7 @@ class FakeSpawner final : public ExecutorSpawner {
     return executors_;
   }
   FakeExecutor& last() { return *executors().back(); }
-  // Of all executors. True: there was something.
+  // Applies to all executors. Returns true when there was something.
   bool FailLate() {
     bool did = false;
     for (size_t i = 0; i < executors_.size(); ++i) {
@@ -228,10 +232,10 @@ class FakeSpawner final : public ExecutorSpawner {
     return did;
   }
 
-  std::function<void()> settle;  // Called before a test looks: what is pending elsewhere happens first.
-  Status failure;                // Of the next spawns.
+  std::function<void()> settle;  // Called before a test looks, so that pending events elsewhere happen first.
+  Status failure;                // Result of the next spawns.
   Status end_at_once;            // The next executors end before Spawn returns.
-  int spares = 0;                // So many of the next executors waited for their tenant.
+  int spares = 0;                // Number of the next executors that waited for their tenant as spares.
   bool spares_end_at_once = false;
 
  private:

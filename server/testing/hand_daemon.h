@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A core with played executors, a store driven by hand and a clock set by hand. Without a test framework.
+// HandDaemon is a core with simulated executors, a store driven by hand and a clock set by hand. Independent of any
+// test framework.
 #ifndef HPVMD_SERVER_TESTING_HAND_DAEMON_H_
 #define HPVMD_SERVER_TESTING_HAND_DAEMON_H_
 
@@ -16,7 +17,7 @@
 
 namespace hpvm::server::testing {
 
-// The configuration's, changed by hand: tell the core then.
+// The configuration's policies, changed by hand: tell the core afterwards.
 class HandPolicies final : public TenantPolicies {
  public:
   TenantPolicyRef Find(std::string_view name, const Config& config) const override {
@@ -33,10 +34,10 @@ class HandPolicies final : public TenantPolicies {
   std::set<std::string, std::less<>> gone;
 };
 
-// The daemon and its stored state; a class that uses it says what happens when.
+// The daemon and its stored state; the class that uses it determines the order of events.
 class HandDaemon {
  protected:
-  // The daemon goes, in order; the store's state stays.
+  // Stops the daemon in order; the store's state stays.
   void End() {
     if (core_ != nullptr) {
       spawner_.FailLate();  // Stop waits for it.
@@ -47,12 +48,12 @@ class HandDaemon {
     store_.reset();
     core_.reset();
   }
-  // As after a SIGKILL: what was not committed is gone, nobody is told.
+  // As after a SIGKILL: uncommitted writes are lost, nobody is told.
   void Crash() {
     store_->hold_commits = store_->hold_posted = true;
     End();
   }
-  // On the stored state, without executors.
+  // Starts on the stored state, without executors.
   Status StartCore() {
     spawner_.executors().clear();
     store_ = std::make_unique<HandJobStore>(*state_, clock_);
@@ -67,7 +68,7 @@ class HandDaemon {
     core_ = std::make_unique<Core>(std::move(options));
     return core_->Restore();
   }
-  // What the store has to do, unless it is held, and what executors that have ended are still asked.
+  // Performs the store's pending work, unless it is held, and requests to executors that have ended.
   void Pump() {
     if (store_ != nullptr) {
       do {
@@ -80,6 +81,7 @@ class HandDaemon {
   static internal::Prepared Accepted(bool with_index = false) {
     internal::Prepared reply =
         AcceptedGraph("double", {Port("x", ElementType::kF32, {"n"})}, {Port("y", ElementType::kF32, {"n"})});
+    reply.add_needs("cpu:0");
     if (with_index) {
       *reply.mutable_summary()->add_inputs() = Port("i", ElementType::kU32, {});
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job store without threads: the real queue of writes and the real folder of blobs, over a database in memory and a
-// simulated disk, of which each step happens when a test says so.
+// HandJobStore is a job store without threads: the real queue of writes and the real folder of blobs, over a database
+// in memory and a simulated disk. Each step happens when a test says so.
 #ifndef HPVMD_SERVER_TESTING_HAND_JOB_STORE_H_
 #define HPVMD_SERVER_TESTING_HAND_JOB_STORE_H_
 
@@ -17,7 +17,7 @@
 
 namespace hpvm::server::testing {
 
-// What outlives a daemon.
+// The state that outlives a daemon.
 struct StoredState {
   explicit StoredState(MemoryJobDatabaseFaults faults = {}) : database(std::move(faults)) { disk.AddFolder("/blobs"); }
   JobDatabase& jobs() { return other != nullptr ? *other : database; }
@@ -75,7 +75,7 @@ class HandJobStore final : public JobStore {
   JobStoreHealth Health() override { return queue_.Health(); }
   void AwaitRoom(uint64_t bytes) override { awaited.push_back(bytes); }
 
-  // One copy, or one step of a read; false when there is none.
+  // Performs one copy, or one step of a read; returns false when there is none.
   bool StepPosted() {
     if (posted_.empty()) {
       return false;
@@ -85,7 +85,7 @@ class HandJobStore final : public JobStore {
     work();
     return true;
   }
-  // One commit of all that waits, and its answers; false when nothing is due.
+  // Performs one commit of all waiting writes, with its callbacks; returns false when nothing is due.
   bool StepCommit() {
     if (queue_.NextTime() > clock_.Now()) {
       return false;
@@ -96,7 +96,7 @@ class HandJobStore final : public JobStore {
     }
     return true;
   }
-  // Everything that is due, unless it is held.
+  // Performs everything that is due, unless it is held.
   void Pump() {
     while ((!hold_posted && StepPosted()) || (!hold_commits && StepCommit())) {
     }
@@ -104,9 +104,9 @@ class HandJobStore final : public JobStore {
 
   bool hold_posted = false, hold_commits = false;
   Status put_failure;
-  std::vector<std::string> writes;  // What was written, in order: "insert 1", "change RUNNING", ...
+  std::vector<std::string> writes;  // The writes, in order: "insert 1", "change RUNNING", ...
   uint64_t puts = 0;
-  std::vector<uint64_t> awaited;  // By AwaitRoom.
+  std::vector<uint64_t> awaited;  // Arguments of AwaitRoom.
 
  private:
   static std::string Name(const JobWrite& write) {
@@ -120,7 +120,7 @@ class HandJobStore final : public JobStore {
   }
 
   StoredState& state_;
-  // Whom pins ask, which may live longer than the store; null: it is gone.
+  // Pins, which may outlive the store, reach the state through this; null when the store is gone.
   const std::shared_ptr<StoredState*> asked_ = std::make_shared<StoredState*>(&state_);
   BlobFolder blobs_;
   CommitQueue queue_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon driven by hand with one tenant and one graph, for tests of jobs.
+// A hand-driven daemon with one tenant and one graph, for tests of jobs.
 #ifndef HPVMD_SERVER_TESTING_JOB_FIXTURE_H_
 #define HPVMD_SERVER_TESTING_JOB_FIXTURE_H_
 
@@ -34,7 +34,7 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
   void Start() {
     const Status started = StartCore();
     ASSERT_TRUE(started.ok()) << started;
-    tenant_ = *core_->tenants().FindTenant("ann");
+    tenant_ = *core_->tenants().FindTenant("ann", /*also_disabled=*/true);
     graph_ = PutGraph("{\"hpvm\": 1}");
     Pump();
   }
@@ -77,10 +77,10 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
     absl::StatusCode code() const { return outcome.has_value() ? outcome->status.code() : absl::StatusCode::kUnknown; }
   };
   using AnsweredRef = std::shared_ptr<Answered>;
-  // Answered unless the store or an executor is held.
+  // Answered at once unless the store or an executor is held.
   AnsweredRef Submit(const v1::SubmitRequest& request) {
     auto answer = std::make_shared<Answered>();
-    requests_.push_back(request);  // Borrowed until the answer.
+    requests_.push_back(request);  // Borrowed until the response.
     core_->job_submitter().Submit(tenant_, requests_.back(), &answer->response,
                                   [answer](const Outcome& outcome) { answer->outcome = outcome; });
     Pump();
@@ -94,7 +94,7 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
     Pump();
     return answer;
   }
-  // Of a graph that may have to be prepared first.
+  // For a graph that may have to be prepared first.
   std::string SubmitJob(const v1::SubmitRequest& request) {
     const AnsweredRef answer = Submit(request);
     Prepare();
@@ -116,8 +116,26 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
   };
   std::shared_ptr<CancelAnswer> Cancel(const std::string& id) {
     auto answer = std::make_shared<CancelAnswer>();
-    core_->job_canceller().CancelJob(tenant_, id, &answer->response,
-                                     [answer](const Outcome& outcome) { answer->outcome = outcome; });
+    core_->job_wishes().CancelJob(tenant_, id, &answer->response,
+                                  [answer](const Outcome& outcome) { answer->outcome = outcome; });
+    Pump();
+    return answer;
+  }
+
+  struct HoldAnswer {
+    v1::SetJobHoldResponse response;
+    std::optional<Outcome> outcome;
+    absl::StatusCode code() const { return outcome.has_value() ? outcome->status.code() : absl::StatusCode::kUnknown; }
+  };
+  std::shared_ptr<HoldAnswer> SetHold(const std::string& id, bool held, const JobCommands::Caller& caller = {"uid 7"},
+                                      const std::string& reason = "") {
+    auto answer = std::make_shared<HoldAnswer>();
+    v1::SetJobHoldRequest request;
+    request.set_job_id(id);
+    request.set_held(held);
+    request.set_reason(reason);
+    core_->job_wishes().SetJobHold(tenant_, request, caller, &answer->response,
+                                   [answer](const Outcome& outcome) { answer->outcome = outcome; });
     Pump();
     return answer;
   }
@@ -127,7 +145,7 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
     core_->OnTime();
     Pump();
   }
-  // Answers what waits for a graph to be prepared, if anything does.
+  // Answers a pending preparation of a graph, if there is one.
   void Prepare(bool with_index = false) {
     Pump();
     for (size_t i = 0; i < spawner_.executors().size(); ++i) {
@@ -140,7 +158,7 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
     }
     Pump();
   }
-  // Runs of all executors that are not answered.
+  // Unanswered runs of all executors.
   std::vector<std::pair<FakeExecutor*, size_t>> OpenRuns() {
     Prepare(with_index_);
     std::vector<std::pair<FakeExecutor*, size_t>> open;
@@ -174,7 +192,7 @@ class JobFixture : public ::testing::Test, protected HandDaemon {
   std::string State(const std::string& id) { return StateName(Job(id).state()); }
   StoredJob Row(const std::string& id) { return state_->jobs().Find("ann", id).value_or(StoredJob()); }
 
-  // What the core counts is what the store has.
+  // Checks that the core's counts match the store.
   void ExpectExactQuotas() {
     EXPECT_EQ(core_->CheckAccounts(/*at_rest=*/false), absl::OkStatus());
     uint64_t waiting = 0, running = 0, bytes = 0;

@@ -41,7 +41,7 @@ class ServiceFixture : public ::testing::Test {
     config.server_listen = "unix:" + folder_ + "/s";
     config.server_state_dir = folder_ + "/state";
     config.tenants_from_metadata = true;
-    // Something that can be executed; without the real one only calls that need no executor work.
+    // Any executable file; without the real executor only calls that need none work.
     config.executor_path = HaveExecutor() ? HPVMD_BINARY_DIR "/hpvm-executor" : "/bin/false";
     config.log_level = "error";
     config_ = config;
@@ -98,8 +98,7 @@ class ServiceFixture : public ::testing::Test {
         [&](auto* context, auto* response) { return stub_->PutModule(context, response); }, text, ToHex(HashOf(text)));
   }
 
-  // examples/matmul, prepared.
-  // Submits, watches to the end, and fills the request for its output.
+  // Submits a job of the prepared examples/matmul, watches it to the end, and fills the request for its output.
   void RunMatmulJob(v1::FetchOutputRequest* fetch) {
     v1::SubmitRequest request;
     request.set_handle(PrepareMatmul());
@@ -142,7 +141,7 @@ class ServiceFixture : public ::testing::Test {
     return text.str();
   }
 
-  // Inputs A (2x3) and B (3x2) of ones and twos: every element of C is 6.
+  // Binds inputs A (2x3) and B (3x2) of ones and twos: every element of C is 6.
   template <typename Bindings>
   static void BindMatmul(Bindings* inputs) {
     const auto bind = [&](const char* name, uint64_t rows, uint64_t columns, float value) {

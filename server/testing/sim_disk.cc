@@ -14,7 +14,7 @@ struct SimDisk::Node {
 };
 
 struct SimDisk::File final : Node {
-  // What was done since the last sync, in order: bytes at an offset, or (`is_resize`) a new size.
+  // A change since the last sync, in order: bytes at an offset, or (`is_resize`) a new size.
   struct Change {
     uint64_t offset = 0;
     std::vector<uint8_t> bytes;
@@ -26,8 +26,8 @@ struct SimDisk::File final : Node {
   File* AsFile() override { return this; }
 
   std::shared_ptr<uint64_t> used_bytes;
-  std::vector<uint8_t> seen;     // By readers.
-  std::vector<uint8_t> durable;  // After a loss of power.
+  std::vector<uint8_t> seen;     // Contents that readers see.
+  std::vector<uint8_t> durable;  // Contents after a loss of power.
   std::vector<Change> changes;
 
   void ApplyAll() {
@@ -53,7 +53,7 @@ struct SimDisk::File final : Node {
 
 struct SimDisk::Folder final : Node {
   using Names = std::map<std::string, NodeRef, std::less<>>;
-  // One change of names: null removes. A rename within the folder is one change of two names.
+  // One change of names; null removes. A rename within the folder is one change of two names.
   using Change = std::vector<std::pair<std::string, NodeRef>>;
 
   Folder* AsFolder() override { return this; }
@@ -85,13 +85,13 @@ struct SimDisk::Folder final : Node {
 
 struct SimDisk::Plan {
   Op op;
-  uint64_t nth = 0;  // By count from the beginning; 0: by chance.
+  uint64_t nth = 0;  // The operation's number from the beginning; 0 for random faults.
   uint64_t one_in = 0;
   Fault fault;
   uint64_t matches = 0;
 };
 
-// Each sector of what was written is there or not; one that is missing at the end may still have made the file longer.
+// Keeps or drops each sector of a write; a missing sector at the end may still have made the file longer.
 void SimDisk::File::ApplySome(Rng& rng, uint64_t keep_of_8) {
   const uint64_t sector = rng.Below(2) == 0 ? 512 : 4096;
   for (const Change& change : changes) {
@@ -244,7 +244,7 @@ Status SimDisk::Begin(Op op, std::string_view path, bool* is_short) {
   }
   if (op != Op::kOpen && op != Op::kRead && op != Op::kList) {
     ++changes_;
-    is_off_ = changes_ >= off_after_;  // This one still happens.
+    is_off_ = changes_ >= off_after_;  // This change still happens.
   }
   return absl::OkStatus();
 }
@@ -366,7 +366,7 @@ Status SimDisk::SyncFolder(const std::string& path) {
   if (begun.ok() && !sync_lies_) {
     folder->ApplyAll();
   } else if (!begun.ok() && !was_off) {
-    // As files do: what failed is forgotten, and the next sync says OK.
+    // Like files: the failed changes are forgotten, and the next sync returns OK.
     for (const Folder::Change& change : folder->changes) {
       if (rng_.Below(2) == 0) {
         Folder::Apply(change, &folder->durable);
@@ -398,7 +398,7 @@ StatusOr<DiskSpace> SimDisk::Space(const std::string&) {
   if (is_off_) {
     return DataLoss("The power is off.");
   }
-  SyncNames(*root_);  // As when there is no room: what was removed takes none.
+  SyncNames(*root_);  // As when there is no room: removed files take none.
   const uint64_t size = std::min(space_bytes_, kWithout);
   return DiskSpace{size, size - std::min(size, *used_bytes_)};
 }
@@ -427,7 +427,7 @@ Status SimDisk::WriteFile(File& file, uint64_t offset, std::span<const uint8_t> 
   const uint64_t growth = end - std::min<uint64_t>(end, file.seen.size());
   auto room = [&] { return space_bytes_ - std::min(space_bytes_, *used_bytes_); };
   if (growth > room()) {
-    SyncNames(*root_);  // As file systems do: what was removed is let go of for good.
+    SyncNames(*root_);  // As file systems do: removed files are freed for good.
   }
   const bool is_full = growth > room();
   if (is_full) {
@@ -452,7 +452,7 @@ void SimDisk::SyncNames(Folder& folder) {
 }
 
 void SimDisk::Resize(File& file, uint64_t size_bytes) {
-  *used_bytes_ += size_bytes - file.seen.size();  // Modulo 2^64: also what is subtracted.
+  *used_bytes_ += size_bytes - file.seen.size();  // Modulo 2^64, which also works for subtraction.
   file.seen.resize(size_bytes);
 }
 
@@ -523,7 +523,8 @@ void SimDisk::Crash(Rng& rng, Keep keep) {
 }
 
 void SimDisk::CrashFolder(Folder& folder, Rng& rng, Keep keep) {
-  // From nothing (0) to everything (8), else each change by its own chance; names sometimes in order, as journals do.
+  // Keeps nothing (0) to everything (8), otherwise each change by its own chance; names sometimes in order, as
+  // journals do.
   auto draw = [&] { return keep == Keep::kAnything ? rng.Below(9) : keep == Keep::kNothing ? 0 : 8; };
   const uint64_t keep_of_8 = draw();
   const bool in_order = rng.Below(2) == 0;

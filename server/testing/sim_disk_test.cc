@@ -39,7 +39,7 @@ std::set<std::string> Names(SimDisk& disk, const std::string& folder) {
   return names;
 }
 
-// A file with `bytes` that a crash does not touch.
+// Adds a file with `bytes` that a crash does not change.
 void AddFile(SimDisk& disk, const std::string& path, const std::vector<uint8_t>& bytes) {
   auto file = *disk.Open(path, Mode::kCreate);
   ASSERT_TRUE(file->WriteAt(0, bytes).ok());
@@ -54,7 +54,7 @@ class SimDiskTest : public testing::Test {
   SeededRng rng_;
 };
 
-// Without faults it is a disk.
+// Without faults it behaves like a disk.
 TEST_F(SimDiskTest, IsADisk) {
   AddFile(disk_, "/s/a", Fill(1));
   EXPECT_TRUE(absl::IsAlreadyExists(disk_.Open("/s/a", Mode::kCreate).status()));
@@ -79,7 +79,7 @@ TEST_F(SimDiskTest, IsADisk) {
   EXPECT_EQ(disk_.used_bytes(), 0u);
 }
 
-// What was synced stays; what was not may be there, or not, or in part, sector by sector.
+// Synced bytes stay; unsynced ones may be kept, lost, or kept in part, sector by sector.
 TEST_F(SimDiskTest, UnsyncedBytesMayBeThereOrNot) {
   std::set<std::vector<uint8_t>> seen;
   for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -94,7 +94,7 @@ TEST_F(SimDiskTest, UnsyncedBytesMayBeThereOrNot) {
     ASSERT_GE(found.size(), 8 * kPiece);
     ASSERT_TRUE(std::all_of(found.begin(), found.begin() + 4 * kPiece, [](uint8_t b) { return b == 1; }));
     for (size_t at = 0; at + kPiece <= found.size(); at += kPiece) {
-      // No sector is torn in itself.
+      // No sector is torn.
       ASSERT_EQ(std::set<uint8_t>(found.begin() + at, found.begin() + at + kPiece).size(), 1u);
     }
     seen.insert(std::move(found));
@@ -106,7 +106,7 @@ TEST_F(SimDiskTest, UnsyncedBytesMayBeThereOrNot) {
   EXPECT_TRUE(seen.contains(all));
 }
 
-// A name lasts once its folder is synced; a removal and a rename too. Before, either may be.
+// A name is durable once its folder is synced; so are a removal and a rename. Before that either state may remain.
 TEST_F(SimDiskTest, UnsyncedNamesMayBeThereOrNot) {
   std::set<std::set<std::string>> seen;
   for (uint64_t seed = 0; seed < 100; ++seed) {
@@ -122,13 +122,13 @@ TEST_F(SimDiskTest, UnsyncedNamesMayBeThereOrNot) {
     disk.Crash(rng);
     std::set<std::string> names = Names(disk, "/s");
     EXPECT_TRUE(names.contains("kept"));
-    EXPECT_NE(names.contains("from"), names.contains("to"));  // Within a folder a rename is one step.
+    EXPECT_NE(names.contains("from"), names.contains("to"));  // Within a folder a rename is atomic.
     seen.insert(std::move(names));
   }
   EXPECT_EQ(seen.size(), 8u);
 }
 
-// Crash with a chosen outcome, for tests that need one.
+// Crashes with a chosen outcome, for tests that need one.
 TEST_F(SimDiskTest, KeepsNothingOrEverything) {
   for (Keep keep : {Keep::kNothing, Keep::kEverything}) {
     SimDisk disk(1);
@@ -142,7 +142,7 @@ TEST_F(SimDiskTest, KeepsNothingOrEverything) {
   }
 }
 
-// After a crash an open file is none any more.
+// After a crash an open file is invalid.
 TEST_F(SimDiskTest, CrashInvalidatesOpenFiles) {
   auto file = *disk_.Open("/s/a", Mode::kCreate);
   disk_.Crash(rng_, Keep::kEverything);
@@ -152,7 +152,7 @@ TEST_F(SimDiskTest, CrashInvalidatesOpenFiles) {
   EXPECT_TRUE(ReadAll(disk_, "/s/a").empty());
 }
 
-// The nth operation fails, once or from then on; others, and other paths, do not.
+// The nth operation fails, once or from then on; other operations, and other paths, do not.
 TEST_F(SimDiskTest, FailsTheNth) {
   auto file = *disk_.Open("/s/a", Mode::kCreate);
   disk_.FailNth(Op::kWrite, 2, {absl::StatusCode::kResourceExhausted});
@@ -172,7 +172,7 @@ TEST_F(SimDiskTest, FailsTheNth) {
   EXPECT_TRUE(file->ReadAt(0, into).ok());
 }
 
-// A short write leaves a part, which is no more than a prefix.
+// A short write leaves a proper prefix.
 TEST_F(SimDiskTest, ShortWriteLeavesAPrefix) {
   std::set<size_t> sizes;
   for (int i = 0; i < 30; ++i) {
@@ -186,7 +186,7 @@ TEST_F(SimDiskTest, ShortWriteLeavesAPrefix) {
   EXPECT_LT(*sizes.rbegin(), kPiece);
 }
 
-// A full disk takes what fits; what is removed makes room.
+// A full disk accepts what fits; removals make room.
 TEST_F(SimDiskTest, FullDisk) {
   AddFile(disk_, "/s/a", Fill(1));
   disk_.SetSpace(2 * kPiece + 100);
@@ -199,7 +199,7 @@ TEST_F(SimDiskTest, FullDisk) {
   EXPECT_EQ(disk_.used_bytes(), 2 * kPiece);
 }
 
-// After a failed sync a second one says OK and yet what was written may be gone.
+// After a failed sync a second one returns OK although the written data may be lost.
 TEST_F(SimDiskTest, SecondSyncProvesNothing) {
   std::set<uint8_t> found;
   for (uint64_t seed = 0; seed < 50; ++seed) {
@@ -227,7 +227,7 @@ TEST_F(SimDiskTest, SyncLies) {
   EXPECT_TRUE(Names(disk_, "/s") == std::set<std::string>{"t"});
 }
 
-// The power fails after so many changes: the last one still happens, nothing later does, until Crash.
+// Power fails after a given number of changes: the last one still happens, nothing later does, until Crash.
 TEST_F(SimDiskTest, PowerOff) {
   auto file = *disk_.Open("/s/a", Mode::kCreate);
   disk_.PowerOffAfter(2);
@@ -241,7 +241,7 @@ TEST_F(SimDiskTest, PowerOff) {
   EXPECT_EQ(ReadAll(disk_, "/s/a"), Fill(1));
 }
 
-// Damage is there after a crash too.
+// Damage persists over a crash.
 TEST_F(SimDiskTest, Damages) {
   AddFile(disk_, "/s/a", Fill(1));
   EXPECT_TRUE(disk_.Damage("/s/a", 3, 0x10));

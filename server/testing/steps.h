@@ -6,7 +6,7 @@
 
 namespace hpvm::server::testing {
 
-// All steps, here and now.
+// Performs all steps at once.
 inline Status Finish(const JobReader::Steps& step) {
   StatusOr<bool> is_done = step();
   while (is_done.ok() && !*is_done) {

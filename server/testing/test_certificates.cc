@@ -38,21 +38,21 @@ void AddExtension(X509* certificate, int nid, const std::string& value) {
   X509_EXTENSION_free(extension);
 }
 
-Certificate MakeCertificate(const CertificateWish& wish, EVP_PKEY* key, long serial) {
+Certificate MakeCertificate(const CertificateSpec& spec, EVP_PKEY* key, long serial) {
   Certificate certificate(X509_new());
   X509_set_version(certificate.get(), 2);
   ASN1_INTEGER_set(X509_get_serialNumber(certificate.get()), serial);
-  X509_gmtime_adj(X509_getm_notBefore(certificate.get()), wish.begins_s);
-  X509_gmtime_adj(X509_getm_notAfter(certificate.get()), wish.ends_s);
+  X509_gmtime_adj(X509_getm_notBefore(certificate.get()), spec.begins_s);
+  X509_gmtime_adj(X509_getm_notAfter(certificate.get()), spec.ends_s);
   X509_set_pubkey(certificate.get(), key);
   X509_NAME* subject = X509_get_subject_name(certificate.get());
-  const std::string text = wish.common_name.value_or("somebody");
-  X509_NAME_add_entry_by_txt(subject, wish.common_name.has_value() ? "CN" : "O", MBSTRING_UTF8,
+  const std::string text = spec.common_name.value_or("somebody");
+  X509_NAME_add_entry_by_txt(subject, spec.common_name.has_value() ? "CN" : "O", MBSTRING_UTF8,
                              reinterpret_cast<const unsigned char*>(text.data()), static_cast<int>(text.size()), -1, 0);
-  if (!wish.host.empty()) {
+  if (!spec.host.empty()) {
     in_addr address;
-    const bool is_address = inet_pton(AF_INET, wish.host.c_str(), &address) == 1;
-    AddExtension(certificate.get(), NID_subject_alt_name, (is_address ? "IP:" : "DNS:") + wish.host);
+    const bool is_address = inet_pton(AF_INET, spec.host.c_str(), &address) == 1;
+    AddExtension(certificate.get(), NID_subject_alt_name, (is_address ? "IP:" : "DNS:") + spec.host);
   }
   return certificate;
 }
@@ -69,9 +69,9 @@ struct TestAuthority::Parts {
 TestAuthority::TestAuthority(const std::string& name) : parts_(std::make_unique<Parts>()) {
   parts_->key.reset(EVP_EC_gen("P-256"));
   HPVMD_CHECK(parts_->key != nullptr);
-  CertificateWish wish;
-  wish.common_name = name;
-  parts_->certificate = MakeCertificate(wish, parts_->key.get(), 1);
+  CertificateSpec spec;
+  spec.common_name = name;
+  parts_->certificate = MakeCertificate(spec, parts_->key.get(), 1);
   X509* certificate = parts_->certificate.get();
   AddExtension(certificate, NID_basic_constraints, "critical,CA:TRUE");
   AddExtension(certificate, NID_key_usage, "critical,keyCertSign");
@@ -84,9 +84,9 @@ TestAuthority::~TestAuthority() = default;
 
 const std::string& TestAuthority::certificate() const { return parts_->pem; }
 
-CertifiedKey TestAuthority::Issue(const CertificateWish& wish) {
+CertifiedKey TestAuthority::Issue(const CertificateSpec& spec) {
   const Key key(EVP_EC_gen("P-256"));
-  const Certificate certificate = MakeCertificate(wish, key.get(), parts_->next_serial++);
+  const Certificate certificate = MakeCertificate(spec, key.get(), parts_->next_serial++);
   X509_set_issuer_name(certificate.get(), X509_get_subject_name(parts_->certificate.get()));
   HPVMD_CHECK(X509_sign(certificate.get(), parts_->key.get(), EVP_sha256()) > 0);
   return {PemOf([&](BIO* bio) { return PEM_write_bio_X509(bio, certificate.get()); }), PemOf([&](BIO* bio) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates for tests of TLS, made on the spot: no key lies in the tree.
+// Certificates for TLS tests, made at run time: the source tree contains no keys.
 #ifndef HPVMD_SERVER_TESTING_TEST_CERTIFICATES_H_
 #define HPVMD_SERVER_TESTING_TEST_CERTIFICATES_H_
 
@@ -13,19 +13,19 @@ struct CertifiedKey {
   std::string certificate, key;  // PEM.
 };
 
-struct CertificateWish {
-  std::optional<std::string> common_name;  // None: the subject has an organisation only.
-  long begins_s = -3'600, ends_s = 3'600;  // From now.
-  std::string host = "";                   // Of servers: "localhost" or an address.
+struct CertificateSpec {
+  std::optional<std::string> common_name;  // Without it the subject has an organisation only.
+  long begins_s = -3'600, ends_s = 3'600;  // Relative to now.
+  std::string host = "";                   // For servers: "localhost" or an address.
 };
 
-// An authority, which signs what it is told to. Aborts when OpenSSL does not do as it should.
+// TestAuthority is a certificate authority, which signs on request. Aborts when OpenSSL fails.
 class TestAuthority {
  public:
   explicit TestAuthority(const std::string& name);
   ~TestAuthority();
   const std::string& certificate() const;  // PEM.
-  CertifiedKey Issue(const CertificateWish& wish);
+  CertifiedKey Issue(const CertificateSpec& spec);
 
  private:
   struct Parts;

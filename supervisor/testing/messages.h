@@ -16,7 +16,7 @@
 
 namespace hpvm::supervisor::testing {
 
-// `done` of ExecutorProcess::Ask, for whoever answers with a message of one kind.
+// Adapts `done` of ExecutorProcess::Ask to an answer of one kind.
 template <typename Message>
 std::function<void(StatusOr<Message>)> Answering(ExecutorProcess::AskDone done,
                                                  Message* (internal::Envelope::*message)()) {
@@ -53,7 +53,7 @@ inline internal::Prepared FailedPrepare(const Status& status) {
   return prepared;
 }
 
-// Adds an error, or a warning, to those that the executor lists.
+// Adds an error or a warning to the executor's diagnostics.
 inline void AddDiagnostic(internal::Prepared& prepared, const std::string& place, const std::string& message,
                           v1::Diagnostic::Severity severity = v1::Diagnostic::SEVERITY_ERROR) {
   v1::Diagnostic& item = *prepared.mutable_diagnostics()->add_items();
@@ -82,7 +82,7 @@ inline v1::NodePlacement Placement(const std::string& node, const std::string& d
   return placement;
 }
 
-// An output without data: in memory that came with the run, or only its size.
+// Adds an output without data: in memory that came with the run, or only its size.
 inline internal::OutputTensor& AddOutput(RunReply& reply, const std::string& name, ElementType type,
                                          const std::vector<uint64_t>& shape, uint64_t bytes) {
   internal::OutputTensor& output = *reply.done.add_outputs();
@@ -93,7 +93,7 @@ inline internal::OutputTensor& AddOutput(RunReply& reply, const std::string& nam
   return output;
 }
 
-// An inline output.
+// Adds an inline output.
 inline void AddInline(RunReply& reply, const std::string& name, ElementType type, const std::vector<uint64_t>& shape,
                       std::string_view data) {
   internal::Range& range = *AddOutput(reply, name, type, shape, data.size()).mutable_body();
@@ -145,7 +145,7 @@ inline v1::Device BrokenDevice(const std::string& id, const std::string& detail)
   return device;
 }
 
-// A probe's answer.
+// Returns a probe's answer.
 inline internal::Ready Found(std::initializer_list<v1::Device> devices, std::initializer_list<v1::Device> broken = {}) {
   internal::Ready ready;
   for (const v1::Device& device : devices) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the compiler knows of where the benchmarks' kernels access memory, behind the passes for processors and behind
-// those for GPUs, which inline all calls, the math library's too: whether all of it is understood, and along which
-// dimensions halves of a launch touch nothing of each other's, so that two devices can share it.
+// Tests of the compiler's knowledge about the memory accesses of the benchmarks' kernels, after the passes for
+// processors and after those for GPUs, which inline all calls including the math library's: whether every access is
+// understood, and along which dimensions the halves of a launch access disjoint memory, so that two devices can share
+// it.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -71,14 +72,14 @@ TEST_P(BenchKernelsTest, FactsSurviveBothPipelines) {
   }
 }
 
-// Sparse products and the like rest on indices: a launch that knows their range needs no check.
+// Sparse products and similar kernels depend on indices: a launch that knows the range of its indices needs no check.
 TEST(IndicesTest, AreEnough) {
   struct Case {
     std::string folder, entry;
     uint64_t extent;
     std::vector<uint64_t> buffers;               // Bytes.
-    std::map<uint32_t, ir::WordRange> words;     // By parameter: just inside.
-    std::map<uint32_t, ir::WordRange> one_more;  // Not inside any more.
+    std::map<uint32_t, ir::WordRange> words;     // Keyed by parameter: just inside.
+    std::map<uint32_t, ir::WordRange> one_more;  // One beyond.
   };
   // values, columns, starts: 400 entries in 100 rows.
   const Case kCases[] = {

@@ -16,7 +16,7 @@ using ir::Type;
 
 namespace {
 
-constexpr uint64_t kGroupBytes = 64 * 1024;  // What an instance's group may take.
+constexpr uint64_t kGroupBytes = 64 * 1024;  // Maximum group memory of an instance's group.
 
 int64_t Signed(uint64_t value, unsigned bits) {
   return bits == 64 ? static_cast<int64_t>(value) : static_cast<int64_t>(value << (64 - bits)) >> (64 - bits);
@@ -111,7 +111,7 @@ bool Evaluator::Divide(const Op& op, uint64_t a, uint64_t b) {
   if (b == 0 || (op.code == Opcode::kDivS && x == lowest && y == -1)) {
     return false;
   }
-  const bool is_minus = y == -1;  // Where C++ overflows.
+  const bool is_minus = y == -1;  // C++ would overflow.
   const uint64_t result = op.code == Opcode::kDivU   ? a / b
                           : op.code == Opcode::kRemU ? a % b
                           : op.code == Opcode::kDivS ? (is_minus ? uint64_t{0} - a : static_cast<uint64_t>(x / y))
@@ -153,7 +153,7 @@ void Evaluator::SetAny(const Op& op) {
   }
 }
 
-// One of those that there may be, the ends as often as all others.
+// Sets one of the possible values, the ends as often as all others together.
 void Evaluator::SetWord(const Op& op, const Words& words) {
   const int64_t lo = words.lo, count = words.hi - lo + 1;
   const uint64_t choice = (*oracle_)();
@@ -258,20 +258,20 @@ bool Evaluator::RunPlain(OpId id, const Op& op) {
 }
 
 Evaluator::Exit Evaluator::Jump(const Op& op) {
-  const bool is_table = op.code == Opcode::kLeaveTable;
+  const bool is_table = op.code == Opcode::kBrTable;
   const std::span<const ir::Target> targets = f_.targets_of(op);
   size_t which = 0;
-  if (is_table) {  // The last one is for every index that has none of its own.
+  if (is_table) {  // The last target is for every index without its own.
     which = Operand(op, 0) < targets.size() ? Operand(op, 0) : targets.size() - 1;
   }
-  Exit exit{targets[which].is_continue ? Exit::Kind::kContinue : Exit::Kind::kLeave, targets[which].op};
+  Exit exit{targets[which].is_continue ? Exit::Kind::kContinue : Exit::Kind::kBr, targets[which].op};
   for (uint32_t i = is_table ? 1 : 0; i < op.operand_count; ++i) {
     exit.values.push_back(Operand(op, i));
   }
   return exit;
 }
 
-// Of a block, loop or if. A leave of itself has put its results where they belong, and ends here.
+// Runs a block, loop or if. A branch out of the region itself has put its results in place, and ends here.
 Evaluator::Exit Evaluator::RunNested(OpId id, const Op& op) {
   if (op.code == Opcode::kIf) {
     return RunRegion(Operand(op, 0) != 0 ? op.body : op.otherwise);
@@ -301,9 +301,9 @@ Evaluator::Exit Evaluator::RunRegion(ir::RegionId region) {
     }
     --steps_left_;
     switch (op.code) {
-      case Opcode::kLeave:
+      case Opcode::kBr:
       case Opcode::kContinue:
-      case Opcode::kLeaveTable:
+      case Opcode::kBrTable:
         return Jump(op);
       case Opcode::kReturn:
         return {Exit::Kind::kReturn};
@@ -313,7 +313,7 @@ Evaluator::Exit Evaluator::RunRegion(ir::RegionId region) {
       case Opcode::kLoop:
       case Opcode::kIf: {
         const Exit exit = RunNested(id, op);
-        if (exit.kind != Exit::Kind::kLeave || !(exit.target == id)) {
+        if (exit.kind != Exit::Kind::kBr || !(exit.target == id)) {
           return exit;
         }
         for (uint32_t i = 0; i < op.result_count; ++i) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One instance of a kernel, computed to see where its accesses lie.
+// Evaluator computes one instance of a kernel to see where its accesses lie.
 //
-// Shares no code with what it checks (compiler/ir/bounds.h, compiler/pass/find_bounds.h) nor with the interpreter: it
-// knows the data of the kernel IR alone. Memory has no content: every load gives whatever the oracle likes, as data and
-// other instances may bring anything there; so do floats, calls and globals. Of buffers that nobody writes the range of
-// the words at multiples of 4 may be given. Integers and control are exact.
+// It shares no code with what it checks (compiler/ir/bounds.h, compiler/pass/find_bounds.h) nor with the interpreter:
+// it uses only the data structures of the kernel IR. Memory has no contents: the oracle chooses the value of every
+// load, because data and other instances may produce any value; the same holds for floats, calls and globals. For
+// buffers that nobody writes, a range of the words at multiples of 4 may be given. Integers and control flow are
+// exact.
 #ifndef HPVMD_TESTS_BOUNDS_EVALUATE_H_
 #define HPVMD_TESTS_BOUNDS_EVALUATE_H_
 
@@ -17,22 +18,22 @@
 
 namespace hpvm::bounds {
 
-// What is launched; buffers have a size, and perhaps a range of words.
+// The launch; buffers have a size, and optionally a range of words.
 struct Words {
   bool is_known = false;
   int32_t lo = 0, hi = 0;
 };
 struct Situation {
   std::array<uint64_t, 3> extent{1, 1, 1}, group{1, 1, 1};
-  std::vector<uint64_t> params;  // One a kernel parameter: a buffer's bytes, a scalar's bits.
-  std::vector<Words> words{};    // One a kernel parameter, or none.
+  std::vector<uint64_t> params;  // One per kernel parameter: a buffer's bytes, a scalar's bits.
+  std::vector<Words> words{};    // One per kernel parameter, or none.
 };
 
 // An access to a parameter's buffer or to group memory.
 struct Reached {
   ir::OpId op;
-  uint64_t offset = 0;  // From the beginning of the buffer or of group memory, without the immediate; wrapped.
-  uint64_t bytes = 0;   // Of the buffer; of group memory as far as it has been given out.
+  uint64_t offset = 0;  // From the beginning of the buffer or of group memory, without the immediate offset; wrapped.
+  uint64_t bytes = 0;   // Size of the buffer, or of the group memory allocated so far.
   bool is_inside = false;
 };
 
@@ -43,24 +44,25 @@ class Evaluator {
   using Oracle = std::function<uint64_t()>;
   using Visitor = std::function<void(const Reached&)>;
 
-  // Borrows the module, which is verified.
+  // Borrows the module, which must have been verified.
   explicit Evaluator(const ir::Module& module) : module_(module), f_(module.function(module.entry)) {}
 
-  // Runs one instance for at most so many operations. An access outside of its buffer ends it, after it was visited.
+  // Runs one instance for at most `steps_max` operations. An access outside of its buffer ends it, after the visitor
+  // was called.
   Ending Run(const Situation& situation, const std::array<uint64_t, 3>& instance, uint64_t steps_max,
              const Oracle& oracle, const Visitor& visitor);
 
  private:
-  // How a region was left: through a jump to `target`, or an end of the instance.
+  // The way a region was left: a jump to `target`, or the end of the instance.
   struct Exit {
-    enum class Kind : uint8_t { kLeave, kContinue, kReturn, kTrap, kTooLong } kind;
+    enum class Kind : uint8_t { kBr, kContinue, kReturn, kTrap, kTooLong } kind;
     ir::OpId target{};
     std::vector<uint64_t> values{};
   };
   Exit RunRegion(ir::RegionId region);
   Exit RunNested(ir::OpId id, const ir::Op& op);
   Exit Jump(const ir::Op& op);
-  // False: it trapped.
+  // Returns false when it trapped.
   bool RunPlain(ir::OpId id, const ir::Op& op);
   bool Integer(const ir::Op& op);
   bool Divide(const ir::Op& op, uint64_t a, uint64_t b);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-prove: random kernels and launches, what the prover claims of their accesses, and a search for what refutes it.
+// hpvm-prove: makes random kernels and launches, and searches for counterexamples to the prover's claims about their
+// accesses.
 //
 //   hpvm-prove --seeds 0..999                              a short run; exit status 1 if a claim was refuted
 //   hpvm-prove --seeds 0..99999999 --launches 1000000 --log FILE    until so many launches were proven
@@ -30,8 +31,8 @@
 namespace hpvm::bounds {
 namespace {
 
-constexpr uint32_t kLaunches = 12;   // Of each kernel.
-constexpr uint32_t kInstances = 14;  // Of each launch.
+constexpr uint32_t kLaunches = 12;   // Per kernel.
+constexpr uint32_t kInstances = 14;  // Per launch.
 
 struct Arguments {
   std::string seeds = "0..999", log, commit = "unknown", inject;
@@ -47,13 +48,13 @@ struct Tally {
   double seconds = 0;
 };
 
-// Small numbers and those about powers of two.
+// Returns small numbers and numbers near powers of two.
 uint64_t AnyNumber(std::mt19937_64& random, int bits_max) {
   const uint64_t power = uint64_t{1} << (random() % static_cast<uint64_t>(bits_max));
   return random() % 3 != 0 ? random() % 9 : power + random() % 3 - 1;
 }
 
-// Most buffers that nobody writes hold words that somebody has looked at.
+// Gives most read-only buffers a known range of words.
 void AddWords(std::mt19937_64& random, const ir::Module& module, Situation* situation) {
   for (const ir::KernelParam& param : module.params) {
     Words& words = situation->words.emplace_back();
@@ -142,8 +143,8 @@ struct Subject {
   std::vector<Situation> situations{};
 };
 
-// Each fourth kernel is one of hpvm-spmd's after the passes: blocks, tables, calls, group memory, addresses of 64 bits.
-// Another fourth only reads its buffer, so that offsets may rest on what it holds.
+// Each fourth kernel is one of hpvm-spmd's after the passes: blocks, tables, calls, group memory, addresses of 64
+// bits. Another fourth only reads its buffer, so that offsets may depend on its contents.
 Subject AnySubject(uint64_t seed) {
   if (seed % 4 != 3) {
     pass::testing::KernelGenerator generator(static_cast<uint32_t>(seed));
@@ -163,7 +164,7 @@ Subject AnySubject(uint64_t seed) {
   return {std::move(kernel.module), {std::move(situation)}};
 }
 
-// Of one kernel; false when a claim was refuted.
+// Tests one kernel; returns false when a claim was refuted.
 bool TryKernel(uint64_t seed, const Arguments& arguments, Tally* tally) {
   const Subject subject = AnySubject(seed);
   const ir::Module& module = subject.module;

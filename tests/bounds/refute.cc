@@ -27,7 +27,7 @@ std::string Text(const Claim& claim) {
          (claim.is_inside ? ", inside" : "");
 }
 
-// Whether some number that is `offset` modulo `modulus` lies in the interval.
+// Returns true when some number equal to `offset` modulo `modulus` lies in the interval.
 bool Contains(const Claim& claim, uint64_t offset, unsigned __int128 modulus) {
   if (!claim.lo || !claim.hi) {
     return true;  // Going up or down far enough always meets it.
@@ -48,7 +48,7 @@ Refuter::Refuter(const ir::Module& module, uint64_t seed) : module_(module), eva
   }
 }
 
-// Of [0, below), adversarial ones as often as others.
+// Returns a number in [0, below), adversarial ones as often as others.
 uint64_t Refuter::Number(uint64_t below) {
   const uint64_t power = uint64_t{1} << (random_() % 64);
   const uint64_t numbers[] = {0, below - 1, below / 2, power - 1, power, power + 1, random_(), random_()};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks for an instance and a content of memory that refute what was claimed of a kernel's accesses.
+// Refuter searches for an instance and a memory content that refute a claim about a kernel's accesses.
 //
-// A claim is data: where an operation's offset lies, whether it is ever reached, whether it stays inside. Nothing here
-// knows how claims are found; tests/bounds/main.cc brings them from the prover.
+// A claim is data: the range of an operation's offset, whether it is ever reached, whether it stays inside. The
+// search does not know how claims are found; tests/bounds/main.cc gets them from the prover.
 #ifndef HPVMD_TESTS_BOUNDS_REFUTE_H_
 #define HPVMD_TESTS_BOUNDS_REFUTE_H_
 
@@ -18,23 +18,23 @@ namespace hpvm::bounds {
 
 struct Claim {
   ir::OpId op;
-  bool is_never = false;   // No instance gets there.
-  bool is_inside = false;  // Every instance that gets there stays inside, and stores only what may be written.
-  // The offset, modulo 2^32 or 2^64; an end that is not there says nothing.
+  bool is_never = false;   // No instance reaches the operation.
+  bool is_inside = false;  // Every instance that reaches it stays inside, and stores only to writable buffers.
+  // Bounds of the offset, modulo 2^32 or 2^64; a missing bound claims nothing.
   std::optional<__int128> lo, hi;
 };
 
 class Refuter {
  public:
-  // Borrows the module, which is verified.
+  // Borrows the module, which must have been verified.
   Refuter(const ir::Module& module, uint64_t seed);
 
-  // Runs at most `instances` of the launch, adversarial ones first: the first and last ones of each dimension and of
-  // groups, powers of two and their neighbours; with contents of memory from the same list, from the kernel's constants
-  // and from its scalars. What refutes a claim, or nothing.
+  // Runs at most `instances` of the launch, adversarial ones first: the first and last of each dimension and of
+  // groups, powers of two and their neighbours; with memory contents from the same list, from the kernel's constants
+  // and from its scalars. Returns a description of a counterexample, or nothing.
   std::optional<std::string> Refute(const Situation& situation, const std::vector<Claim>& claims, uint32_t instances);
 
-  uint64_t accesses() const { return accesses_; }  // That were compared with a claim, so far.
+  uint64_t accesses() const { return accesses_; }  // Number of accesses compared with a claim so far.
 
  private:
   uint64_t Number(uint64_t below);

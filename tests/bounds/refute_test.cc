@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search refutes what is wrong and nothing that is right.
+// The search refutes wrong claims and no right ones.
 #include "tests/bounds/refute.h"
 
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 namespace hpvm::bounds {
 namespace {
 
-// Stores element x + n of at least `guard` m.
+// Stores x to element x + n if x is less than m.
 constexpr char kBody[] =
     " %g: i32 = lt_u.i32 %x, %m\n if g0 %g {\n %e: i32 = add.i32 %x, %n\n %o: i32 = shl.i32 %e, %c2\n"
-    " store.i32 param(0) %o, %x\n leave g0 ()\n} else {\n leave g0 ()\n}\n";
+    " store.i32 param(0) %o, %x\n br g0 ()\n} else {\n br g0 ()\n}\n";
 
 class RefuteTest : public ::testing::Test {
  protected:
@@ -22,7 +22,7 @@ class RefuteTest : public ::testing::Test {
       store_ = f.ops[i].code == ir::Opcode::kStore ? ir::OpId(i) : store_;
     }
   }
-  // For instances [0, 100) with element x + 5 of 32, if x < m.
+  // Instances [0, 100) store element x + 5 of 32 if x < m.
   bool IsRefuted(const Claim& claim, uint64_t m, uint64_t bytes = 128) {
     Situation situation;
     situation.extent = {100, 1, 1};
@@ -59,7 +59,7 @@ TEST_F(RefuteTest, WhatIsWrongIsRefuted) {
   EXPECT_TRUE(IsRefuted(Offsets(20, 124, true), 27));
 }
 
-// Arithmetic of its own: the numbers of C++ for each operation.
+// Compares the evaluator's arithmetic with C++'s for each operation.
 TEST(EvaluatorTest, Computes) {
   struct Case {
     const char* body;
@@ -82,7 +82,7 @@ TEST(EvaluatorTest, Computes) {
       {" %g: i32 = lt_s.i32 %fours, %c1\n %o: i32 = select.i32 %g, %c7, %c8\n", 7},
       {" %g: i32 = lt_u.i32 %fours, %c1\n %o: i32 = select.i32 %g, %c7, %c8\n", 8},
       {" %o: i32 = loop l (%i: i32 = %c1) {\n %j: i32 = add.i32 %i, %i\n %g: i32 = lt_u.i32 %j, %n\n if h %g {\n"
-       " continue l (%j)\n} else {\n leave l (%j)\n}\n leave l (%i)\n}\n",
+       " continue l (%j)\n} else {\n br l (%j)\n}\n br l (%i)\n}\n",
        64},
   };
   for (const Case& c : kCases) {

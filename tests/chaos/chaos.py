@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills, drains and reloads a real daemon under load from several tenants, lets it heal, and judges the history.
+"""Kills, drains and reloads a real daemon under load from several tenants, lets it recover, and judges the history.
 
     chaos.py BIN [--kills N] [--drains N] [--reloads N] [--soak MINUTES] [--seed S] [--log FILE]
 
-Without any of the four: 25 kills, 5 drains, 20 reloads, as ctest runs it. Exit code 0: nothing was found. The folder of a
-run that found something stays, with journals, configuration, log and state.
+Without any of the four options: 25 kills, 5 drains, 20 reloads, as ctest runs it. Exit code 0: no problem was found. The
+folder of a run that found a problem stays, with journals, configuration, log and state.
 """
 
 import argparse
@@ -32,9 +32,9 @@ from processes import Client, Daemon, read_process  # noqa: E402
 ROOT = HERE.parent.parent
 TENANTS = ("ann", "bob", "cy")
 VERIFY_SECONDS = 90
-# From SIGTERM to the exit beyond server.drain_ms.
+# Time between SIGTERM and exit, beyond server.drain_ms.
 DRAIN_EXTRA_SECONDS = 2.0
-# A daemon that was told to stop refuses new work from then on.
+# Time after which a daemon that was told to stop refuses new work.
 REFUSAL_SECONDS = 0.3
 PROBLEMS_MAX = 60
 BASE = {
@@ -43,7 +43,7 @@ BASE = {
     "jobs.kept_max": 1_000_000, "jobs.queued_per_tenant_max": 1000, "jobs.running_per_tenant_max": 4,
 }
 BROKEN = (   # (what is added to the file, what the log must name)
-    ("[jobs]\nqueued_max = 5\n", "jobs"),                     # The section stands twice.
+    ("[jobs]\nqueued_max = 5\n", "jobs"),                     # The section appears twice.
     ("[nonsense]\n", "nonsense"),
     ("[watch]\ndog = 1\n", "watch"),
     ("[graph]\nnodes_max = -1\n", "graph.nodes_max"),
@@ -55,7 +55,7 @@ BROKEN = (   # (what is added to the file, what the log must name)
 
 
 def failpoints():
-    """The names of all places, from the sources."""
+    """Returns the names of all failpoints, read from the sources."""
     names = set()
     for folder in ("server", "supervisor", "base", "proto"):
         for path in (ROOT / folder).rglob("*.cc"):
@@ -75,7 +75,7 @@ class Chaos:
         self.values = {**BASE, "server.listen": f"unix:{self.daemon.socket}", "server.state_dir": str(self.daemon.state),
                        "executor.path": str(self.daemon.bin / "hpvm-executor")}
         self.histories = {tenant: History(tenant) for tenant in TENANTS}
-        self.lines = {tenant: [] for tenant in TENANTS}   # Of the present round.
+        self.lines = {tenant: [] for tenant in TENANTS}   # Lines of the current round.
         self.clients = {}
         self.problems = []
         self.counts = {}
@@ -85,7 +85,7 @@ class Chaos:
             self.values["jobs.store"] = "memory"
         self.drain_seconds = []
 
-    # --- What happens, told ---
+    # --- Reports ---
 
     def say(self, text):
         line = f"{time.monotonic() - self.begin:8.1f} {text}"
@@ -98,12 +98,12 @@ class Chaos:
         self.problems.append(text)
         self.say("PROBLEM " + text)
         if len(self.problems) == PROBLEMS_MAX:
-            raise RuntimeError(f"{PROBLEMS_MAX} problems are enough")
+            raise RuntimeError(f"the run stops after {PROBLEMS_MAX} problems")
 
     def count(self, what, number=1):
         self.counts[what] = self.counts.get(what, 0) + number
 
-    # --- The parts ---
+    # --- Building blocks ---
 
     def start_daemon(self, **more):
         self.fault.happen("down", self)
@@ -122,7 +122,7 @@ class Chaos:
             client.ask("go")
 
     def check_no_elders(self):
-        """Nothing that an earlier daemon started lives beside this one."""
+        """Checks that no process of an earlier daemon is still alive."""
         own = read_process(self.daemon.process.pid)
         for process in self.daemon.family():
             if process.start < own.start and process.state != "Z":
@@ -146,7 +146,7 @@ class Chaos:
                 self.histories[tenant].feed(line)
 
     def verify(self, seconds=VERIFY_SECONDS):
-        """Lets the daemon be, follows every job to its end, and judges."""
+        """Leaves the daemon alone, follows every job to its end, and judges the history."""
         if not self.daemon.is_alive():
             self.start_daemon()
         started = time.monotonic()
@@ -171,7 +171,7 @@ class Chaos:
             self.problem(f"{what}: --check-jobs ended with {done.returncode}: {(done.stdout + done.stderr)[-1500:]}")
 
     def drain(self, what, second_after=None):
-        """SIGTERM, the exit in time and with 0, and nothing left. `second_after`: seconds until another one."""
+        """Sends SIGTERM and expects exit code 0 in time and no remains. `second_after`: seconds until a second SIGTERM."""
         drain_ms = self.values["server.drain_ms"]
         limit = drain_ms / 1000 + DRAIN_EXTRA_SECONDS
         sent = time.monotonic_ns()
@@ -208,7 +208,7 @@ class Chaos:
     def kill_daemon(self):
         time.sleep(self.random.uniform(0.02, 0.7))
         if self.random.random() < 0.3:
-            self.stop_some(self.daemon.executors() + self.daemon.compilers())   # They cannot notice.
+            self.stop_some(self.daemon.executors() + self.daemon.compilers())   # Stopped processes cannot notice the kill.
         self.daemon.kill()
         self.count("daemon")
         self.start_daemon()
@@ -219,7 +219,7 @@ class Chaos:
                 self.signal_process(process, signal.SIGSTOP)
 
     def kill_at_failpoint(self):
-        """The daemon as it is goes; the next one kills itself somewhere."""
+        """Kills the current daemon; the next one kills itself at a failpoint."""
         if not self.failpoints:
             self.kill_daemon()
             return
@@ -244,7 +244,7 @@ class Chaos:
         self.start_daemon()
 
     def signal_process(self, process, number):
-        """Only if it still is that process."""
+        """Signals the process only if the PID still belongs to it."""
         now = read_process(process.pid)
         if now is None or now.start != process.start:
             return False
@@ -308,7 +308,7 @@ class Chaos:
         self.pause()
 
     def resume_stopped(self):
-        """A stopped executor would be found by its jobs' deadlines only, which are minutes away."""
+        """Resumes stopped executors, which only the deadlines of their jobs, minutes away, would detect."""
         for process in self.daemon.family():
             if process.state == "T":
                 self.signal_process(process, signal.SIGCONT)
@@ -334,7 +334,7 @@ class Chaos:
         self.values["server.drain_ms"] = BASE["server.drain_ms"]
         self.pause()
         self.verify()
-        # Nobody but the drains ended attempts, and those do not count. (A run that does not stop in time on a busy machine
+        # Only the drains ended attempts, and those do not count. (A run that does not stop in time on a busy machine
         # costs its executor.)
         with self.daemon.log.open("rb") as log:
             log.seek(at)
@@ -356,7 +356,7 @@ class Chaos:
 
     def reload(self, is_broken):
         at = self.daemon.log.stat().st_size
-        good, bad = "The configuration was read again", "The new configuration was not taken"
+        good, bad = "The configuration was read again", "The new configuration was rejected"
         named = ""
         before = dict(self.values)
         self.values["jobs.queued_per_tenant_max"] = self.random.randint(500, 2000)
@@ -384,7 +384,7 @@ class Chaos:
         self.count("broken reloads" if is_broken else "good reloads")
 
     def reloads(self, number):
-        for client in self.clients.values():   # The last restart took them.
+        for client in self.clients.values():   # The last restart ended the clients.
             client.ask("forget")
         self.go()
         time.sleep(2)
@@ -396,13 +396,13 @@ class Chaos:
         self.pause()
         self.daemon.write_config(self.values)
         self.read_journals()
-        allowed = {("Submit", NOT_FOUND), ("FetchOutput", 9)}   # A new document; a job that has no output.
+        allowed = {("Submit", NOT_FOUND), ("FetchOutput", 9)}   # A new document; a job without outputs.
         for history in self.histories.values():
             for failure in history.failures_between(begin, end, allowed):
                 self.problem(f"a call failed while configurations were read again: {failure}")
         self.verify()
 
-    # --- All of it ---
+    # --- The whole run ---
 
     def run(self):
         options = self.options
@@ -456,18 +456,18 @@ class Chaos:
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bin", type=pathlib.Path, help="folder with hpvmd, hpvm-executor, hpvm-compiler, hpvm-chaos-client")
-    parser.add_argument("--kills", type=int, default=0, help="of daemon, executors and compilers")
+    parser.add_argument("--kills", type=int, default=0, help="kills of the daemon, executors and compilers")
     parser.add_argument("--drains", type=int, default=0)
-    parser.add_argument("--reloads", type=int, default=0, help="half of them of broken files")
+    parser.add_argument("--reloads", type=int, default=0, help="reloads, half of them with broken files")
     parser.add_argument("--soak", type=float, default=0, metavar="MINUTES")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--log", help="where the run is recorded, too")
-    parser.add_argument("--round", type=int, default=25, help="kills between two judgements")
-    parser.add_argument("--threads", type=int, default=3, help="of each client")
-    parser.add_argument("--live", type=int, default=40, help="jobs of a tenant that have not ended, at most")
-    parser.add_argument("--pause-us", type=int, default=10_000, help="between two calls of a thread")
-    parser.add_argument("--keep", action="store_true", help="the folder stays, whatever comes of the run")
-    parser.add_argument("--fault", default="", choices=["", *FAULTS], help="a broken promise that must be found")
+    parser.add_argument("--log", help="file to which the run is also recorded")
+    parser.add_argument("--round", type=int, default=25, help="number of kills between two judgements")
+    parser.add_argument("--threads", type=int, default=3, help="threads of each client")
+    parser.add_argument("--live", type=int, default=40, help="maximal number of a tenant's jobs that have not ended")
+    parser.add_argument("--pause-us", type=int, default=10_000, help="microseconds between two calls of a thread")
+    parser.add_argument("--keep", action="store_true", help="keep the folder, whatever the result")
+    parser.add_argument("--fault", default="", choices=["", *FAULTS], help="the fault to plant, which must be found")
     parser.add_argument("--mutant", default="", help="a seeded bug, for programs of a patched copy (tests/mutants/patched.py)")
     options = parser.parse_args()
     options.bin = options.bin.resolve()
@@ -485,7 +485,7 @@ def main():
     chaos.say("command chaos.py BIN " + " ".join(sys.argv[2:]))
     try:
         chaos.run()
-    except Exception as error:  # Whatever stops the run is a finding; the log of the daemon says more.
+    except Exception as error:  # Every exception is a finding; the daemon's log has the details.
         chaos.problem(f"the run broke off: {type(error).__name__}: {error}\n{chaos.daemon.tail()}")
         if os.environ.get("CHAOS_TRACEBACK"):
             raise

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-chaos-client: one tenant's load against a daemon that is killed meanwhile, under chaos.py's command.
+// hpvm-chaos-client: one tenant's load against a daemon that is killed meanwhile, controlled by chaos.py.
 //
 //   hpvm-chaos-client ENDPOINT TENANT JOURNAL MODULE SEED [THREADS [LIVE_MAX [PAUSE_US]]]
 //
 // Commands on standard input, each answered by a line: "go", "pause", "verify SECONDS" ("verified 1": every job was
-// followed to its end), "info" (limits.queued_jobs_max as the daemon says it), "forget" (handles), "quit".
+// followed to its end), "info" (limits.queued_jobs_max as the daemon reports it), "forget" (handles), "quit".
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

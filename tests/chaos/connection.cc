@@ -97,7 +97,7 @@ Status Connection::Submit(const Work& work, v1::SubmitResponse* response) {
   } else {
     const v1::SubmitRequest request = RequestOf(work, HashText(DocumentOf(work.kind, work.amount)), module_sha256_);
     status = impl_->Call(&v1::Hpvm::Stub::Submit, tenant_, request, response);
-    // Uploads end with the daemon.
+    // Uploads are lost with the daemon.
     if (status.code() == absl::StatusCode::kNotFound && Upload(work.kind, work.amount).ok()) {
       status = impl_->Call(&v1::Hpvm::Stub::Submit, tenant_, request, response);
     }
@@ -165,7 +165,7 @@ Status Connection::Watch(const std::string& id, Duration within, const std::func
     }
   }
   const Status status = FromGrpc(reader->Finish());
-  if (status.code() != absl::StatusCode::kDeadlineExceeded) {  // That was the wait's end, as asked.
+  if (status.code() != absl::StatusCode::kDeadlineExceeded) {  // The wait ended as requested.
     Failed("WatchJob", start, status, id);
   }
   return status;
@@ -201,7 +201,7 @@ Status Connection::Run(const Work& work, std::string* bytes) {
   *request.mutable_inputs() = RequestOf(work, "", "").inputs();
   v1::RunResponse response;
   const Status status = impl_->Call(&v1::Hpvm::Stub::Run, tenant_, request, &response);
-  if (status.code() == absl::StatusCode::kNotFound) {  // Handles end with the daemon.
+  if (status.code() == absl::StatusCode::kNotFound) {  // Handles are lost with the daemon.
     std::lock_guard lock(mutex_);
     handles_.clear();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One tenant's calls to the daemon under test. Each failed call goes to the journal with its times: between a kill and
-// the next start calls may fail, while a configuration is read again none may.
+// Connection makes one tenant's calls to the daemon under test. Each failed call is written to the journal with its
+// times: between a kill and the next start calls may fail, but none may while a configuration is reloaded.
 #ifndef HPVMD_TESTS_CHAOS_CONNECTION_H_
 #define HPVMD_TESTS_CHAOS_CONNECTION_H_
 
@@ -18,24 +18,24 @@
 
 namespace hpvm::chaos {
 
-// Any thread.
+// Thread-safe.
 class Connection {
  public:
   Connection(const std::string& endpoint, std::string tenant, std::string module, Journal& journal);
   ~Connection();
 
-  // A known key's answer, or a new job's; uploads what the daemon does not have.
+  // Returns a known key's job, or a new one; uploads what the daemon does not have.
   Status Submit(const Work& work, v1::SubmitResponse* response);
   Status GetJob(const std::string& id, v1::Job* job);
   Status Cancel(const std::string& id, v1::CancelJobResponse* response);
   Status List(const v1::ListJobsRequest& request, v1::ListJobsResponse* response);
   Status Fetch(const std::string& id, const std::string& name, std::string* bytes);
-  // Until the job ends or `within` has passed.
+  // Watches until the job ends or `within` has passed.
   Status Watch(const std::string& id, Duration within, const std::function<void(const v1::Job&)>& on_job);
   // Prepares and runs at once, storing nothing.
   Status Run(const Work& work, std::string* bytes);
   Status Info(v1::ServerInfoResponse* response);
-  // Prepares anew whatever is run next: handles end with the daemon that gave them.
+  // Makes the next runs prepare anew: handles are lost with the daemon that issued them.
   void ForgetHandles() {
     std::lock_guard lock(mutex_);
     handles_.clear();

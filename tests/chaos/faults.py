@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broken promises on purpose: what a daemon with a bug would have done to its state, its processes or its callers, done
-to a right one from outside. chaos_faults.py runs chaos.py with each; none may pass."""
+"""Planted faults: each imitates, from outside, what a faulty daemon would do to its state, its processes or its callers.
+chaos_faults.py runs chaos.py with each fault; none may go unnoticed."""
 
 import os
 import signal
@@ -60,7 +60,7 @@ def row_sum(sequence, payload):
     return zlib.crc32(payload, zlib.crc32(sequence.to_bytes(8, "little")))
 
 
-# --- What is done while no daemon runs; each answers whether there was something to do it to ---
+# --- Faults planted while no daemon runs; each returns true if it found something to change ---
 
 def open_jobs(chaos):
     path = chaos.daemon.state / "jobs.db"
@@ -68,7 +68,7 @@ def open_jobs(chaos):
 
 
 def finished(chaos, database):
-    """(sequence, id, record) of a succeeded job that its client has seen to end in this round."""
+    """Returns (sequence, id, record) of a succeeded job whose end its client has seen in this round."""
     chaos.read_journals()
     for row in database.execute("SELECT sequence, id, record FROM jobs WHERE state = ? ORDER BY sequence DESC", (SUCCEEDED,)):
         for history in chaos.histories.values():
@@ -79,7 +79,7 @@ def finished(chaos, database):
 
 
 def lose_job(chaos, database):
-    """As if a row had been acknowledged and not been written."""
+    """Imitates an acknowledged row that was never written."""
     row = finished(chaos, database)
     if row:
         for table in ("jobs", "results", "blobs"):
@@ -88,9 +88,9 @@ def lose_job(chaos, database):
 
 
 def forget_key(chaos, database):
-    """As if the key were not in the job's transaction: the same request makes another job.
+    """Imitates a key outside of the job's transaction: the same request makes another job.
 
-    The job's row must not have it either, by which the daemon knows a lost key again."""
+    The job's row must lose the key as well, since the daemon restores a lost key from it."""
     key_of_job = 31
     rows = database.execute("SELECT sequence, tenant, idempotency_key, record FROM jobs WHERE idempotency_key IS NOT NULL "
                             "ORDER BY sequence DESC LIMIT 8").fetchall()
@@ -104,7 +104,7 @@ def forget_key(chaos, database):
 
 
 def run_again(chaos, database):
-    """As if an end were not final: a job that succeeded waits once more."""
+    """Imitates an end that is not final: a succeeded job waits again."""
     row = finished(chaos, database)
     if row:
         sequence, _, record = row
@@ -121,7 +121,7 @@ def run_again(chaos, database):
 
 
 def wrong_output(chaos, database):
-    """As if an attempt had begun with what an earlier one had left: another output, stored soundly."""
+    """Imitates an attempt that began with the remains of an earlier one: another output, stored soundly."""
     changed = False
     for sequence, data in database.execute("SELECT sequence, bytes FROM results ORDER BY sequence DESC LIMIT 40").fetchall():
         results = parse(data)
@@ -138,16 +138,16 @@ def wrong_output(chaos, database):
 
 
 def orphan(chaos, database):
-    """As if an executor had outlived its daemon unseen."""
+    """Imitates an executor that outlived its daemon unseen."""
     subprocess.Popen([str(chaos.daemon.bin / "hpvm-executor"), "600"], executable="/bin/sleep", start_new_session=True)
     return True
 
 
-# --- What is done to a running one ---
+# --- Faults planted in a running daemon ---
 
 def leftover(chaos):
-    """As if a stopped daemon had not removed what a process of its own was writing. The folder is watched from without,
-    so that it can be done after the daemon's own sweep."""
+    """Imitates a stopped daemon that did not remove a file that one of its processes was writing. The folder is watched
+    from outside, so that the file appears after the daemon's own sweep."""
     folder = chaos.daemon.state / "cache" / "ann"
     if folder.exists():
         (folder / ".partial-1-1").write_bytes(b"x")
@@ -156,29 +156,29 @@ def leftover(chaos):
 
 
 def deaf(chaos):
-    """As if SIGTERM were not heard: the daemon stands still for longer than a drain may take."""
+    """Imitates an ignored SIGTERM: the daemon is suspended for longer than a drain may take."""
     os.kill(chaos.daemon.process.pid, signal.SIGSTOP)
     subprocess.Popen(["/bin/sh", "-c", f"sleep 4; kill -CONT {chaos.daemon.process.pid}"])
     return True
 
 
 def crash_at_reload(chaos):
-    """As if a reload dropped calls."""
+    """Imitates a reload that drops calls."""
     chaos.daemon.kill()
     chaos.daemon.start()
     return True
 
 
 def ignored_reload(chaos):
-    """As if a good configuration had no effect: the daemon reads another file than the one that is written."""
+    """Imitates a valid configuration without effect: the daemon reads another file than the one that is written."""
     chaos.daemon.config = chaos.daemon.config.with_name("other.toml")
     return True
 
 
-# What, when, and a pattern of what must be found of it.
+# The fault, when it is planted, and a pattern of the expected problem.
 FAULTS = {
     "lose_job": (lose_job, "down", "is lost"),
-    # The second is what is seen where a request whose answer was lost loses its key.
+    # The second alternative appears when a request whose answer was lost loses its key.
     "forget_key": (forget_key, "down", "has the jobs|no key that was answered stands for it"),
     "run_again": (run_again, "down", "ended twice"),
     "wrong_output": (wrong_output, "down", "has the outputs"),
@@ -192,7 +192,7 @@ FAULTS = {
 
 
 class Fault:
-    """One of FAULTS, done once, when there is something to do it to."""
+    """Fault plants one of FAULTS once, as soon as there is something to change."""
 
     def __init__(self, name):
         self.name = name

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judges what clients saw of a daemon that was killed, drained and reloaded meanwhile.
 
-A History takes the lines of one tenant's journals (journal.h) and finds what must not be:
+A History reads the lines of one tenant's journals (journal.h) and reports violations of these rules:
 
-  keys     one key, one job (or array); what was made for it is made once; nothing exists that no key stands for
-  loss     what was acknowledged is found again, and ends
-  ends     one terminal state, never left, never rewritten; CANCELLED only what somebody wanted cancelled, DEAD only
-           what lost all of its attempts; what follows another job follows its end
-  effects  the output is what the kernel makes of the input once
-  calls    which calls failed, and when
+  keys     one key, one job (or array), made once; every job belongs to a key
+  loss     an acknowledged job is found again, and ends
+  ends     one terminal state, final and never rewritten; only jobs whose cancellation was requested are CANCELLED, only
+           jobs that lost all of their attempts are DEAD; a job that depends on another follows its end
+  effects  the output equals one application of the kernel to the input
+  calls    only expected calls fail, at expected times
 """
 
 import array
@@ -20,12 +20,12 @@ TERMINAL = {"JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED", "J
 SUCCEEDED, FAILED, CANCELLED, EXPIRED, DEAD = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED",
                                                "JOB_STATE_EXPIRED", "JOB_STATE_DEAD")
 PROBLEMS_MAX = 1000
-# Conditions of a dependency (JobDependency.Condition): which ends satisfy it.
+# Conditions of a dependency (JobDependency.Condition): the ends that satisfy each.
 SATISFIES = {0: lambda s: s == SUCCEEDED, 1: lambda s: s == SUCCEEDED, 2: lambda s: True, 3: lambda s: s != SUCCEEDED}
 
 
 def parse(line):
-    """(op, fields) of one line of a journal; None for what a killed client did not finish."""
+    """Returns (op, fields) of one line of a journal; None for a line that a killed client did not finish."""
     op, *rest = line.rstrip("\n").split("\t")
     if not op or not rest or not line.endswith("\n"):
         return None
@@ -34,7 +34,7 @@ def parse(line):
 
 @functools.lru_cache(maxsize=4096)
 def expected_sha256(kind, amount, seed, count, index):
-    """Of the output's bytes."""
+    """Returns the SHA-256 of the output's bytes."""
     if kind == "array":
         values = [index + amount]
     else:
@@ -45,10 +45,10 @@ def expected_sha256(kind, amount, seed, count, index):
 class Job:
     def __init__(self, identifier):
         self.id = identifier
-        self.key = None          # Of whoever was told of it.
+        self.key = None          # The key of the request that received this id.
         self.end = None          # (state, attempt, code, ended), once seen.
-        self.end_seen = None     # When the first call that saw it returned.
-        self.top = (0, 0)        # The highest attempt seen, and when.
+        self.end_seen = None     # Time at which the first call that saw the end returned.
+        self.top = (0, 0)        # The highest attempt seen, and the time of that.
         self.index = None
         self.started = 0
         self.lost = 0
@@ -63,7 +63,7 @@ class Key:
     def __init__(self, work):
         self.work = work
         self.ids = None
-        self.created = 0         # Answers that said the job was new.
+        self.created = 0         # Number of answers that reported a new job.
         self.is_refused = False
         self.is_judged = False
 
@@ -81,7 +81,7 @@ class History:
         self.counts = {}
 
     def problem(self, text):
-        """Each once."""
+        """Reports each problem once."""
         if text not in self.told and len(self.told) < PROBLEMS_MAX:
             self.told.add(text)
             self.problems.append(f"{self.name}: {text}")
@@ -142,7 +142,7 @@ class History:
             self.problem(f"the key {fields['key']} was refused after it was accepted: {fields['text']}")
             return
         key.is_refused = True
-        # Requests are right, so nothing may be refused for good.
+        # Requests are valid, so none may be refused permanently.
         self.problem(f"the key {fields['key']} was refused: code {fields['code']}, {fields['text']}")
 
     def on_want_cancel(self, fields):
@@ -161,7 +161,7 @@ class History:
         job.index = int(fields["index"])
         if fields["cancel"] == "1" and job.cancel_wanted is None:
             self.problem(f"{job.id} says cancel_requested, and nobody did")
-        # A watch tells what was, too.
+        # A watch also reports earlier states.
         if fields["how"] != "watch":
             if state not in TERMINAL and job.end_seen is not None and t0 > job.end_seen:
                 self.problem(f"{job.id} had ended as {job.end[0]} and was seen as {state} later ({fields['how']})")
@@ -190,7 +190,7 @@ class History:
     def on_fail(self, fields):
         failure = (int(fields["t0"]), int(fields["t1"]), fields["method"], int(fields["code"]), fields["about"], fields["text"])
         self.failures.append(failure)
-        # The client asks only for jobs that it was told of.
+        # The client asks only for jobs whose ids it has received.
         if failure[2] in ("GetJob", "CancelJob", "WatchJob") and failure[3] == NOT_FOUND:
             job = self.jobs.get(failure[4])
             if not (self.forgets and job is not None and job.end is not None):
@@ -199,7 +199,7 @@ class History:
     # --- Judgement ---
 
     def on_round(self, fields):
-        """The client has followed every job that it knew of; what is not right by now will not become so."""
+        """The client has followed every job that it knew; a violation that remains now is permanent."""
         self.rounds += 1
         if fields["all"] != "1":
             self.problem(f"round {self.rounds}: not every key was answered, or not every job ended, in time")
@@ -256,7 +256,7 @@ class History:
         if before is None or work["after"] == "":
             return
         if before.end is None:
-            return   # A finding of its own.
+            return   # Reported as a problem of its own.
         is_satisfied = SATISFIES[int(work["condition"])](before.end[0])
         has_started = job.end[1] > 0
         if has_started and not is_satisfied:
@@ -276,11 +276,11 @@ class History:
             self.problem(f"{job.id} ({work['kind']}) has the outputs {job.outputs or 'none'}, not {want}")
 
     def failures_between(self, start, end, expected=()):
-        """Calls that failed and were under way in that time, but for (method, code) pairs that are expected."""
+        """Returns failed calls that were in progress in that time, except the expected (method, code) pairs."""
         return [f for f in self.failures if f[0] < end and f[1] > start and (f[2], f[3]) not in expected]
 
     def acknowledged_between(self, lines, start, end):
-        """Keys among `lines` whose jobs were made by calls that began after `start` and ended before `end`."""
+        """Returns the keys among `lines` whose jobs were made by calls that began after `start` and ended before `end`."""
         made = []
         for line in lines:
             event = parse(line)

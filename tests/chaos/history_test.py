@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every rule of history.py finds what breaks it, and nothing else."""
+"""Checks that every rule of history.py finds violations of it, and nothing else."""
 
 import unittest
 
@@ -43,7 +43,7 @@ TWICE = expected_sha256("add", 6, 5, 16, 0)   # The amount added twice.
 
 
 def life(key="k", identifier="j", state="SUCCEEDED", out=RIGHT, at=10, work=None, **end):
-    """A job from its submission to its end, as a client sees it."""
+    """Returns the lines of a job from its submission to its end, as a client sees them."""
     lines = [send(key, at, **(work or {})), ack(key, identifier, at + 1), see(identifier, "RUNNING", at + 4),
              see(identifier, state, at + 10, **end), see(identifier, state, at + 20, "final", **end)]
     return lines + ([output(identifier, at + 14, out)] if out else [])
@@ -144,7 +144,7 @@ class BrokenPromises(unittest.TestCase):
         self.check("never ends by itself", life(work=dict(kind="spin"), out=None))
         self.check("it had started", life(state="EXPIRED", out=None, work=dict(kind="spin")))
         self.check("nothing was wrong", life(state="FAILED", out=None, code=14))
-        self.check("nothing was wrong", life(state="FAILED", out=None, code=9))   # It came after nothing.
+        self.check("nothing was wrong", life(state="FAILED", out=None, code=9))   # The job has no predecessor.
         self.check("was refused", [send("k", 1), line("refused", t0=1, t1=2, key="k", code=3, text="…")])
 
     def test_effects(self):

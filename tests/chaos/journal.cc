@@ -17,7 +17,7 @@ StatusOr<Journal> Journal::Open(const std::string& path) {
   if (!file.valid()) {
     return FromErrno(errno, "Opening the journal \"" + path + "\"");
   }
-  // A line that a killed client did not finish must not swallow the next one.
+  // Ends a line that a killed client left unfinished, so that it does not merge with the next one.
   HPVMD_CHECK(write(file.get(), "\n", 1) == 1);
   return Journal(std::move(file));
 }
@@ -26,7 +26,7 @@ void Journal::Write(std::string_view op, std::string_view fields, bool durable) 
   std::string line;
   line.reserve(op.size() + fields.size() + 2);
   line.append(op).append("\t").append(fields).append("\n");
-  // One call a line: appending is atomic between threads.
+  // One write call per line: appending is atomic between threads.
   HPVMD_CHECK(write(file_.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()));
   if (durable) {
     HPVMD_CHECK(fdatasync(file_.get()) == 0);

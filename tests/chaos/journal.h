@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client of the chaos test did and saw, a line an event: "op\tname=value\tname=value...". Times are nanoseconds
-// of the machine's monotonic clock, which all processes share. The same file is the client's memory: a key is on disk
-// before the request that uses it is sent, so that a client that was killed finds out what became of it.
+// Journal records what a client of the chaos test did and saw, one line per event: "op\tname=value\tname=value...".
+// Times are nanoseconds of the machine's monotonic clock, which all processes share. The file is also the client's
+// memory: a key is on disk before the request that uses it is sent, so that a restarted client finds out the outcome.
 #ifndef HPVMD_TESTS_CHAOS_JOURNAL_H_
 #define HPVMD_TESTS_CHAOS_JOURNAL_H_
 
@@ -16,17 +16,18 @@
 
 namespace hpvm::chaos {
 
-// Any thread.
+// Thread-safe.
 class Journal {
  public:
   // Appends to `path`.
   static StatusOr<Journal> Open(const std::string& path);
 
-  // `fields` is "name=value\tname=value" (see Clean). Synced when it returns if `durable`.
+  // `fields` is "name=value\tname=value" (see Clean). With `durable` it is synced on return.
   void Write(std::string_view op, std::string_view fields, bool durable = false);
 
   using Fields = std::map<std::string, std::string>;
-  // Every whole line of the file, in order. The last one is cut short when a client was killed while writing it.
+  // Passes every whole line of the file, in order. The last line is partial when a client was killed while writing
+  // it.
   static Status Read(const std::string& path,
                      const std::function<void(const std::string& op, const Fields& fields)>& each);
 
@@ -35,9 +36,9 @@ class Journal {
   UniqueFd file_;
 };
 
-// Without tabs and ends of lines.
+// Removes tabs and newlines.
 std::string Clean(std::string_view text);
-// Nanoseconds of the monotonic clock.
+// Returns nanoseconds of the monotonic clock.
 int64_t NowNs();
 
 }  // namespace hpvm::chaos

@@ -16,7 +16,7 @@ constexpr Duration kPollPause = std::chrono::milliseconds(20);
 
 bool HasEnded(v1::JobState state) { return state >= v1::JOB_STATE_SUCCEEDED; }
 
-// Nothing was decided: the same key may be sent again.
+// The outcome is open: the same key may be sent again.
 bool IsUncertain(const Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
@@ -25,7 +25,7 @@ bool IsUncertain(const Status& status) {
     case absl::StatusCode::kUnknown:
     case absl::StatusCode::kInternal:
     case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kNotFound:  // An upload that a restart took away.
+    case absl::StatusCode::kNotFound:  // An upload that was lost in a restart.
       return true;
     default:
       return false;
@@ -84,7 +84,7 @@ void Load::Replay(const std::string& path) {
       by_key[text("key")]->is_refused = true;
     }
   }).IgnoreError();
-  // Keys must differ from those of the process before, of which any number may not have reached the journal.
+  // Keys must differ from those of the previous process, any number of which may not have reached the journal.
   next_key_ += static_cast<uint64_t>(getpid()) * 1'000'000'000;
 }
 
@@ -128,7 +128,7 @@ void Load::Step(Rng& rng) {
   } else if (roll < 55) {
     RunNow(rng);
   } else if (roll < 62) {
-    // Any key once more, known or not.
+    // Sends a random key once more, known or not.
     size_t index = 0;
     {
       std::lock_guard lock(mutex_);
@@ -152,12 +152,12 @@ void Load::SubmitNew(Rng& rng) {
       return;
     }
     if (!by_id_.contains(earlier)) {
-      earlier.clear();  // Of an earlier round: the daemon may forget it any time.
+      earlier.clear();  // From an earlier round: the daemon may forget it any time.
     }
     auto tracked = std::make_unique<Tracked>();
     tracked->work = MakeWork(rng, options_.tenant + "-" + std::to_string(next_key_++), earlier);
     const auto found = by_id_.find(earlier);
-    // Now and then what a finished job did, again.
+    // Occasionally retries a finished job.
     if (found != by_id_.end() && found->second.second && rng.Below(100) < 6) {
       const Work& before = found->second.first->work;
       if (before.kind != Kind::kArray && before.after.empty() && before.retry_of.empty()) {
@@ -214,7 +214,7 @@ void Load::Send(size_t index) {
         }
       }
     }
-    // An older job than the daemon keeps comes back as its id and state alone.
+    // A job older than the daemon keeps comes back as its id and state alone.
     if (response.job().created_unix_ns() != 0) {
       Saw(response.job(), start, "ack");
     }
@@ -254,7 +254,7 @@ std::string Load::RandomId(Rng& rng) {
     return old_ids_[rng.Below(old_ids_.size())];
   }
   for (int tries = 0; tries < 5 && !tracked_.empty(); ++tries) {
-    // Mostly of the latest.
+    // Mostly one of the latest.
     const size_t span = std::min<size_t>(tracked_.size(), 100);
     const Tracked& tracked = *tracked_[tracked_.size() - 1 - rng.Below(span)];
     if (!tracked.ids.empty()) {
@@ -355,7 +355,7 @@ void Load::ForEach(const std::function<void(size_t)>& each, Time deadline) {
 bool Load::Settle(size_t index, Time deadline) {
   Tracked& tracked = *tracked_[index];
   do {
-    Send(index);  // Once more also when it was acknowledged: it must give the same ids.
+    Send(index);  // Sent again even when it was acknowledged: the ids must be the same.
     if (tracked.is_acknowledged || tracked.is_refused) {
       break;
     }
@@ -390,7 +390,7 @@ bool Load::Settle(size_t index, Time deadline) {
   return tracked.is_acknowledged;
 }
 
-// What the daemon says it has since the last round: nothing that no key stands for.
+// Lists the daemon's jobs since the last round: each must belong to a key.
 void Load::ListAll(Time deadline) {
   v1::ListJobsRequest request;
   request.set_page_size(1'000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The load of one tenant: threads that submit, look, cancel and fetch, and, once the daemon is left in peace, the round
-// that finds out what became of every job.
+// Load is the load of one tenant: threads that submit, query, cancel and fetch, and, once the daemon is no longer
+// disturbed, a round that determines the outcome of every job.
 #ifndef HPVMD_TESTS_CHAOS_LOAD_H_
 #define HPVMD_TESTS_CHAOS_LOAD_H_
 
@@ -23,26 +23,26 @@ struct LoadOptions {
   std::string endpoint, tenant, journal, module;
   uint64_t seed = 1;
   int threads = 3;
-  int live_max = 60;     // Jobs that have not been seen to end; beyond them nothing is submitted.
+  int live_max = 60;     // Maximum number of jobs not seen to end; nothing is submitted beyond it.
   int pause_us = 4'000;  // Between two calls of a thread, on average.
 };
 
 class Load {
  public:
-  // Takes up what an earlier process with this journal left.
+  // Continues where an earlier process with this journal ended.
   static StatusOr<std::unique_ptr<Load>> Start(const LoadOptions& options);
   ~Load();
 
   void Go();
-  // Lets calls in progress end.
+  // Waits for calls in progress.
   void Pause();
-  // Follows every job of the journal to its end, fetches what it gave, and lists what the daemon has. False when
+  // Follows every job of the journal to its end, fetches its outputs, and lists the daemon's jobs. Returns false when
   // `within` was not enough.
   bool Verify(Duration within);
   Connection& connection() { return *connection_; }
 
  private:
-  // A key and what became of it.
+  // A key and its outcome.
   struct Tracked {
     Work work;
     bool is_acknowledged = false, is_refused = false, is_sent = false;
@@ -54,7 +54,7 @@ class Load {
   void Replay(const std::string& path);
   void Loop(uint64_t seed);
   void Step(Rng& rng);
-  // Sends a key for the first time or again, and notes what comes of it.
+  // Sends a key for the first time or again, and records the outcome.
   void Send(size_t index);
   void SubmitNew(Rng& rng);
   void Look(Rng& rng);
@@ -62,7 +62,7 @@ class Load {
   void Fetch(const Work& work, const std::string& id);
   void RunNow(Rng& rng);
   std::string RandomId(Rng& rng);
-  // Verify's steps, each over all keys since the last round.
+  // The steps of Verify, each over all keys since the last round.
   void ForEach(const std::function<void(size_t)>& each, Time deadline);
   bool Settle(size_t index, Time deadline);
   void ListAll(Time deadline);
@@ -72,9 +72,10 @@ class Load {
   std::unique_ptr<Connection> connection_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::unique_ptr<Tracked>> tracked_;           // Since the last round; guarded by mutex_, as below.
-  std::map<std::string, std::pair<Tracked*, bool>> by_id_;  // Whether it was seen to end.
-  std::vector<std::string> old_ids_;                        // Some of earlier rounds, which must not change any more.
+  // Since the last round; this and the following members are guarded by mutex_.
+  std::vector<std::unique_ptr<Tracked>> tracked_;
+  std::map<std::string, std::pair<Tracked*, bool>> by_id_;  // The flag says whether it was seen to end.
+  std::vector<std::string> old_ids_;  // Some jobs of earlier rounds, which must not change any more.
   uint64_t next_key_ = 0;
   int live_ = 0, busy_ = 0;
   bool is_paused_ = true, stop_ = false;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The daemon under test and its clients as processes, in a folder of their own: every program is started from there, so
-that a process of this test is known by its command line."""
+that the command line identifies the processes of this test."""
 
 import dataclasses
 import os
@@ -44,7 +44,7 @@ def processes():
 
 
 class Daemon:
-    """hpvmd with its state, its configuration and its log."""
+    """Daemon is hpvmd with its state, its configuration and its log."""
 
     def __init__(self, binaries, folder):
         self.folder = pathlib.Path(folder)
@@ -63,10 +63,10 @@ class Daemon:
         self.log = self.folder / "hpvmd.log"
         self.log.touch()
         self.process = None
-        self.start_seconds = []   # From the start to the first connection.
+        self.start_seconds = []   # Seconds from each start to the first connection.
 
     def write_config(self, values, broken=""):
-        """`values`: {"section.key": value}; replaces the file in one step."""
+        """Replaces the configuration in one step. `values`: {"section.key": value}."""
         sections = {}
         for name, value in values.items():
             section, key = name.split(".")
@@ -84,7 +84,7 @@ class Daemon:
                                             stdin=subprocess.DEVNULL, env=environment)
 
     def await_serving(self):
-        """False when the daemon ended before; it may have been told to die at its start."""
+        """Returns false when the daemon ended first; it may have been told to die at its start."""
         begin = time.monotonic()
         while time.monotonic() - begin < START_SECONDS_MAX:
             with socket.socket(socket.AF_UNIX) as probe:
@@ -118,7 +118,7 @@ class Daemon:
         return self.log.read_text(errors="replace")[-size:]
 
     def family(self):
-        """Everything started from the folder but the daemon, dead or alive."""
+        """Returns every process started from the folder, dead or alive, except the daemon."""
         mark = str(self.folder)
         own = self.process.pid if self.process else -1
         found = []
@@ -134,13 +134,13 @@ class Daemon:
                 p.parent == self.process.pid and not any(a.startswith("--probe") for a in p.arguments)]
 
     def compilers(self):
-        """Without those of their children that compile one module each: what kills such a child is taken for the module's
-        fault, as a compile that outgrows its limits is, and the module is refused."""
+        """Returns the compilers, without their children that compile one module each: the death of such a child counts as the
+        module's fault, as a compile beyond its limits does, and the module is refused."""
         executors = {p.pid for p in self.executors()}
         return [p for p in self.family() if p.arguments and p.arguments[0].endswith("hpvm-compiler") and p.parent in executors]
 
     def leftover_files(self):
-        """Of a daemon that ended: what belongs to a process, or was not finished."""
+        """Returns files that belong to a process of a daemon that has ended, and unfinished files."""
         left = [str(self.socket)] if self.socket.exists() else []
         if not self.state.exists():
             return left
@@ -157,13 +157,13 @@ class Daemon:
 
 
 class Client:
-    """hpvm-chaos-client: commands go in, one line comes back for each."""
+    """Client is a process of hpvm-chaos-client, which answers each command with one line."""
 
     def __init__(self, program, daemon, tenant, seed, *more):
         self.program, self.daemon, self.tenant, self.seed, self.more = program, daemon, tenant, seed, more
         self.journal = daemon.folder / f"{tenant}.journal"
         self.generation = 0
-        self.at = 0        # Read up to here.
+        self.at = 0        # Number of bytes read so far.
         self.start()
 
     def start(self):
@@ -201,7 +201,7 @@ class Client:
         self.process.wait()
 
     def new_lines(self):
-        """Whole lines of the journal since the last call."""
+        """Returns the complete lines added to the journal since the last call."""
         with self.journal.open("rb") as file:
             file.seek(self.at)
             data = file.read()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon that lives long while executors, compilers and clients are killed and configurations change: what it takes must
-not grow."""
+"""Runs a daemon for a long time while executors, compilers and clients are killed and configurations change: its use of
+resources must not grow."""
 
 import os
 import pathlib
@@ -9,22 +9,22 @@ import time
 
 SAMPLE_SECONDS = 5
 VERIFY_EVERY_SECONDS = 60
-# Caches fill (SQLite's page cache alone takes 32 MiB), retention begins to drop jobs: not judged.
+# The beginning is not judged: caches fill (SQLite's page cache alone takes 32 MiB), and retention begins to drop jobs.
 WARM_UP_SHARE = 0.25
 WARM_UP_SECONDS = 300
-# With fewer samples a slope says nothing.
+# Fewer samples give no meaningful slope.
 SAMPLES_MIN = 24
 RETENTION = {"jobs.kept_ms": 150_000, "jobs.kept_max": 20_000}
 
 
 def slope(points):
-    """Theil and Sen's: the median of the slopes between all pairs, which single peaks do not move."""
+    """Returns the Theil-Sen slope, the median of the slopes between all pairs, which is robust against single peaks."""
     slopes = [(y2 - y1) / (x2 - x1) for i, (x1, y1) in enumerate(points) for x2, y2 in points[i + 1:] if x2 > x1]
     return statistics.median(slopes) if slopes else 0.0
 
 
 def growth(points):
-    """(what the slope adds over the time of the points, the noise: the median deviation from that line)."""
+    """Returns (growth by the slope over the time of the points, noise as the median deviation from that line)."""
     if len(points) < 4:
         return 0.0, 0.0
     rate = slope(points)
@@ -33,14 +33,14 @@ def growth(points):
     return rate * (points[-1][0] - points[0][0]), noise
 
 
-# What may remain of a slope over the judged time, beyond three times the noise of the samples. A leak of one object a job
+# Growth allowed over the judged time, beyond three times the noise of the samples. A leak of one object a job
 # would show as hundreds: some tens of jobs end each second. Memory: an allocator's arenas settle within a few MiB.
 TOLERANCE = {"daemon KiB": 4096, "daemon descriptors": 4, "daemon threads": 4, "executors KiB": 8192, "executor descriptors": 4,
              "processes": 2, "zombies": 0.5, "state files but blobs": 4, "WAL KiB": 4096}
 
 
 def judge(samples):
-    """Texts of what grows; `samples`: [(seconds, {name: value})]."""
+    """Returns a text for each value that grows; `samples`: [(seconds, {name: value})]."""
     warm = max(WARM_UP_SECONDS, WARM_UP_SHARE * (samples[-1][0] - samples[0][0])) if samples else 0
     judged = [s for s in samples if s[0] >= samples[0][0] + warm]
     if len(judged) < SAMPLES_MIN:
@@ -70,7 +70,7 @@ def status_kib(pid, field):
 def descriptors(pid):
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
-    except OSError:   # Executors hide theirs from all but root.
+    except OSError:   # Only root may read an executor's descriptors.
         return None
 
 
@@ -92,7 +92,7 @@ def sample(daemon):
 
 
 def run(chaos, minutes):
-    """`chaos` is chaos.py's, with its daemon and clients running."""
+    """Runs the soak; `chaos` is the object of chaos.py, with its daemon and clients running."""
     chaos.values.update(RETENTION)
     for history in chaos.histories.values():
         history.forgets = True

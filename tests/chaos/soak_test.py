@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""soak.py's judgement: growth is found, noise and a warm-up are not taken for it."""
+"""Checks soak.py's judgement: it reports growth, and takes neither noise nor a warm-up for growth."""
 
 import random
 import unittest
@@ -9,7 +9,7 @@ import soak
 
 
 def samples(value, count=360, seconds=5):
-    """`value(i)` gives the daemon's KiB."""
+    """Returns samples in which the daemon's KiB are `value(i)`."""
     flat = {name: 10 for name in soak.TOLERANCE}
     return [(seconds * i, {**flat, "daemon KiB": value(i)}) for i in range(count)]
 

@@ -8,7 +8,7 @@ namespace hpvm::chaos {
 namespace {
 
 constexpr const char* kNames[kKinds] = {"add", "bump", "large", "slow", "trap", "spin", "array"};
-// Of 100 jobs.
+// Per 100 jobs.
 constexpr int kWeights[kKinds] = {44, 14, 8, 12, 8, 6, 8};
 
 Kind Draw(Rng& rng) {

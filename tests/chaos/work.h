@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jobs that the chaos test submits. All of a job follows from a few numbers, which the journal keeps, so that a
-// client that was killed sends the same request again, and the checker computes what must come of it.
+// The jobs that the chaos test submits. A job is determined by a few numbers, which the journal keeps, so that a
+// restarted client sends the same request again, and the checker computes the expected result.
 #ifndef HPVMD_TESTS_CHAOS_WORK_H_
 #define HPVMD_TESTS_CHAOS_WORK_H_
 
@@ -14,14 +14,14 @@
 
 namespace hpvm::chaos {
 
-// Kernels are those of tests/e2e/kernels.c.
+// The kernels are those of tests/e2e/kernels.c.
 enum class Kind : uint8_t {
   kAdd,    // out[i] = in[i] + amount.
-  kBump,   // The same on one port that is input and output: done twice it would show.
+  kBump,   // The same on one port that is input and output: running it twice would show.
   kLarge,  // kAdd, with an output that the store keeps in a file.
-  kSlow,   // kAdd by a kernel that takes its time: under way for a while.
+  kSlow,   // kAdd by a slow kernel: in progress for a while.
   kTrap,   // A division by zero: must fail.
-  kSpin,   // Never ends by itself: its deadline or a cancellation ends it.
+  kSpin,   // Endless: its deadline or a cancellation ends it.
   kArray,  // kAdd of one element, for each index of an array.
 };
 inline constexpr int kKinds = 7;
@@ -31,27 +31,27 @@ struct Work {
   std::string key;
   Kind kind = Kind::kAdd;
   uint32_t amount = 1;       // 1 to 4.
-  uint64_t seed = 0;         // Of the input.
+  uint64_t seed = 0;         // For the input.
   uint32_t count = 16;       // Elements of the input.
-  uint32_t elements = 0;     // Of the array of jobs.
-  std::string retry_of;      // A finished job's id, whose work this is again; empty: a submission.
-  std::string after;         // A job's id; empty: none.
+  uint32_t elements = 0;     // Elements of the array of jobs.
+  std::string retry_of;      // Id of a finished job to retry; empty for a submission.
+  std::string after;         // A job's id; none when empty.
   int condition = 0;         // v1::JobDependency::Condition.
-  uint64_t deadline_ms = 0;  // 0: the server's default.
+  uint64_t deadline_ms = 0;  // The server's default when 0.
   uint32_t attempts_max = 10;
 };
 
-// "kind=add\tamount=1…", and back.
+// Formats "kind=add\tamount=1…", and parses it.
 std::string ToText(const Work& work);
 Work WorkOf(const std::map<std::string, std::string>& fields);
 
-// What comes next from a seed. `earlier`: an id that it may come after; empty: none.
+// Makes the next work from a seed. `earlier` is an id that it may depend on; none when empty.
 Work MakeWork(Rng& rng, std::string key, const std::string& earlier);
 
-// The document of a kind, whose only module is "k".
+// Returns the document of a kind, whose only module is "k".
 std::string DocumentOf(Kind kind, uint32_t amount);
 v1::SubmitRequest RequestOf(const Work& work, const std::string& graph_sha256, const std::string& module_sha256);
-// The port names.
+// Return the port names.
 std::string InputOf(Kind kind);
 std::string OutputOf(Kind kind);
 std::vector<int32_t> ValuesOf(const Work& work);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels in C (kernels.c), compiled by clang in several ways: a checked launch finds what is wrong with those that are
-// wrong, and nothing in the others. Skipped where clang 22 is missing.
+// Tests checked launches of kernels in C (kernels.c), compiled by clang in several ways: they find the faults of
+// faulty kernels, and none in the others. Skipped when clang 22 is missing.
 #include "compiler/ir/check.h"
 
 #include <unistd.h>
@@ -95,7 +95,7 @@ void ExpectFindings(const std::vector<uint8_t>& bytes, const Case& c) {
   EXPECT_TRUE(checker.is_complete());
 }
 
-// Optimised or not, with vectors and bulk memory or not, with either address type.
+// With and without optimisation, with and without vectors and bulk memory, with either address type.
 TEST_P(CheckKernelsTest, FindsFaultsAndNothingElse) {
   if (std::system("clang-22 --version > /dev/null 2>&1") != 0) {
     GTEST_SKIP() << "clang-22 is not installed.";

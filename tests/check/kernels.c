@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for check_test.cc, which knows what a checked launch must find in each: nothing in those that are right,
-// however clang compiles them. 64 instances in groups of 8; x has 128 floats, y as many, n is 64.
+// Kernels for check_test.cc, which knows the findings that a checked launch must report for each: none for the correct
+// ones, however clang compiles them. 64 instances in groups of 8; x has 128 floats, y as many, n is 64.
 #include <stdarg.h>
 
 #include "hpvm.h"
@@ -179,7 +179,7 @@ HPVM_KERNEL void reduction(const float* x, float* y, int n) {
   }
 }
 
-// Two buffers in group memory, one barrier a step.
+// Two buffers in group memory, one barrier for each step.
 HPVM_KERNEL void scan(const float* x, float* y, int n) {
   int i = (int)hpvm_instance_id(0), local = (int)hpvm_local_id(0), size = (int)hpvm_group_size(0), now = 0;
   float* part = hpvm_local_alloc(2 * (size_t)size * sizeof(float));
@@ -193,7 +193,7 @@ HPVM_KERNEL void scan(const float* x, float* y, int n) {
   y[i] = part[now * size + local];
 }
 
-// The group's tile is filled again: readers must be done first.
+// The group's tile is filled again: all readers must have finished first.
 HPVM_KERNEL void tiles(const float* x, float* y, int n) {
   int i = (int)hpvm_instance_id(0), local = (int)hpvm_local_id(0), size = (int)hpvm_group_size(0);
   float* tile = hpvm_local_alloc((size_t)size * sizeof(float));
@@ -209,7 +209,7 @@ HPVM_KERNEL void tiles(const float* x, float* y, int n) {
   y[i] = sum;
 }
 
-// From here on each has a fault.
+// Each kernel from here on has a fault.
 
 HPVM_KERNEL void bad_tiles(const float* x, float* y, int n) {
   int i = (int)hpvm_instance_id(0), local = (int)hpvm_local_id(0), size = (int)hpvm_group_size(0);

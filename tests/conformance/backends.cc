@@ -8,7 +8,7 @@
 namespace hpvm::conformance {
 namespace {
 
-// Everything that looks at what commands computed.
+// All cases that examine what commands computed.
 [[maybe_unused]] std::vector<Exception> RunsNothing() {
   std::vector<Exception> all;
   for (auto cases : {DispatchCases, FailureCases, BoxCases, LaneCases}) {
@@ -23,7 +23,7 @@ namespace {
   return all;
 }
 
-// What GPUs do not do, by their nature or by docs/KERNELS.md.
+// Cases that GPUs do not support, by their nature or by docs/KERNELS.md.
 [[maybe_unused]] std::vector<Exception> OfDrivers() {
   return {
       {"dispatch_grow", "A kernel that grows its memory is refused when it is compiled."},
@@ -40,7 +40,7 @@ struct Present {
 };
 
 #ifdef HPVMD_TEST_DRIVERS
-// Every device of a driver is a backend of its own. Drivers that cannot be asked are broken, not absent.
+// Every device of a driver is a backend of its own. Drivers that cannot be queried are broken, not absent.
 Present Find() {
   Present present;
   for (const char* driver : {"opencl", "vulkan"}) {

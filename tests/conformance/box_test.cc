@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dispatches of parts of launches: instances keep their ids in the whole, kernels see the whole's extent.
+// Dispatches of parts of launches: instances keep their ids in the whole launch, and kernels see the whole extent.
 #include <algorithm>
 #include <random>
 
@@ -11,7 +11,7 @@ namespace {
 using Extent = std::array<uint64_t, 3>;
 constexpr Extent kOne = {1, 1, 1};
 
-// The launch in boxes along `along`, cut at random multiples of the group; the last one reaches the end.
+// Cuts the launch into boxes along `along`, at random multiples of the group; the last box reaches the end.
 std::vector<Box> CutUp(const Extent& extent, const Extent& group, size_t along, std::mt19937& random) {
   std::vector<Box> boxes;
   for (uint64_t at = 0; at < extent[along];) {
@@ -36,8 +36,8 @@ bool IsIn(const Box& box, const Extent& id) {
   return true;
 }
 
-// Ids, groups and counts are the whole launch's, in boxes that cut one dimension or all, with groups that do not divide
-// the extents; what lies outside of the box is not run.
+// Ids, groups and counts are the whole launch's, in boxes that cut one dimension or all, with groups that do not
+// divide the extents; instances outside of the box do not run.
 void Ids(Bench& bench) {
   std::unique_ptr<Executable> ids = bench.Load("ids");
   ASSERT_NE(ids, nullptr);
@@ -81,8 +81,8 @@ void Ids(Bench& bench) {
   }
 }
 
-// Boxes that make up a launch run each of its instances once, whatever their order and wherever they cut; again and
-// again, as devices measure and remember.
+// Boxes that make up a launch run each of its instances once, whatever their order and wherever they cut; repeatedly,
+// because devices measure and remember.
 void CoverTheLaunch(Bench& bench) {
   std::unique_ptr<Executable> saxpy = bench.Load("saxpy");
   ASSERT_NE(saxpy, nullptr);
@@ -131,7 +131,7 @@ void Groups(Bench& bench) {
   }
 }
 
-// A trap names the instance as the whole launch counts it; a box without it runs.
+// A trap names the instance by its id in the whole launch; a box without it runs.
 void Trap(Bench& bench) {
   std::unique_ptr<Executable> divide = bench.Load("divide");
   ASSERT_NE(divide, nullptr);
@@ -166,7 +166,7 @@ void Empty(Bench& bench) {
   EXPECT_EQ(bench.Download<uint8_t>(*out), std::vector<uint8_t>(8 * 64, 0));
 }
 
-// Boxes that cut a group are the caller's mistake, and a status.
+// Boxes that cut a group are the caller's error, and return a status.
 void CutGroups(Bench& bench) {
   std::unique_ptr<Executable> kernel = bench.Load("group_count");
   ASSERT_NE(kernel, nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: what fresh buffers hold, imports, limits, copies and fills.
+// Memory: contents of fresh buffers, imports, limits, copies and fills.
 #include <algorithm>
 #include <numeric>
 
@@ -14,8 +14,8 @@ std::vector<uint8_t> Numbered(size_t bytes) {
   return data;
 }
 
-// Fresh memory is zero, also where the size was used and freed just before; sizes around the switch between heap and
-// mapping.
+// Fresh memory is zero, even when memory of that size was used and freed just before; sizes around the switch between
+// heap and mapping.
 void Zeroed(Bench& bench) {
   for (uint64_t bytes : {1u, 63u, 4096u, 256u * 1024 - 1, 256u * 1024, 256u * 1024 + 1, 5u << 20}) {
     for (int round = 0; round < 2; ++round) {
@@ -37,7 +37,7 @@ void Empty(Bench& bench) {
   EXPECT_TRUE(bench.Run(work).ok());
 }
 
-// Host-visible devices use imported memory in place and leave it alone afterwards.
+// Host-visible devices use imported memory in place and do not access it afterwards.
 void Import(Bench& bench) {
   if (!bench.device().info().host_visible) {
     return;
@@ -65,7 +65,7 @@ void Alignment(Bench& bench) {
   }
 }
 
-// Above the limit the answer is kResourceExhausted and names both numbers.
+// Above the limit the error is kResourceExhausted and names both numbers.
 void Limits(Bench& bench) {
   const uint64_t limit = bench.device().info().allocation_bytes_max;
   BufferSpec spec;
@@ -105,7 +105,7 @@ void Fill(Bench& bench) {
   EXPECT_EQ(bench.Download<uint8_t>(*buffer), want);
 }
 
-// Each command sees what the ones before it wrote.
+// Each command sees the writes of the commands before it.
 void CommandsInOrder(Bench& bench) {
   std::unique_ptr<Buffer> a = bench.Allocate(64);
   std::unique_ptr<Buffer> b = bench.Allocate(64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a kernel's text to what a device loads. Builds without LLVM have no images.
+// Compiles a kernel's text to an artifact that a device can load. Builds without LLVM have no images.
 #include <optional>
 
 #include "compiler/back/back_ends.h"
@@ -30,7 +30,7 @@ Artifact ForInterp(const ir::Module& module, std::string_view text) {
   return artifact;
 }
 
-// What an emitter made, or why it did not.
+// Returns what an emitter made, or why it failed.
 StatusOr<Artifact> Made(std::optional<Artifact> artifact, const Diagnostics& diagnostics) {
   if (artifact.has_value()) {
     return *std::move(artifact);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance suite: what every backend must do, whatever it is made of.
+// The conformance suite: requirements on every backend, whatever its implementation.
 //
 // A case is a function over a Bench, which owns one device of the backend under test. Cases are registered once for
 // each backend (see backends.cc) as Conformance.<backend>/<case>.
@@ -36,7 +36,7 @@ struct Arg {
   static Arg Slot(SlotIndex slot) { return {nullptr, 0, 0, 0, slot}; }
 };
 
-// A part of a launch, as DispatchCommand has it.
+// A part of a launch, as in DispatchCommand.
 struct Box {
   std::array<uint64_t, 3> first{0, 0, 0};
   std::array<uint64_t, 3> count{kAllInstances, kAllInstances, kAllInstances};
@@ -53,7 +53,7 @@ class Work {
   CommandList commands;
   std::vector<Buffer*> buffers;
   std::vector<uint64_t> scalars;
-  std::vector<NodeTiming> timings;    // One a dispatch; filled by Bench::Run.
+  std::vector<NodeTiming> timings;  // One per dispatch; filled by Bench::Run.
   Failure failure;
   const std::atomic<uint32_t>* stop = nullptr;
 
@@ -63,27 +63,28 @@ class Work {
 
 class Bench {
  public:
-  // Behind the name of a driver's device: one that is the host gets lanes and staging memory as if it were not.
+  // Suffix of the name of a driver's device: a device that is the host gets lanes and staging memory as if it were
+  // not.
   static constexpr std::string_view kLanes = "_lanes";
 
-  // `backend`: as CreateDevice takes it, or with kLanes behind it.
+  // `backend` is a name for CreateDevice, optionally followed by kLanes.
   explicit Bench(std::string_view backend);
-  // A device that is there already; borrowed.
+  // Borrows an existing device.
   explicit Bench(Device& device) : backend_(device.info().id), device_(&device) {}
 
-  // As CreateDevice takes it, or with kLanes behind it.
+  // Returns a name for CreateDevice, optionally followed by kLanes.
   std::string_view backend() const { return backend_; }
-  // The device is behind a driver: what runs cannot be stopped, nor what is enqueued behind a trap, and what a GPU
-  // cannot run is refused when it is compiled.
+  // Returns true when the device is behind a driver: running work cannot be stopped, nor work enqueued after a trap,
+  // and kernels that a GPU cannot run are refused when they are compiled.
   bool is_driven() const;
   Device& device() { return *device_; }
   Hub& hub() { return hub_; }
 
-  // A kernel of kernels.h, compiled for this device. Null after a reported failure.
+  // Returns a kernel of kernels.h, compiled for this device; null after a reported failure.
   std::unique_ptr<Executable> Load(std::string_view kernel);
   std::unique_ptr<Buffer> Allocate(uint64_t bytes);
   std::unique_ptr<Timeline> CreateTimeline();
-  // Submits without waits, and waits for the end, as Await does.
+  // Submits without wait points, and waits for the end, as Await does.
   Status Run(Work& work);
   Status Submit(Work& work, std::span<const TimelinePoint> waits, std::span<const TimelinePoint> signals,
                 Lane lane = Lane::kCompute);
@@ -112,11 +113,11 @@ class Bench {
 };
 
 struct Case {
-  std::string name;              // "dispatch_saxpy".
+  std::string name;  // "dispatch_saxpy".
   void (*run)(Bench& bench);
-  bool needs_kernels = false;    // Skipped where this build cannot compile for the device.
+  bool needs_kernels = false;  // Skipped where this build cannot compile for the device.
 };
-// Each file's cases.
+// The cases of each file.
 std::vector<Case> CoreCases();
 std::vector<Case> BufferCases();
 std::vector<Case> TimelineCases();
@@ -125,32 +126,32 @@ std::vector<Case> FailureCases();
 std::vector<Case> BoxCases();
 std::vector<Case> LaneCases();
 
-// A case that a backend does not pass, and why.
+// A case that a backend does not pass, and the reason.
 struct Exception {
   std::string name;
   std::string reason;
 };
 struct Backend {
-  std::string name;                          // As CreateDevice takes it.
+  std::string name;                         // A name for CreateDevice.
   std::vector<Exception> unsupported;       // Not run.
-  std::vector<Exception> expected_failure;  // Run; a pass fails the suite, so that the list stays true.
+  std::vector<Exception> expected_failure;  // Run; a pass fails the suite, so that the list stays correct.
 };
 const std::vector<Backend>& Backends();
-// Backends of which this machine has no device: skipped, and said so.
+// Backends without a device on this machine: skipped, with a message.
 const std::vector<std::string>& AbsentBackends();
 
-// Kernels in the IR's text form, by name.
+// Returns kernels in the IR's text form, by name.
 std::string_view KernelText(std::string_view name);
-// `text` as an artifact for that device.
+// Compiles `text` to an artifact for that device.
 StatusOr<Artifact> CompileText(std::string_view text, const Device& device);
 StatusOr<Artifact> CompileModule(ir::Module module, const Device& device);
-// Whether this build can compile for the kind.
+// Returns true when this build can compile for the kind.
 bool CanCompile(ArtifactKind kind);
 
-// Far beyond what any case takes; keeps a broken backend from hanging the suite.
+// A deadline far beyond what any case takes; keeps a broken backend from hanging the suite.
 Time Soon();
-// As Timeline::Wait, until Soon(). What does not settle by then may still be in flight, and names memory of the case,
-// which would go when the case ends: so the program says which case it is, and ends here with 1.
+// Like Timeline::Wait, until Soon(). Work that has not settled by then may still be in flight, and uses memory of the
+// case, which would be freed when the case ends: so the program prints the case and exits with 1.
 Status Await(Timeline& timeline, uint64_t value);
 
 }  // namespace hpvm::conformance

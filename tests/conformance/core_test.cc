@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device says of itself, and what it accepts.
+// Tests the facts that a device reports about itself, and the launches that it accepts.
 #include "backends/registry.h"
 #include "tests/conformance/conformance.h"
 
 namespace hpvm::conformance {
 namespace {
 
-// Facts that the layers above compute with.
+// Facts that the layers above depend on.
 void Info(Bench& bench) {
   const DeviceInfo& info = bench.device().info();
   EXPECT_FALSE(info.id.empty());
@@ -35,7 +35,7 @@ void Supports(Bench& bench) {
   }
 }
 
-// An executable remembers what it was made of.
+// An executable remembers its source artifact.
 void Load(Bench& bench) {
   std::unique_ptr<Executable> executable = bench.Load("saxpy");
   ASSERT_NE(executable, nullptr);
@@ -45,7 +45,7 @@ void Load(Bench& bench) {
   EXPECT_FALSE(executable->artifact().params[2].is_buffer);
 }
 
-// Code that is none gives a status, not a crash.
+// Invalid code returns a status and does not crash.
 void LoadRefusesNonsense(Bench& bench) {
   Artifact artifact;
   artifact.kind = bench.device().artifact_kind();
@@ -60,7 +60,7 @@ void LoadRefusesNonsense(Bench& bench) {
   EXPECT_FALSE(bench.device().Load(std::move(foreign)).ok());
 }
 
-// Names that do not exist are refused with the names that do.
+// Unknown names are refused with the list of known names.
 TEST(RegistryTest, RefusesUnknownNames) {
   Hub hub;
   const StatusOr<std::unique_ptr<Device>> device = backends::CreateDevice("fpga", hub, {});

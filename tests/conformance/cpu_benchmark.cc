@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of the CPU device, for people: what a tiny dispatch costs, how late a helper joins, how well a short launch
-// is shared.
+// Measurements of the CPU device, for people: the cost of a tiny dispatch, the delay until a helper joins, and how
+// well a short launch is shared.
 #include <algorithm>
 #include <cstdio>
 
@@ -39,7 +39,7 @@ Status RunOn(Device& device, Work& work, Timeline& timeline, uint64_t value, boo
   return Await(timeline, value);
 }
 
-// One instance a dispatch, 10,000 dispatches a submission.
+// One instance per dispatch, 10,000 dispatches per submission.
 void TinyDispatches(Bench& bench, const char* name, int buffers) {
   std::unique_ptr<Executable> kernel = bench.Load(name);
   std::unique_ptr<Buffer> buffer = bench.Upload(std::vector<float>(64, 0.0f));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels compute: compared with values computed here, and with the interpreter bit for bit.
+// Results of kernels: compared with values computed here, and with the interpreter bit for bit.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -41,8 +41,8 @@ void Saxpy(Bench& bench) {
   }
 }
 
-// Of a list so long that launches are timed in groups, equal launches have times of their own; of different ones some
-// have, others in each submission, and the rest says that its time is shared.
+// In a list so long that launches are timed in groups, equal launches have times of their own; different ones are
+// timed in turn in each submission, and the others report that their time is shared.
 void TimesOfLongLists(Bench& bench) {
   constexpr uint64_t kLaunches = 80;
   std::unique_ptr<Executable> saxpy = bench.Load("saxpy");
@@ -109,7 +109,7 @@ void NoInstances(Bench& bench) {
   EXPECT_EQ(bench.Download<uint32_t>(*out), std::vector<uint32_t>(16, 0));
 }
 
-// Scalars of every width, from the command and from the submission's table; one command list serves two tables.
+// Scalars of every width, from the command and from the submission's table; one command list is used with two tables.
 void Scalars(Bench& bench) {
   std::unique_ptr<Executable> kernel = bench.Load("scalars");
   ASSERT_NE(kernel, nullptr);
@@ -129,7 +129,7 @@ void Scalars(Bench& bench) {
   }
 }
 
-// Views: the kernel sees only its part, and buffer_size gives the view's size.
+// Views: the kernel sees only its part, and buffer_size returns the view's size.
 void Views(Bench& bench) {
   std::unique_ptr<Executable> saxpy = bench.Load("saxpy");
   std::unique_ptr<Executable> ids = bench.Load("ids");
@@ -172,7 +172,7 @@ void InOrder(Bench& bench) {
 }
 
 // A tree over group memory with barriers in a loop; the last group is partial. Repeated, so that stale group memory
-// shows.
+// is noticed.
 void BarrierReduction(Bench& bench) {
   std::unique_ptr<Executable> reduce = bench.Load(bench.is_driven() ? "reduce_fixed" : "reduce");
   ASSERT_NE(reduce, nullptr);
@@ -216,7 +216,7 @@ void Histogram(Bench& bench) {
   EXPECT_EQ(bench.Download<uint32_t>(*bins), want);
 }
 
-// Group memory without a barrier: zero at first, shared by the group, and the group's own.
+// Group memory without a barrier: zero at first, shared within the group, and private to it.
 void GroupMemory(Bench& bench) {
   std::unique_ptr<Executable> kernel = bench.Load("group_count");
   ASSERT_NE(kernel, nullptr);
@@ -236,8 +236,8 @@ void GroupMemory(Bench& bench) {
   }
 }
 
-// Module memory, data and globals are as at the start for every instance, whatever ran before it, also in a later
-// launch.
+// Module memory, data and globals have their initial values for every instance, whatever ran before it, also in a
+// later launch.
 void PrivateState(Bench& bench) {
   std::unique_ptr<Executable> kernel = bench.Load("private_state");
   ASSERT_NE(kernel, nullptr);

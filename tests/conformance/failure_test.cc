@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that trap or never end: the record, the poison, and a device that goes on.
+// Kernels that trap or never end: the record, the poisoning of dependents, and a device that keeps working.
 #include <thread>
 
 #include "tests/conformance/conformance.h"
@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 constexpr std::array<uint64_t, 3> kOne = {1, 1, 1};
 
-// The device still computes: what every case ends with.
+// The device still computes; every case ends with this check.
 void StillWorks(Bench& bench) {
   std::unique_ptr<Executable> saxpy = bench.Load("saxpy");
   ASSERT_NE(saxpy, nullptr);
@@ -22,8 +22,8 @@ void StillWorks(Bench& bench) {
   EXPECT_EQ(bench.Download<float>(*y), std::vector<float>(10, 3.0f));
 }
 
-// A trap names the node, an instance that trapped, the function and the place; what follows in the submission does not
-// run, unless a driver has it already.
+// A trap names the node, an instance that trapped, the function and the place; later commands of the submission do
+// not run, unless a driver has them already.
 void Trap(Bench& bench) {
   std::unique_ptr<Executable> divide = bench.Load("divide");
   ASSERT_NE(divide, nullptr);
@@ -49,7 +49,7 @@ void Trap(Bench& bench) {
   StillWorks(bench);
 }
 
-// Stores beyond the buffer, around every border, trap with the address and leave the neighbourhood alone.
+// Stores beyond the buffer, around every border, trap with the address and leave neighbouring memory unchanged.
 void OutOfBounds(Bench& bench) {
   std::unique_ptr<Executable> poke = bench.Load("poke");
   ASSERT_NE(poke, nullptr);
@@ -69,7 +69,7 @@ void OutOfBounds(Bench& bench) {
   StillWorks(bench);
 }
 
-// A buffer that the graph gave to read stays as it is.
+// A buffer that the graph passed read-only is not changed.
 void ReadOnly(Bench& bench) {
   std::unique_ptr<Executable> kernel = bench.Load("write_input");
   ASSERT_NE(kernel, nullptr);
@@ -145,7 +145,7 @@ void Divergence(Bench& bench) {
   StillWorks(bench);
 }
 
-// The stop word ends a kernel that never would, in less than a second, whether one thread or several run it.
+// The stop word ends an endless kernel in less than a second, whether one thread or several run it.
 void Stop(Bench& bench) {
   std::unique_ptr<Executable> endless = bench.Load("endless");
   ASSERT_NE(endless, nullptr);
@@ -183,7 +183,7 @@ void StoppedBefore(Bench& bench) {
   EXPECT_EQ(bench.Run(work).code(), absl::StatusCode::kCancelled);
 }
 
-// After a failed submission everything that waits for it fails alike; what does not wait runs.
+// After a failed submission everything that waits for it fails with the same error; other work runs.
 void PoisonsWaiters(Bench& bench) {
   std::unique_ptr<Executable> divide = bench.Load("divide");
   ASSERT_NE(divide, nullptr);
@@ -200,7 +200,7 @@ void PoisonsWaiters(Bench& bench) {
   StillWorks(bench);
 }
 
-// Arguments that do not fit the kernel are our bug, and a status.
+// Arguments that do not fit the kernel are our bug, and return a status.
 void WrongArguments(Bench& bench) {
   std::unique_ptr<Executable> saxpy = bench.Load("saxpy");
   ASSERT_NE(saxpy, nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every sentence of docs/KERNELS.md on the CPU device: the golden kernels of tests/golden/ir, compiled to images (with
-// and without the passes), must do to the bit what the reference interpreter wrote down.
+// Every sentence of docs/KERNELS.md on the CPU device: the golden kernels of tests/golden/ir, compiled to images
+// (with and without the passes), must give bit for bit what the reference interpreter recorded.
 #include "compiler/ir/testing/golden.h"
 
 #include <set>
@@ -15,7 +15,7 @@
 namespace hpvm::conformance {
 namespace {
 
-// Sentences that a device does not show, each with its reason.
+// Sentences that a device does not satisfy, each with its reason.
 const std::set<std::string> kUnsupported = {};
 
 StatusOr<ir::TrapReport> RunOnDevice(Bench& bench, ir::Module module, bool passes, const ir::Launch& launch) {

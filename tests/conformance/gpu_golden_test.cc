@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every sentence of docs/KERNELS.md on every device behind a driver: the golden kernels of tests/golden/ir, compiled
-// for the device, each variant by itself (checked and unchecked, coarse and not), against the interpreter: the same
-// bits in every buffer, or the same trap. Which instance's trap is reported is the device's choice, and what buffers
-// hold behind a trap means nothing there.
+// for the device, each variant separately (checked and unchecked, coarse and not), against the interpreter: the same
+// bits in every buffer, or the same trap. The device chooses which instance's trap is reported, and buffer contents
+// after a trap are undefined there.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -27,13 +27,13 @@
 namespace hpvm::conformance {
 namespace {
 
-// What devices behind drivers do otherwise than the interpreter, as docs/KERNELS.md says. A file that is listed and
-// does the same after all fails the test.
+// Differences of devices behind drivers from the interpreter, as in docs/KERNELS.md. A listed file without a
+// difference fails the test.
 struct Known {
   const char* file;
   const char* reason;
-  uint64_t local_bytes = 0;       // Only on devices with less group memory; 0: on all.
-  const char* backend = nullptr;  // Only on this backend's devices; null: on all.
+  uint64_t local_bytes = 0;       // Only on devices with less group memory; on all when 0.
+  const char* backend = nullptr;  // Only on this backend's devices; on all when null.
 };
 constexpr const char* kGrows = "Memory of an instance cannot grow.";
 constexpr const char* kCalls = "There is no call stack: recursion and indirect calls.";
@@ -57,7 +57,7 @@ constexpr Known kRefused[] = {
     {"s58-alike.ir", kCalls},
 };
 constexpr const char* kMisses = "An access computed from a buffer, or from local_alloc, that misses it traps.";
-// Compiled, with another outcome.
+// Compiled, with a different outcome.
 constexpr Known kDifferent[] = {
     {"s10-negative-offset.ir", kMisses},
     {"s10-other-buffer.ir", kMisses},
@@ -76,7 +76,7 @@ const Known* Find(std::span<const Known> list, std::string_view file, const Devi
   return nullptr;
 }
 
-// Builds each program once: every variant is a device of its own here.
+// Builds each program once, because every variant is a separate device here.
 class KeepingBuilder final : public DriverBuilder {
  public:
   StatusOr<DriverBinary> Build(const DriverBuild& build, const Patience&) override {
@@ -94,7 +94,7 @@ class KeepingBuilder final : public DriverBuilder {
   std::map<std::string, DriverBinary> kept_;
 };
 
-// One device, once for each variant that a launch can be held to.
+// One device, opened once for each variant that a launch can be restricted to.
 class Devices {
  public:
   explicit Devices(std::string name) : name_(std::move(name)) {}
@@ -126,7 +126,7 @@ class Devices {
 
 using Bytes = std::vector<uint8_t>;
 
-// The buffers of a launch; one that is part of another (a view) names it.
+// The buffers of a launch; a view names the buffer that contains it.
 struct Memory {
   explicit Memory(const ir::Launch& launch) {
     for (size_t i = 0; i < launch.arguments.size(); ++i) {
@@ -146,8 +146,8 @@ struct Memory {
       }
     }
   }
-  std::vector<Bytes> contents;  // By argument; on entry.
-  std::vector<size_t> of;       // The argument whose buffer holds it; itself, if no other.
+  std::vector<Bytes> contents;  // Initial contents, indexed by argument.
+  std::vector<size_t> of;       // The argument whose buffer contains it; itself if it is no view.
   std::vector<uint64_t> offset;
 };
 
@@ -195,7 +195,7 @@ std::string Sentence(const Outcome& outcome) {
 bool IsNan(uint32_t bits) { return (bits & 0x7fffffffu) > 0x7f800000u; }
 bool IsNan(uint64_t bits) { return (bits & 0x7fffffffffffffffu) > 0x7ff0000000000000u; }
 
-// Whether byte `at` lies in a value that is a NaN on both sides.
+// Returns true when byte `at` lies in a value that is a NaN on both sides.
 template <typename Bits>
 bool IsNanAt(const Bytes& found, const uint8_t* wanted, size_t at) {
   const size_t first = at / sizeof(Bits) * sizeof(Bits);
@@ -208,7 +208,7 @@ bool IsNanAt(const Bytes& found, const uint8_t* wanted, size_t at) {
   return IsNan(a) && IsNan(b);
 }
 
-// The first byte that differs; the payload and sign of a NaN are the device's choice (S54).
+// Returns the first byte that differs; the payload and sign of a NaN are the device's choice (S54).
 size_t FirstDifference(const Bytes& found, const uint8_t* wanted) {
   size_t at = 0;
   while (at < found.size() &&
@@ -218,7 +218,7 @@ size_t FirstDifference(const Bytes& found, const uint8_t* wanted) {
   return at;
 }
 
-// What differs between the device's outcome and the interpreter's; empty when nothing does.
+// Describes the difference between the device's outcome and the interpreter's; empty when there is none.
 std::string Differs(const Outcome& device, const StatusOr<ir::TrapReport>& wanted, const ir::Launch& launch,
                     const Memory& memory) {
   if (!wanted.ok()) {
@@ -249,10 +249,10 @@ std::string Differs(const Outcome& device, const StatusOr<ir::TrapReport>& wante
   return "";
 }
 
-// What became of one file on one device.
+// Result of one file on one device.
 struct Verdict {
   std::string refused;    // The compile's message.
-  std::string different;  // One line a run and variant.
+  std::string different;  // One line per run and variant.
   uint32_t runs = 0;
 };
 
@@ -323,8 +323,8 @@ std::vector<std::string> Present() {
   return all;
 }
 
-// One of each for the whole program: opening a device takes longer than most kernels. They are gone before main ends,
-// as drivers have statics of their own.
+// One of each for the whole program: opening a device takes longer than most kernels. They are destroyed before main
+// ends, because drivers have statics of their own.
 class AllDevices final : public testing::Environment {
  public:
   void TearDown() override { all_.clear(); }
@@ -344,7 +344,7 @@ AllDevices& all_devices = static_cast<AllDevices&>(*testing::AddGlobalTestEnviro
 std::vector<std::string> Files() {
   std::vector<std::string> files;
   for (const std::string& path : ir::testing::GoldenFiles(HPVMD_SOURCE_DIR "/tests/golden/ir")) {
-    // The buffers of 4 GiB of these are claimed and not there.
+    // The 4 GiB buffers of these files are only claimed, not allocated.
     if (path.find("/s16-") == std::string::npos) {
       files.push_back(path);
     }
@@ -362,7 +362,7 @@ TEST_P(GpuGolden, DoesWhatTheInterpreterDoes) {
   CheckFile(std::get<1>(GetParam()), devices);
 }
 
-// Names in the lists that no file has are mistakes.
+// Names in the lists without a file are errors.
 TEST(GpuGoldenLists, NameFiles) {
   std::vector<std::string> files;
   for (const std::string& path : ir::testing::GoldenFiles(HPVMD_SOURCE_DIR "/tests/golden/ir")) {

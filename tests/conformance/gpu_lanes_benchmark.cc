@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device's lanes gain: pieces that go up, through kernels and down again, one after another and side by side;
-// what launches cost by boxes of them and in large buffers. Prints one JSON object.
+// Benefit of a device's lanes: pieces that are uploaded, processed and downloaded, one after another and
+// concurrently; cost of launches in boxes and in large buffers. Prints one JSON object.
 //
 //   gpu_lanes_benchmark DEVICE [MIB_OF_A_PIECE [PIECES]]
 #include <algorithm>
@@ -29,7 +29,7 @@ void Check(const Status& status) {
   }
 }
 
-// The least of several rounds, after one that warms up.
+// Returns the minimum of several rounds, after a warm-up.
 template <typename Body>
 double Best(const Body& body) {
   double best = 1e300;
@@ -54,10 +54,10 @@ class Pieces {
     arena_ = bench.Allocate(kRoom * bytes);
   }
 
-  // A part of 0 leaves it out.
+  // A part of 0 is left out.
   struct Mix {
     bool uploads = true, downloads = true;
-    uint64_t launches = 0;  // A piece.
+    uint64_t launches = 0;  // Per piece.
   };
   double Serial(const Mix& mix) {
     return Best([&] { Run(mix, false); });
@@ -118,7 +118,7 @@ void MeasureLanes(Bench& bench, uint64_t bytes, uint64_t count) {
   Pieces pieces(bench, bytes, count);
   const double up = pieces.Lanes({true, false, 0}), down = pieces.Lanes({false, true, 0});
   const double one = pieces.Lanes({false, false, 1}), many = pieces.Lanes({false, false, 17});
-  // As long as the slower copies.
+  // As long as the slower of the copies.
   const double launch = std::max((many - one) / 16, 1e-3);
   const auto launches = static_cast<uint64_t>(std::clamp(std::max(up, down) / launch, 1.0, 100.0));
   const double run = pieces.Lanes({false, false, launches});
@@ -138,7 +138,7 @@ void MeasureLanes(Bench& bench, uint64_t bytes, uint64_t count) {
               lanes / std::max({up, run, down}), serial_is_right && lanes_are_right ? "true" : "false");
 }
 
-// Small pieces: what handing over from lane to lane costs.
+// Small pieces: the cost of handing over from lane to lane.
 void MeasureHandOver(Bench& bench) {
   constexpr uint64_t kPieces = 200;
   Pieces pieces(bench, 4096, kPieces);
@@ -146,7 +146,7 @@ void MeasureHandOver(Bench& bench) {
               pieces.Serial({true, true, 1}) / kPieces * 1e3, pieces.Lanes({true, true, 1}) / kPieces * 1e3);
 }
 
-// One launch against boxes of it, and storages of their own against a place far in a large buffer.
+// One launch against its boxes, and separate storages against a place far inside a large buffer.
 void MeasureLaunches(Bench& bench) {
   const std::unique_ptr<Executable> saxpy = bench.Load("saxpy");
   HPVMD_CHECK(saxpy != nullptr);

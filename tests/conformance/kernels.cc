@@ -142,9 +142,9 @@ func f0 "reduce" (%out: i32, %x: i32) -> () {
   loop rounds (%stride: i32 = %half) {
     %done: i32 = eqz.i32 %stride
     if ends %done {
-      leave rounds ()
+      br rounds ()
     } else {
-      leave ends ()
+      br ends ()
     }
     %other: i32 = add.i32 %l, %stride
     %inside: i32 = lt_u.i32 %other, %left
@@ -157,9 +157,9 @@ func f0 "reduce" (%out: i32, %x: i32) -> () {
       %mv: i32 = load.i32 group %mine
       %sum: i32 = add.i32 %ov, %mv
       store.i32 group %mine, %sum
-      leave adds ()
+      br adds ()
     } else {
-      leave adds ()
+      br adds ()
     }
     barrier
     %next: i32 = shr_u.i32 %stride, %one
@@ -171,9 +171,9 @@ func f0 "reduce" (%out: i32, %x: i32) -> () {
     %oa2: i32 = add.i32 %out, %go
     %total: i32 = load.i32 group %mine
     store.i32 flat %oa2, %total
-    leave writes ()
+    br writes ()
   } else {
-    leave writes ()
+    br writes ()
   }
   return ()
 }
@@ -287,7 +287,7 @@ func f0 "shadow_stack" (%out: i32) -> () {
     if again %more {
       continue fill (%j2, %s2)
     } else {
-      leave fill (%s2)
+      br fill (%s2)
     }
     trap 1
   }
@@ -301,7 +301,7 @@ func f0 "shadow_stack" (%out: i32) -> () {
     if again2 %more2 {
       continue add (%m2, %t2)
     } else {
-      leave add (%t2)
+      br add (%t2)
     }
     trap 1
   }
@@ -371,7 +371,7 @@ func f0 "poke" (%out: i32, %distance: i32) -> () {
   return ()
 }
 )"},
-    // Does nothing: what is left is the cost of a dispatch.
+    // Does nothing, to measure the cost of a dispatch.
     {"poke_nothing", R"(
 module "poke_nothing"
 param buffer inout "out"
@@ -380,7 +380,7 @@ func f0 "poke_nothing" (%out: i32) -> () {
   return ()
 }
 )"},
-    // Stores into a buffer that the graph gave to read.
+    // Stores into a buffer that the graph passed read-only.
     {"write_input", R"(
 module "write_input"
 param buffer in "x"
@@ -402,14 +402,14 @@ func f0 "endless" (%x: i32) -> () {
     if goes_on %v {
       continue forever ()
     } else {
-      leave forever ()
+      br forever ()
     }
     trap 1
   }
   return ()
 }
 )"},
-    // Calls itself until x[0] has counted to x[1], with work left to do after each call.
+    // Calls itself until x[0] has counted to x[1], with work after each call.
     {"recurse", R"(
 module "recurse"
 param buffer inout "x"
@@ -429,14 +429,14 @@ func f1 "deeper" (%x: i32) -> (i32) {
   if ends %deep {
     return (%v)
   } else {
-    leave ends ()
+    br ends ()
   }
   %r: i32 = call f1 (%x)
   %s: i32 = rotl.i32 %v, %r
   return (%s)
 }
 )"},
-    // Calls itself for ever with nothing left to do: a compiler may make a loop of it.
+    // Calls itself for ever in tail position: a compiler may turn it into a loop.
     {"tail_call", R"(
 module "tail_call"
 param buffer inout "x"
@@ -454,7 +454,7 @@ func f1 "deeper" (%x: i32) -> () {
   return ()
 }
 )"},
-    // The first instance of each group does not come to the barrier.
+    // The first instance of each group does not reach the barrier.
     {"diverge", R"(
 module "diverge"
 uses barrier
@@ -465,9 +465,9 @@ func f0 "diverge" (%out: i32) -> () {
   %l: i32 = local_id.i32 %zero
   if waits %l {
     barrier
-    leave waits ()
+    br waits ()
   } else {
-    leave waits ()
+    br waits ()
   }
   return ()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes of a device, and storages in large buffers: what moves and computes side by side gets no other results.
+// Lanes of a device, and storages in large buffers: concurrent transfers and launches do not change results.
 #include <algorithm>
 #include <numeric>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<uint64_t, 3> kOne = {1, 1, 1};
 
-// Memory of the host as a device's copies see it.
+// Host memory, as a device's copies use it.
 template <typename T>
 class HostArray {
  public:
@@ -26,8 +26,8 @@ class HostArray {
   std::unique_ptr<Buffer> buffer_;
 };
 
-// Submissions of one lane run in the order in which they were submitted, each seeing what those before it wrote, and
-// settle in that order, without a wait point.
+// Submissions of one lane run in the order in which they were submitted, each sees the writes of those before it, and
+// they settle in that order, without a wait point.
 void Order(Bench& bench) {
   constexpr uint64_t kCount = 100, kBytes = 4096;
   for (const Lane lane : {Lane::kCompute, Lane::kUpload, Lane::kDownload}) {
@@ -38,7 +38,7 @@ void Order(Bench& bench) {
     std::vector<Work> works(kCount);
     std::vector<TimelinePoint> points(kCount);
     for (uint64_t i = 0; i < kCount; ++i) {
-      // A value wanders through the device and back, always by the same byte.
+      // A value moves through the device and back, always by the same byte.
       works[i].Copy(from.buffer(), i, *buffer, 7, 1);
       works[i].Copy(*buffer, 7, to.buffer(), i, 1);
       points[i] = {timeline.get(), i + 1};
@@ -49,7 +49,7 @@ void Order(Bench& bench) {
   }
 }
 
-// What one submission of a lane copies to host memory, the next one may read there.
+// The next submission of a lane may read in host memory what the previous one copied there.
 void ThroughTheHost(Bench& bench) {
   constexpr uint64_t kBytes = 9 << 20;
   std::vector<uint8_t> data(kBytes);
@@ -71,8 +71,8 @@ void ThroughTheHost(Bench& bench) {
   EXPECT_TRUE(bench.Download<uint8_t>(*a) == std::vector<uint8_t>(kBytes, 9));
 }
 
-// Pieces go up, through a kernel and down again, two at a time on the device: all is submitted ahead, and each lane
-// waits for the others by points alone.
+// Pieces are uploaded, processed and downloaded, two at a time on the device: everything is submitted ahead, and
+// lanes wait for each other only by points.
 void Pipeline(Bench& bench) {
   std::unique_ptr<Executable> saxpy = bench.Load("saxpy");
   ASSERT_NE(saxpy, nullptr);
@@ -113,7 +113,7 @@ void Pipeline(Bench& bench) {
   }
 }
 
-// One lane's submission that waits for the host holds up no other lane.
+// A submission that waits for the host delays no other lane.
 void WaitingHoldsUpNoLane(Bench& bench) {
   std::unique_ptr<Buffer> buffer = bench.Allocate(64);
   std::unique_ptr<Timeline> gate = bench.CreateTimeline(), run = bench.CreateTimeline(), up = bench.CreateTimeline();
@@ -132,8 +132,8 @@ void WaitingHoldsUpNoLane(Bench& bench) {
   EXPECT_EQ(bench.Download<uint8_t>(*buffer), want);
 }
 
-// A kernel that traps fails what waits for it in other lanes, host memory stays as it was there, and who waits for
-// something else goes on.
+// A kernel that traps fails the submissions in other lanes that wait for it and leaves host memory unchanged; the
+// others continue.
 void Poison(Bench& bench) {
   std::unique_ptr<Executable> divide = bench.Load("divide");
   ASSERT_NE(divide, nullptr);
@@ -158,8 +158,8 @@ void Poison(Bench& bench) {
   EXPECT_TRUE(bench.Download<int32_t>(*x) == from.data);
 }
 
-// Launches, copies and fills on storages at multiples of 256 bytes of one large buffer, `base` behind its beginning:
-// each touches its own bytes.
+// Launches, copies and fills on storages at multiples of 256 bytes of one large buffer, `base` bytes from its
+// beginning: each accesses only its own bytes.
 void UseArena(Bench& bench, Buffer& arena, uint64_t base) {
   std::unique_ptr<Executable> saxpy = bench.Load("saxpy");
   ASSERT_NE(saxpy, nullptr);
@@ -204,7 +204,7 @@ void Offsets(Bench& bench) {
   }
 }
 
-// The same where 32 bits no longer count the bytes. Where memory is the host's this would say nothing new.
+// The same at offsets beyond 32 bits. Skipped where the device's memory is the host's, as it would test nothing new.
 void FarOffsets(Bench& bench) {
   constexpr uint64_t kGiB = uint64_t{1} << 30;
   const DeviceInfo& info = bench.device().info();
@@ -217,7 +217,7 @@ void FarOffsets(Bench& bench) {
     UseArena(bench, *arena, base);
   }
   UseArena(bench, *arena, bytes - (1 << 20));
-  // A fill that is larger than what 32 bits count.
+  // A fill whose size exceeds 32 bits.
   Work work;
   work.Fill(*arena, 256, bytes - 512, 0x5a);
   ASSERT_TRUE(bench.Run(work).ok());

@@ -56,7 +56,7 @@ class CaseTest final : public testing::Test {
   const Case case_;
 };
 
-// Says that a backend has no device here.
+// Reports that a backend has no device here.
 class AbsentTest final : public testing::Test {
  public:
   explicit AbsentTest(const std::string& backend) : backend_(backend) {}
@@ -66,7 +66,7 @@ class AbsentTest final : public testing::Test {
   const std::string backend_;
 };
 
-// Names in the lists that no case has are mistakes, and so are exceptions without a reason.
+// Names in the lists without a case are errors, and so are exceptions without a reason.
 class ListsTest final : public testing::Test {
  public:
   explicit ListsTest(std::set<std::string> cases) : cases_(std::move(cases)) {}
@@ -97,7 +97,7 @@ void RegisterAll() {
     names.insert(test_case.name);
     for (const Backend& backend : Backends()) {
       std::string name = backend.name + "/" + test_case.name;
-      std::replace(name.begin(), name.end(), ':', '_');  // A colon divides filters.
+      std::replace(name.begin(), name.end(), ':', '_');  // A colon separates filters.
       testing::RegisterTest("Conformance", name.c_str(), nullptr, nullptr, __FILE__, __LINE__,
                             [&backend, test_case]() -> testing::Test* { return new CaseTest(backend, test_case); });
     }
@@ -114,7 +114,7 @@ void RegisterAll() {
 }  // namespace hpvm::conformance
 
 #ifdef HPVMD_TEST_DRIVERS
-// Turns Vulkan's validation layer on where it is installed.
+// Enables Vulkan's validation layer where it is installed.
 void Validate() {
   hpvm::Hub hub;
   const auto device = hpvm::CreateVulkanDevice("vulkan", hub, {.validate = true});
@@ -125,7 +125,7 @@ void Validate() {
   }
 }
 
-// 0 if the layer said nothing.
+// Returns 0 if the layer reported nothing.
 int Validated() {
   const hpvm::ValidationMessages messages = hpvm::TakeValidationMessages();
   for (const std::string& text : messages.texts) {

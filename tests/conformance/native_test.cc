@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules that are written for a device, on every device behind a driver: OpenCL C, SPIR-V kernels in whatever form the
-// driver takes, SPIR-V shaders; compiled by hpvm-compiler as executors do, since a driver's LLVM and ours do not agree
-// in one process.
+// Modules written for a device, on every device behind a driver: OpenCL C, SPIR-V kernels in the form that the driver
+// takes, SPIR-V shaders; compiled by hpvm-compiler as in executors, because a driver's LLVM and ours conflict in one
+// process.
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,7 +68,7 @@ class Compiler {
     request.gpu = device.info().gpu;
     return request;
   }
-  // Null after a reported failure.
+  // Returns null after a reported failure.
   std::unique_ptr<Executable> Load(Device& device, const CompileRequest& request) {
     StatusOr<CompileOutcome> outcome = service_->Compile(request, Soon());
     if (!outcome.ok() || !outcome->artifact.has_value()) {
@@ -91,7 +91,7 @@ class Compiler {
 
 std::vector<uint8_t> BytesOf(std::string_view text) { return {text.begin(), text.end()}; }
 
-// Runs `executable` over 1024 items: out[i] = in[i] * factor + constant.
+// Runs `executable` over 1024 work items: out[i] = in[i] * factor + constant.
 void ExpectScales(Bench& bench, Executable& executable, std::array<uint64_t, 3> group, std::vector<Arg> scalars,
                   float factor, float constant) {
   std::vector<float> in(1024);
@@ -134,8 +134,8 @@ TEST_P(NativeTest, RunsOpenClC) {
   ExpectScales(bench, *executable, {64, 1, 1}, {Arg::Scalar(1.5f)}, 3, 0);
 }
 
-// What the driver's compiler refuses comes back with its log: a text that the clang in front of it takes, as it knows
-// more built-in functions than drivers of this time.
+// An error of the driver's compiler comes back with its log: for a text that the preceding clang accepts, because it
+// knows more built-in functions than current drivers.
 TEST_P(NativeTest, ReportsTheDriversLog) {
   Bench bench(GetParam());
   if (!IsOpenCl(GetParam())) {
@@ -152,7 +152,7 @@ TEST_P(NativeTest, ReportsTheDriversLog) {
   EXPECT_THAT(Message(executable.status()), HasSubstr("__builtin_elementwise_popcount"));
 }
 
-// SPIR-V of the device's own flavour; the other one is refused.
+// SPIR-V of the device's own flavour; the other flavour is refused.
 TEST_P(NativeTest, RunsSpirv) {
   Bench bench(GetParam());
   const std::vector<uint8_t> kernel = spirv::Assemble(spirv::kKernel, 0), shader = spirv::Assemble(spirv::kShader, 3);

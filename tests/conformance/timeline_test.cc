@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order as data: timelines, poison, waiting, deferred submissions.
+// Order as data: timelines, poisoning, waiting, deferred submissions.
 #include <thread>
 
 #include "tests/conformance/conformance.h"
@@ -55,7 +55,7 @@ void Wait(Bench& bench) {
   EXPECT_GE(RealClock().Now() - before, milliseconds(30));
 }
 
-// WaitAny tells which point was reached or failed.
+// WaitAny returns which point was reached or failed.
 void WaitAny(Bench& bench) {
   std::unique_ptr<Timeline> a = bench.CreateTimeline();
   std::unique_ptr<Timeline> b = bench.CreateTimeline();
@@ -72,7 +72,7 @@ void WaitAny(Bench& bench) {
   EXPECT_EQ(*bench.hub().WaitAny(points, Soon()), 0u);
 }
 
-// Many waiters and signals at once lose no wake-up.
+// No wake-up is lost with many concurrent waiters and signals.
 void WaitersAndSignals(Bench& bench) {
   constexpr uint64_t kSteps = 200;
   std::unique_ptr<Timeline> ping = bench.CreateTimeline();
@@ -102,8 +102,8 @@ void EmptySubmission(Bench& bench) {
   EXPECT_TRUE(Await(*b, 4).ok());
 }
 
-// Submit does not block on points that are not reached, nothing starts before all are, and it starts when the last one
-// is.
+// Submit does not block on points that are not reached, nothing starts before all are, and it starts when the last
+// one is.
 void Deferred(Bench& bench) {
   std::unique_ptr<Timeline> a = bench.CreateTimeline();
   std::unique_ptr<Timeline> b = bench.CreateTimeline();
@@ -141,7 +141,7 @@ void DeferredOrder(Bench& bench) {
   EXPECT_EQ(bench.Download<uint8_t>(*buffer), std::vector<uint8_t>(kLength + 1, 42));
 }
 
-// A failed wait point poisons what is submitted after it and what was waiting, down the chain.
+// A failed wait point poisons what is submitted after it and what was waiting, transitively.
 void Poison(Bench& bench) {
   std::unique_ptr<Timeline> a = bench.CreateTimeline();
   std::unique_ptr<Timeline> b = bench.CreateTimeline();
@@ -178,7 +178,7 @@ void ReachedBeforeFailure(Bench& bench) {
   EXPECT_TRUE(Await(*b, 1).ok());
 }
 
-// A thread that settles points: each so long after it was told to that the moment falls anywhere in a submission.
+// A thread that settles points, with delays chosen so that the moment falls anywhere in a submission.
 class Settler {
  public:
   Settler() : thread_([this] { Loop(); }) {}
@@ -188,7 +188,7 @@ class Settler {
   }
   struct Task {
     Timeline* timeline = nullptr;
-    Status end;  // OK: reaches 1.
+    Status end;  // OK to reach 1.
     int spins = 0;
   };
   // Borrows the task until it has settled its timeline.
@@ -221,7 +221,7 @@ class Settler {
   std::thread thread_;
 };
 
-// Whenever a point settles, also between two looks at it, what waits for it goes on.
+// Whenever a point settles, even between two checks of it, the waiting submissions continue.
 void SettlesBetweenLooks(Bench& bench) {
   Settler settler;
   std::unique_ptr<Buffer> buffer = bench.Allocate(8);

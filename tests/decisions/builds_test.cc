@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The corpus does the same however it was built, before the passes and behind those for CPUs and for GPUs.
+// The corpus behaves the same however it was built, before the passes and after those for CPUs and for GPUs.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -23,8 +23,8 @@ constexpr const char* kBuilds[] = {"O2", "O0", "O3", "Os", "simd128", "bulk", "w
 
 struct Kernel {
   const char* entry;
-  // One letter a parameter: f and i are buffers of floats and integers that are read, F and I those that are written,
-  // s a scalar of 7, w and h the width and height, x a float of 1.5.
+  // One letter per parameter: f and i are read-only buffers of floats and integers, F and I are writable ones, s is a
+  // scalar of 7, w and h are the width and height, x is a float of 1.5.
   const char* params;
   std::array<uint64_t, 3> extent;
   uint64_t group = 1;  // Along x.
@@ -51,7 +51,7 @@ constexpr Kernel kKernels[] = {
     {"printed", "fF", {kWidth, 1, 1}},
 };
 
-// The buffers' content after a run, and what it printed.
+// Contents of the buffers after a run, and its output.
 struct Outcome {
   std::vector<std::vector<uint32_t>> buffers;
   std::vector<uint64_t> printed;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels as users write them, of kinds that a compiler may do well or badly: built in the ways in which users build.
+// Kernels as users write them, of kinds that a compiler may handle well or badly, built in the ways in which users build.
 #include "hpvm.h"
 
 #define ROW (int)hpvm_y()
@@ -16,7 +16,7 @@ HPVM_KERNEL void records(const struct Particle* particles, float* out) {
   out[hpvm_x()] = p.mass * (p.x * p.x + p.y * p.y + p.z * p.z);
 }
 
-// A record that is larger than what compilers copy field by field.
+// A record that is larger than those that compilers copy field by field.
 struct Large {
   float values[48];
 };
@@ -37,14 +37,14 @@ HPVM_KERNEL void sort_in_registers(float* values) {
   for (int i = 0; i < 8; ++i) mine[i] = a[i];
 }
 
-// One whose indices are data.
+// An array on the stack whose indices come from data.
 HPVM_KERNEL void stack_histogram(const int* values, int* counts, int n) {
   int bins[16] = {0};
   for (int i = 0; i < n; ++i) ++bins[values[hpvm_x() * n + i] & 15];
   for (int i = 0; i < 16; ++i) counts[hpvm_x() * 16 + i] = bins[i];
 }
 
-// One whose length the launch says, one whose address is passed on, and bytes.
+// Arrays whose length comes from the launch, whose address is passed on, and of bytes.
 HPVM_KERNEL void stack_variable_length(const int* values, int* sums, int n) {
   int row[n];
   for (int i = 0; i < n; ++i) row[i] = values[hpvm_x()] ^ i;
@@ -72,14 +72,14 @@ HPVM_KERNEL void stack_bytes(const int* values, int* sums) {
   sums[hpvm_x()] = shorts[values[hpvm_x()] >> 5 & 7] + bytes[7];
 }
 
-// Rows that indices from memory delimit.
+// Rows whose ends are read from memory.
 HPVM_KERNEL void sparse_rows(const int* starts, const int* columns, const float* values, const float* x, float* y) {
   float sum = 0;
   for (int k = starts[hpvm_x()]; k < starts[hpvm_x() + 1]; ++k) sum += values[k] * x[columns[k]];
   y[hpvm_x()] = sum;
 }
 
-// One instance a row: nothing lies along x.
+// One instance for each row: no parallelism along x.
 HPVM_KERNEL void along_y(const float* a, float* out, int n) { out[ROW] = a[ROW] * (float)n; }
 
 HPVM_KERNEL void strided_store(const float* a, float* out) {
@@ -124,7 +124,7 @@ HPVM_KERNEL void complex_product(const float* a, const float* b, float* c) {
   c[2 * i + 1] = a[2 * i] * b[2 * i + 1] + a[2 * i + 1] * b[2 * i];
 }
 
-// Ends that follow each other, by a remainder and by a choice.
+// Periodic borders, by a remainder and by a choice.
 HPVM_KERNEL void periodic(const float* in, float* out, int n) {
   const int i = COLUMN;
   out[i] = in[(i + n - 1) % n] + in[i] + in[(i + 1) % n];
@@ -134,7 +134,7 @@ HPVM_KERNEL void next_or_first(const float* in, float* out, int n) {
   out[i] = in[i == 0 ? n - 1 : i - 1] + in[i] + in[i == n - 1 ? 0 : i + 1];
 }
 
-// Clamped, in loops whose length the launch says.
+// Clamped indices, in loops whose length comes from the launch.
 HPVM_KERNEL void clamped_window(const float* in, float* out, int width, int height, int reach) {
   const int x = COLUMN, y = ROW;
   float sum = 0;
@@ -148,7 +148,7 @@ HPVM_KERNEL void clamped_window(const float* in, float* out, int width, int heig
   out[y * width + x] = sum;
 }
 
-// Two dimensions in one.
+// A one-dimensional launch over two dimensions.
 HPVM_KERNEL void coordinates(const float* rows, const float* columns, float* out, int width) {
   const unsigned i = hpvm_x();
   out[i] = rows[i / width] * columns[i % width];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the compiler decides for kernels as users write and build them, held to a table (decisions.txt): shapes, checks
-// that are left, accesses by form, along which dimensions a launch can be divided, what a GPU runs, sizes of code. Who
-// changes a decision changes the table, in the same commit: HPVMD_BLESS=1 writes it anew.
+// Compares the compiler's decisions for kernels as users write and build them with a table (decisions.txt): shapes,
+// remaining checks, accesses by form, the dimensions along which a launch can be divided, a GPU's variants, code
+// sizes. A commit that changes a decision changes the table as well: HPVMD_BLESS=1 rewrites it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,15 +22,16 @@ namespace {
 
 using Kind = KernelRemark::Kind;
 
-// Of processor time: a compile that takes longer than this on any machine is a fault, whatever the table says.
+// Limit of processor time: a longer compile is a fault on any machine, whatever the table says.
 constexpr double kSecondsMax = 10;
 
 struct Kernel {
-  std::string name;  // As in the table: a module, with how it was built, and the entry.
+  std::string name;  // Name in the table: a module, with how it was built, and the entry.
   std::string path, entry;
 };
 
-// kernels.txt has a line for each module: its path, below the source or, with "bin:", the build, and its entries.
+// kernels.txt has a line for each module: its path, below the source folder or, with "bin:", the build folder, and
+// its entries.
 std::vector<Kernel> Kernels() {
   std::ifstream list(std::string(HPVMD_SOURCE_DIR) + "/tests/decisions/kernels.txt");
   std::vector<Kernel> kernels;
@@ -80,7 +81,7 @@ std::string KiB(size_t bytes) { return std::to_string((bytes + 1023) / 1024) + "
 
 size_t NumberIn(const std::string& text) { return std::strtoul(text.c_str(), nullptr, 10); }
 
-// "7 of 9 checked" and the like, from what is said of the kernel.
+// Returns "7 of 9 checked" and the like, from the kernel's remarks.
 std::string BoundsOf(const std::vector<KernelRemark>& remarks) {
   std::string checks, group_checks, apart = "whole";
   size_t guarded = 0;
@@ -95,13 +96,13 @@ std::string BoundsOf(const std::vector<KernelRemark>& remarks) {
     if (remark.kind == Kind::kBounds && remark.text.find(" accesses to group memory are unch") != std::string::npos) {
       group_checks = ", " + left() + " in group memory";
     }
-    constexpr std::string_view kBefore = "One check before the loop stands for those of ";
+    constexpr std::string_view kBefore = "One check before the loop replaces the checks of ";
     if (remark.text.starts_with(kBefore)) {
-      const size_t behind = remark.text.find(" behind it for ");
+      const size_t behind = remark.text.find(" replaces those of ");
       guarded += NumberIn(remark.text.substr(kBefore.size()));
-      guarded += behind == std::string::npos ? 0 : NumberIn(remark.text.substr(behind + 15));
+      guarded += behind == std::string::npos ? 0 : NumberIn(remark.text.substr(behind + 19));
     }
-    constexpr std::string_view kAlong = "A launch can be divided along ";
+    constexpr std::string_view kAlong = "A launch can be split along ";
     if (remark.text.starts_with(kAlong)) {
       apart = "divided along " + remark.text.substr(kAlong.size(), remark.text.find(" and run") - kAlong.size());
     }
@@ -109,7 +110,7 @@ std::string BoundsOf(const std::vector<KernelRemark>& remarks) {
   return checks + group_checks + (guarded == 0 ? "" : " (" + std::to_string(guarded) + " once a loop)") + ", " + apart;
 }
 
-// How vectors of instances access memory, in one word each.
+// Returns how vectors of instances access memory, in one word each.
 std::string FormsOf(const std::vector<KernelRemark>& remarks) {
   const std::pair<const char*, const char*> kForms[] = {
       {"one scalar", "scalar"},   {"contiguous along y", "transposed"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes in WebAssembly's binary format, as they grow.
+// A growing buffer of bytes in WebAssembly's binary format.
 #ifndef HPVMD_TESTS_DIFF_BYTES_H_
 #define HPVMD_TESTS_DIFF_BYTES_H_
 
@@ -38,7 +38,7 @@ class Bytes {
     out_.insert(out_.end(), text.begin(), text.end());
   }
   void Append(const Bytes& other) { out_.insert(out_.end(), other.out_.begin(), other.out_.end()); }
-  // With its length before it.
+  // Appends the bytes after their length.
   void Sized(const Bytes& other) {
     Unsigned(other.out_.size());
     Append(other);

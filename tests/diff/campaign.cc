@@ -44,9 +44,9 @@ struct SharedFinding {
 struct Board {
   std::atomic<uint64_t> next;
   std::atomic<uint64_t> modules, compared_with_v8, trapped, barriers, simd, too_long, instances, bytes;
-  std::atomic<uint32_t> findings;  // Claimed; those below are written once their process has gone on or ended.
+  std::atomic<uint32_t> findings;  // Claimed slots; a slot is complete once its process has continued or ended.
   std::atomic<bool> had_v8, is_late;
-  // The seed each job is at, and the end of what it has taken.
+  // The seed each job is at, and the end of its current chunk.
   std::atomic<uint64_t> at[kJobsMax];
   std::atomic<uint64_t> chunk_end[kJobsMax];
   SharedFinding list[kFindingsMax];
@@ -61,7 +61,7 @@ void Copy(const std::string& text, char* into, size_t bytes) {
   into[length] = '\0';
 }
 
-// The verdict on a program in a process of its own, so that it may crash or hang.
+// Checks a program in a separate process, so that it may crash or hang.
 Verdict CheckApart(const Program& program, const CheckOptions& options) {
   const pid_t child = fork();
   if (child == 0) {
@@ -82,7 +82,7 @@ class Campaign {
   Campaign(const CampaignOptions& options, Board& board) : options_(options), board_(board) {}
 
   void Start(uint32_t job);
-  // Waits for all jobs, replacing those that die.
+  // Waits for all jobs, and replaces those that die.
   void Supervise();
 
  private:
@@ -123,7 +123,7 @@ void Campaign::Work(uint32_t job) {
   check.fault = options_.fault;
   check.form = options_.form;
   while (board_.findings < options_.findings_max && !board_.is_late) {
-    // What is left of a chunk whose process died comes first.
+    // First the rest of a chunk whose process died.
     if (board_.at[job] >= board_.chunk_end[job]) {
       const uint64_t begin = board_.next.fetch_add(kSeedsAtOnce);
       if (begin > options_.last) {
@@ -192,11 +192,11 @@ void Campaign::Record(uint64_t seed, Verdict verdict, const std::string& explana
   spmd::LimitSeconds(kShrinkSecondsMax);
   Program program = Generate(seed, options_.features);
   finding.nodes_before = CountNodes(program);
-  // V8 is only asked where it is what differs; a refusal cannot be told from an invalid module.
+  // V8 is used only when it is what differs; its refusal cannot be told from an invalid module.
   CheckOptions shrinking = options;
   shrinking.v8 = verdict == Verdict::kV8Differs || verdict == Verdict::kV8Fails ? options.v8 : nullptr;
   if (shrinking.v8 == nullptr) {
-    // Pins keep addresses within what V8 has.
+    // Pinned nodes keep addresses within V8's memory.
     for (Function& function : program.functions) {
       ForEachNode(function.body, [](Node& node) { node.is_pinned = false; });
     }
@@ -207,7 +207,7 @@ void Campaign::Record(uint64_t seed, Verdict verdict, const std::string& explana
         options_.shrink_tries);
   }
   finding.nodes = CountNodes(program);
-  // What is known of a crash is the module alone.
+  // For a crash only the module is known.
   CheckResult result;
   if (verdict != Verdict::kCrash && verdict != Verdict::kHang) {
     result = Check(program, options);
@@ -232,7 +232,7 @@ void Campaign::Supervise() {
     if (job >= pids_.size() || !WIFSIGNALED(status)) {
       continue;
     }
-    // The seed it was at is a finding; a successor goes on behind it.
+    // The seed it was at is a finding; a successor continues after it.
     const uint64_t seed = board_.at[job];
     const bool hung = WTERMSIG(status) == SIGALRM;
     CheckOptions check;

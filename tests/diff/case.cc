@@ -33,7 +33,7 @@ Json ToJson(const Param& param) {
   if (param.is_buffer) {
     return {{"port", param.is_writable ? "inout" : "in"}, {"bytes", Hex(param.bytes)}};
   }
-  // Bits as text: JSON's numbers do not hold 64 of them.
+  // Bits as text, because JSON's numbers do not hold 64 of them.
   return {{"scalar", kTypes[static_cast<size_t>(param.type)]}, {"bits", std::to_string(param.bits)}};
 }
 
@@ -107,7 +107,7 @@ StatusOr<Case> Load(const std::string& path) {
     Case item = CaseOf(Json::parse(text));
     item.module.assign(std::istreambuf_iterator<char>(module), {});
     return item;
-  } catch (const std::exception& error) {  // What the JSON library throws goes no further.
+  } catch (const std::exception& error) {  // Exceptions of the JSON library end here.
     return InvalidArgument("\"" + path + ".json\" is no case: " + error.what());
   }
 }

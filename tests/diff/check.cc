@@ -24,7 +24,7 @@ std::string Hex(uint8_t byte) {
   return {kDigits[byte >> 4], kDigits[byte & 15]};
 }
 
-// V8 does not tell a null entry from one of another type, nor why a float does not fit an integer.
+// V8 does not distinguish a null entry from one of another type, nor the reasons why a float does not fit an integer.
 ir::TrapCode ForV8(ir::TrapCode code) {
   switch (code) {
     case ir::TrapCode::kUninitializedElement:
@@ -37,7 +37,7 @@ ir::TrapCode ForV8(ir::TrapCode code) {
   }
 }
 
-// Only what V8 tells of a trap.
+// Keeps only what V8 reports about a trap.
 Outcome AsV8(Outcome outcome) {
   outcome.trap.code = ForV8(outcome.trap.code);
   if (outcome.trap.code == ir::TrapCode::kNone) {
@@ -52,7 +52,7 @@ Verdict Fail(Verdict verdict, const Status& status, CheckResult& result) {
   return result.verdict = verdict;
 }
 
-// Whether V8 can run it: it has no barriers, and no gaps between buffers.
+// Returns true when V8 can run it: V8's form has no barriers, and no gaps between buffers.
 bool ForV8(const Program& program) { return !program.has_barrier && !program.is_wild; }
 
 Status SendToV8(const Program& program, const ir::Module& module, const LaunchSpec& launch, V8& v8) {

@@ -51,7 +51,7 @@ class Encoder {
   std::array<uint32_t, kImports> import_index_{};
   std::map<Signature, uint32_t> types_;
   std::vector<Signature> type_list_;
-  // The function at hand.
+  // The current function.
   const Function* function_ = nullptr;
   Bytes code_;
   std::vector<uint32_t> labels_;
@@ -197,7 +197,7 @@ void Encoder::EmitAddress(const Node& node) {
   }
 }
 
-// nan, x, x != x, select: no value but the NaN changes. For vectors the same by lanes.
+// nan, x, x != x, select: changes only NaNs. For vectors the same per lane.
 void Encoder::EmitCanonical(const Node& node) {
   const bool is_f32 = (node.type == ValueType::kV128 ? node.lane : node.type) == ValueType::kF32;
   std::array<uint64_t, 2> nan{is_f32 ? 0x7fc00000u : 0x7ff8000000000000u, 0};
@@ -245,7 +245,7 @@ void Encoder::EmitMemory(const Node& node) {
     case NodeKind::kDataDrop:
       code_.Byte(0xfc);
       code_.Unsigned(node.kind == NodeKind::kMemoryInit ? 8 : 9);
-      // Passive segments come behind the active ones.
+      // Passive segments follow the active ones.
       code_.Unsigned(program_.data.size() + node.index);
       if (node.kind == NodeKind::kMemoryInit) {
         code_.Byte(0);
@@ -407,7 +407,7 @@ Bytes Encoder::ImportSection() {
       facts.type.results[0] = program_.address_type();
     }
     out.Text("hpvm");
-    // V8 asks for imports by name alone, so the two types of one function need two.
+    // V8 imports by name alone, so the two types of one function need two names.
     const bool is_wide = id == ImportId::kInstanceId64 || id == ImportId::kInstanceCount64;
     out.Text(is_v8_ && is_wide ? std::string(facts.name) + "64" : std::string(facts.name));
     out.Byte(0);
@@ -424,7 +424,7 @@ Bytes Encoder::ImportSection() {
   return out;
 }
 
-// One active segment an entry, as entries may be null; then the second table's, and the passive one.
+// One active segment per entry, because entries may be null; then the second table's, and the passive one.
 Bytes Encoder::ElementSection() const {
   Bytes out;
   const bool has_references = !program_.references.empty();
@@ -457,7 +457,7 @@ Bytes Encoder::ElementSection() const {
   return out;
 }
 
-// The index of the passive element segment.
+// Returns the index of the passive element segment.
 uint32_t Encoder::PassiveElements() const {
   const auto filled = std::count_if(program_.table.begin(), program_.table.end(), [](int32_t f) { return f >= 0; });
   return static_cast<uint32_t>(filled) + (program_.references.empty() ? 0 : 1);
@@ -501,7 +501,7 @@ std::optional<std::vector<uint8_t>> Encoder::Run() {
       table.Byte(list == &program_.references ? 1 : 0);
       table.Unsigned(list->size());
       if (list == &program_.references) {
-        table.Unsigned(list->size() + 2);  // What table.grow may reach.
+        table.Unsigned(list->size() + 2);  // Limit of table.grow.
       }
     }
   }

@@ -11,14 +11,14 @@
 
 namespace hpvm::diff {
 
-// V8's form imports one memory that holds module memory and the buffers at their virtual addresses, and calls functions
-// for memory.size and memory.grow. Everything else is the same.
+// V8's form imports one memory that holds module memory and the buffers at their virtual addresses, and calls
+// functions for memory.size and memory.grow. Everything else is the same.
 enum class Dialect : uint8_t { kKernel, kV8 };
 
-// Pages of V8's memory; every address a program may use lies in it.
+// Pages of V8's memory, which contains every address that a program may use.
 inline constexpr uint32_t kV8Pages = 64;
 
-// Nothing when a branch or call names what is not there, which cutting a program can bring about.
+// Returns nothing when a branch or call names a missing target, which cutting a program can cause.
 std::optional<std::vector<uint8_t>> Encode(const Program& program, Dialect dialect);
 
 }  // namespace hpvm::diff

@@ -30,7 +30,7 @@ ir::Type TypeOf(ValueType type) {
   }
 }
 
-// Buffers of one run: aligned copies of what the launch starts from.
+// Buffers of one run: aligned copies of the launch's initial contents.
 class Arena {
  public:
   explicit Arena(const LaunchSpec& launch) {
@@ -163,7 +163,7 @@ StatusOr<std::vector<Outcome>> RunOnCpu(const ir::Module& module, const LaunchSp
       cpu::EmitCpuImage(lowered, form.level.empty() ? Target() : cpu::CpuTarget{form.level}, options));
   const auto variants = static_cast<uint32_t>(artifact.variants.size());
   std::vector<Outcome> outcomes;
-  // A number beyond the variants is one instance at a time.
+  // A number beyond the variants means one instance at a time.
   HPVMD_ASSIGN_OR_RETURN(outcomes.emplace_back(), RunVariant(lowered, launch, artifact, variants));
   for (uint32_t variant = 0; !form.shapes.empty() && variant < variants; ++variant) {
     HPVMD_ASSIGN_OR_RETURN(outcomes.emplace_back(), RunVariant(lowered, launch, artifact, variant));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engines under test do with one module and launch.
+// Runs one module and launch on the engines under test.
 #ifndef HPVMD_TESTS_DIFF_ENGINES_H_
 #define HPVMD_TESTS_DIFF_ENGINES_H_
 
@@ -26,8 +26,8 @@ struct LaunchSpec {
 LaunchSpec LaunchOf(const Program& program);
 
 struct Outcome {
-  ir::TrapReport trap;                        // kNone: every instance ended.
-  std::vector<std::vector<uint8_t>> buffers;  // One a parameter; empty for scalars.
+  ir::TrapReport trap;                        // kNone when every instance ended.
+  std::vector<std::vector<uint8_t>> buffers;  // One per parameter; empty for scalars.
 };
 
 // Reads the module for the launch. kInvalidArgument with the front end's message.
@@ -36,23 +36,23 @@ StatusOr<ir::Module> Read(std::span<const uint8_t> bytes, const LaunchSpec& laun
 // Runs on the reference interpreter; a trap kStopped means more than `steps_max` steps.
 StatusOr<Outcome> Interpret(const ir::Module& module, const LaunchSpec& launch, uint64_t steps_max);
 
-// Swaps one operation for another on the way to the CPU, to show that differences are noticed.
+// Replaces one operation by another in the CPU's module, to show that differences are noticed.
 struct Fault {
   ir::Opcode from, to;
 };
 
-// How the CPU's code is made and run.
+// CpuForm says how the CPU's code is compiled and run.
 struct CpuForm {
-  std::string level;                    // "x86-64-v3" ...; empty: the host's.
-  std::vector<pass::GangShape> shapes;  // Of tiles; empty: one instance at a time only.
+  std::string level;                    // "x86-64-v3" and so on; the host's when empty.
+  std::vector<pass::GangShape> shapes;  // Shapes of tiles; only one instance at a time when empty.
 };
 
 // Compiles and runs on the CPU, on the calling thread: first one instance at a time, in order, then once in each
-// variant of `shapes` that the launch allows. Which of several instances traps is open in all but the first.
+// variant of `shapes` that the launch allows. In all but the first, it is open which of several instances traps.
 StatusOr<std::vector<Outcome>> RunOnCpu(const ir::Module& module, const LaunchSpec& launch, const CpuForm& form,
                                         const std::optional<Fault>& fault);
 
-// Where the buffers of the launch lie.
+// Returns the addresses of the launch's buffers.
 StatusOr<ir::AddressSpace> Addresses(const ir::Module& module, const LaunchSpec& launch);
 
 }  // namespace hpvm::diff

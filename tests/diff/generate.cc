@@ -12,8 +12,8 @@ namespace {
 using enum ValueType;
 
 constexpr uint32_t kPageBytes = 64 * 1024;
-// An instance's part of a buffer: its first half is used at random, the result buffer's second half shows values that
-// would else be lost.
+// An instance's part of a buffer: its first half is used at random; the result buffer's second half exposes values
+// that would otherwise be lost.
 constexpr uint32_t kAreaBytes = 64;
 constexpr uint32_t kSliceBytes = 128;
 constexpr uint32_t kGroupSlotBytes = 16;
@@ -291,7 +291,8 @@ void Generator::AddLocals() {
   }
 }
 
-// Nodes that may be made. Most programs are small: many small ones find more than few large ones in the same time.
+// Limits the number of nodes. Most programs are small: many small ones find more than few large ones in the same
+// time.
 void Generator::ChooseBudget(uint32_t parts) {
   const uint32_t size = swarm_.tiny ? 0 : random_.Below(20);
   const uint32_t nodes = size < 8    ? random_.Between(8, 30)
@@ -338,7 +339,7 @@ Node Generator::LinearId() {
   return linear;
 }
 
-// Finds the instance's part of each buffer.
+// Computes the address of the instance's part of each buffer.
 std::vector<Node> Generator::Prologue() {
   std::vector<Node> body;
   const ValueType address = program_.address_type();
@@ -362,7 +363,7 @@ std::vector<Node> Generator::Prologue() {
   return body;
 }
 
-// Each instance of a group gets a slot, by its place in the group.
+// Each instance of a group gets a slot, by its position in the group.
 void Generator::AllocateGroupMemory(std::vector<Node>& body) {
   const ValueType address = program_.address_type();
   const auto query = [&](ImportId id, uint32_t dimension) {
@@ -385,7 +386,7 @@ void Generator::AllocateGroupMemory(std::vector<Node>& body) {
       group_slot_, Operation(0, program_.is_memory64 ? 0x7c : 0x6a, {Get(group_local_, address), std::move(offset)})));
 }
 
-// The value's bits, NaNs made canonical, as i64; a vector's halves are added.
+// Returns the value's bits, with NaNs made canonical, as i64; a vector's halves are added.
 Node Generator::Bits(Node value) {
   switch (value.type) {
     case kI64:
@@ -410,7 +411,7 @@ Node Generator::Bits(Node value) {
   }
 }
 
-// Stores one sum of locals and globals, so that little of what is computed is lost.
+// Stores one sum of locals and globals, so that few computed values are lost.
 void Generator::Observe(std::vector<Node>& body) {
   Node sum = ConstOf(kI64, 0);
   const auto add = [&](Node value) {
@@ -434,7 +435,7 @@ void Generator::Observe(std::vector<Node>& body) {
   body.push_back(std::move(store));
 }
 
-// Locals start as what the result buffer's second half holds, or as constants: zeros hide too much.
+// Initialises locals from the result buffer's second half, or with constants: zeros hide too much.
 void Generator::FillLocals(std::vector<Node>& body) {
   struct Load {
     uint32_t prefix, code;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values.
+// Generation of values.
 #include <algorithm>
 #include <bit>
 
@@ -12,7 +12,7 @@ namespace {
 using enum ValueType;
 
 constexpr int kDepthMax = 7;
-// Beyond module memory, every buffer and all that V8's memory holds.
+// Beyond module memory, every buffer and all of V8's memory.
 constexpr uint64_t kFarAddress = 0xfffff000;
 
 bool IsFloat(ValueType type) { return type == kF32 || type == kF64; }
@@ -196,7 +196,7 @@ Node Generator::BaseOf(const Area& area) {
                    : Pin(Node{.kind = NodeKind::kGlobalGet, .type = type, .arity = 1, .index = area.global});
 }
 
-// An address such that `width` bytes from it plus *offset lie in an area, unless a trap is wanted.
+// Returns an address such that `width` bytes from it plus *offset lie in an area, unless a trap is wanted.
 Node Generator::Address(uint32_t width, bool for_store, bool is_aligned, uint32_t* offset) {
   std::vector<Area> areas;
   for (const Area& area : areas_) {
@@ -278,7 +278,7 @@ Node Generator::TableNode(TableOp op, std::vector<Node> operands) {
   return node;
 }
 
-// What may be put into the table: never null, so that calls through it do not trap.
+// Returns a reference for the table: never null, so that calls through it do not trap.
 Node Generator::Reference() {
   return random_.Percent(50) ? Pin(ConstOf(kFuncRef, random_.Pick(referable_)))
                              : Pin(TableNode(TableOp::kGet, {Const32(random_.Below(8))}));
@@ -305,7 +305,7 @@ Node Generator::OperateFor(ValueType type) {
   const std::vector<uint32_t>& rows = rows_[static_cast<size_t>(type)];
   uint32_t row = random_.Pick(rows);
   if (Operators()[row].is_atomic && random_.Percent(80)) {
-    row = random_.Pick(rows);  // They are many.
+    row = random_.Pick(rows);  // There are many of them.
   }
   return Operate(row);
 }
@@ -319,7 +319,7 @@ Node Generator::Select(ValueType type) {
   return node;
 }
 
-// br_if gives the values that it would have taken along.
+// If not taken, br_if leaves the values that it would have passed along.
 Node Generator::ValueOfBranch(ValueType type) {
   for (const Label& label : labels_) {
     if (label.types == std::vector<ValueType>{type} && random_.Percent(60)) {

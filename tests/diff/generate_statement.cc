@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statements and control.
+// Generation of statements and control flow.
 #include <algorithm>
 #include <bit>
 
@@ -11,7 +11,7 @@ namespace {
 
 using enum ValueType;
 
-constexpr uint32_t kIterationsMax = 48;  // Of nested loops together.
+constexpr uint32_t kIterationsMax = 48;  // Limit for nested loops together.
 constexpr uint32_t kTripsMax = 6;
 
 }  // namespace
@@ -54,7 +54,7 @@ Node Generator::Store() {
     row = random_.Pick(rows_[kValueTypes]);
   }
   if (swarm_.floats && random_.Percent(5)) {
-    // A copy, whose NaNs keep their payload.
+    // A copy, which keeps the payload of NaNs.
     const bool is_wide = random_.Percent(50);
     uint32_t from = 0, to = 0;
     Node source = Address(is_wide ? 8 : 4, false, false, &from);
@@ -68,8 +68,8 @@ Node Generator::Store() {
   return Operate(row);
 }
 
-// One operation, the same in the whole program, so that the order of instances does not matter; nor is the old value
-// looked at.
+// One operation, the same in the whole program, so that the order of instances does not matter; the old value is not
+// used.
 Node Generator::UpdateShared() {
   const Operator& row = Operators()[shared_row_];
   Node address = Masked((64 - 1) & ~(row.width - 1u));
@@ -95,7 +95,7 @@ Node Generator::Bulk() {
   const bool is_copy = random_.Percent(60);
   const uint32_t bytes = 8u << random_.Below(3);
   Node node{.kind = is_copy ? NodeKind::kMemoryCopy : NodeKind::kMemoryFill};
-  // Room for `bytes`, and no offset: there is none in these instructions.
+  // Room for `bytes`, and no offset, because these instructions have none.
   const auto address = [&](bool for_store) {
     const ValueType type = program_.address_type();
     std::vector<Area> areas;
@@ -115,7 +115,7 @@ Node Generator::Bulk() {
   return node;
 }
 
-// 16 bytes of a passive segment; with traps it may have been dropped.
+// Copies 16 bytes of a passive segment; with traps it may have been dropped.
 Node Generator::InitMemory() {
   const auto segment = random_.Below(static_cast<uint32_t>(program_.passive_data.size()));
   if (swarm_.traps && random_.Percent(10)) {
@@ -123,7 +123,7 @@ Node Generator::InitMemory() {
   }
   uint32_t offset = 0;
   Node node{.kind = NodeKind::kMemoryInit, .index = segment};
-  Node address = Address(16, true, true, &offset);  // Offsets are multiples of 16 that are then left out.
+  Node address = Address(16, true, true, &offset);  // Offsets are multiples of 16, and are left out here.
   node.operands.push_back(std::move(address));
   node.operands.push_back(Small(7));
   node.operands.push_back(Small(7));
@@ -255,7 +255,7 @@ Node Generator::Branch() {
   return Consume(std::move(node), label.types);
 }
 
-// In a block of its own, as nothing follows a br_table.
+// In a block of its own, because nothing follows a br_table.
 Node Generator::BranchTable() {
   Node block{.kind = NodeKind::kBlock, .label = next_label_++};
   labels_.push_back({block.label, {}});
@@ -304,7 +304,7 @@ Node Generator::Terminator() {
   return node;
 }
 
-// What a region does and gives.
+// Generates the contents and the results of a region.
 void Generator::Body(const std::vector<ValueType>& results, std::vector<Node>& body) {
   Statements(random_.Below(4), body);
   if (random_.Percent(8) && (!labels_.empty() || !InEntry())) {
@@ -313,7 +313,7 @@ void Generator::Body(const std::vector<ValueType>& results, std::vector<Node>& b
     body.push_back(std::move(node));
     if (ends) {
       if (random_.Percent(15)) {
-        body.push_back(Statement());  // Never reached.
+        body.push_back(Statement());  // Unreachable.
       }
       return;
     }
@@ -327,7 +327,7 @@ void Generator::Body(const std::vector<ValueType>& results, std::vector<Node>& b
   }
 }
 
-// The parameters lie on the stack; the last one is taken first.
+// The parameters are on the stack; the last one is popped first.
 void Generator::PopParams(const std::vector<ValueType>& params, std::vector<Node>& body) {
   for (size_t i = params.size(); i-- > 0;) {
     Node value{.kind = NodeKind::kPop, .type = params[i], .arity = 1};
@@ -370,7 +370,7 @@ Node Generator::Block(NodeKind kind, const std::vector<ValueType>& results) {
   return node;
 }
 
-// counter = trips; loop { ... } with the counting at the head, so that continuing is bounded too, or at the end.
+// counter = trips; loop { ... } with the counter at the head, so that continuing is bounded too, or at the end.
 Node Generator::Loop(const std::vector<ValueType>& results) {
   const uint32_t trips = random_.Between(1, kTripsMax);
   if (iterations_ * trips > kIterationsMax) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generator's insides, spread over generate.cc (the module and its launch), generate_expression.cc and
+// Internals of the generator, spread over generate.cc (the module and its launch), generate_expression.cc and
 // generate_statement.cc.
 #ifndef HPVMD_TESTS_DIFF_GENERATOR_H_
 #define HPVMD_TESTS_DIFF_GENERATOR_H_
@@ -15,12 +15,12 @@
 
 namespace hpvm::diff {
 
-// Bytes of memory that an instance may use as it likes.
+// Bytes of memory that an instance may use freely.
 struct Area {
-  uint32_t local = 0;   // The entry's local with the base.
-  uint32_t global = 0;  // The global with the base, for other functions.
+  uint32_t local = 0;   // The entry's local that holds the base.
+  uint32_t global = 0;  // The global that holds the base, for other functions.
   bool is_absolute = false;
-  uint32_t base = 0;    // Where it is absolute.
+  uint32_t base = 0;    // For absolute areas.
   uint32_t bytes = 64;  // A power of two.
   bool is_writable = true;
 };
@@ -31,7 +31,7 @@ class Generator {
   Program Run();
 
  private:
-  // What this program uses.
+  // The features of this program.
   struct Swarm {
     bool simd = false, floats = true, wide = true, atomics = false, bulk = false, grow = false, traps = false;
     bool calls = true, loops = true, tables = false, block_params = false, wild = false, references = false;
@@ -132,12 +132,12 @@ class Generator {
   Random random_;
   Program program_;
   Swarm swarm_;
-  std::vector<ValueType> types_;  // In use.
+  std::vector<ValueType> types_;  // The types in use.
   std::vector<Area> areas_;
   std::vector<Callee> callees_;
-  std::vector<uint32_t> referable_;          // Functions of one type, of which the second table holds references.
+  std::vector<uint32_t> referable_;          // Functions of one type, referenced by the second table.
   std::vector<std::vector<uint32_t>> rows_;  // Operators by result; the last list has those without one.
-  // The function at hand.
+  // The current function.
   Function* function_ = nullptr;
   uint32_t function_index_ = 0;
   std::array<std::vector<uint32_t>, kValueTypes> readable_, writable_;
@@ -145,8 +145,8 @@ class Generator {
   uint32_t next_label_ = 1;
   int budget_ = 0;
   int depth_ = 0;
-  uint32_t iterations_ = 1;  // Product of the trip counts around.
-  // A buffer of all instances, which one commutative atomic operation updates; row 0 is none.
+  uint32_t iterations_ = 1;  // Product of the trip counts of the enclosing loops.
+  // A buffer shared by all instances, which one commutative atomic operation updates; no operation when the row is 0.
   uint32_t shared_param_ = 0, shared_row_ = 0;
   // Barrier kernels.
   uint32_t group_local_ = 0, group_slot_ = 0, group_slots_ = 1;

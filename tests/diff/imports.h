@@ -11,7 +11,7 @@ namespace hpvm::diff {
 
 struct ImportFacts {
   std::string_view name;
-  Signature type;  // kI32 stands for the address type where `address` says so.
+  Signature type;  // kI32 stands for the address type where `address` is set.
   bool address_param = false, address_result = false;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-diff: random modules on the interpreter, the CPU back end and Node's V8.
+// hpvm-diff: compares random modules on the interpreter, the CPU back end and Node's V8.
 //
 //   hpvm-diff --seeds 0..499                        a short run; exit status 1 if anything differs
 //   hpvm-diff --seeds 0..99999 --jobs 2 --log FILE  a long one, with a line of results appended to FILE
@@ -25,7 +25,8 @@
 namespace hpvm::diff {
 namespace {
 
-// A fault that shows in every program can be shown in a few nodes beside the prologue and what observes the results.
+// A fault that shows in every program can be reproduced with a few nodes besides the prologue and the stores of
+// results.
 constexpr uint32_t kInjectedNodesMax = 60;
 
 struct Arguments {
@@ -122,7 +123,7 @@ void Print(const Finding& finding) {
               finding.path.c_str());
 }
 
-// The injected fault must be found, by the comparison and nothing else, and shrunk.
+// The comparison alone must find the injected fault, which is then shrunk.
 int JudgeInjected(const CampaignResult& result) {
   for (const Finding& finding : result.findings) {
     if (finding.verdict != Verdict::kCpuDiffers) {

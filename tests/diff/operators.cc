@@ -57,7 +57,7 @@ void AddFloats(Table& table) {
     AddRun(table, 0, c.compare, 6, {c.type, c.type}, kI32);
     AddRun(table, 0, c.unary, 7, {c.type}, c.type);
     AddRun(table, 0, c.binary, 7, {c.type, c.type}, c.type);
-    table.back().canonical_operands = 2;  // copysign takes a NaN's sign, which is open.
+    table.back().canonical_operands = 2;  // copysign copies a NaN's sign, which is open.
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instructions that only compute or access memory, as a table: what the generator chooses from.
+// Table of the instructions that only compute or access memory, from which the generator chooses.
 #ifndef HPVMD_TESTS_DIFF_OPERATORS_H_
 #define HPVMD_TESTS_DIFF_OPERATORS_H_
 
@@ -13,7 +13,7 @@ namespace hpvm::diff {
 enum class Immediate : uint8_t {
   kNone,
   kMemory,      // Alignment and offset; operand 0 is the address.
-  kMemoryLane,  // And a lane.
+  kMemoryLane,  // Like kMemory, and a lane.
   kLane,
   kShuffle,  // 16 lanes, from the bits.
 };
@@ -31,14 +31,15 @@ struct Operator {
   bool is_atomic = false;
   bool divides = false;   // Traps when operand 1 is 0.
   bool converts = false;  // Traps when the float does not fit.
-  // Bits of operands whose NaN payload would show: they are made canonical.
+  // Operands whose NaN payload would be visible, as bits: they are made canonical.
   uint8_t canonical_operands = 0;
-  // A v128 of floats, whose NaNs are made canonical at once: later nobody knows what the lanes are.
+  // The result is a v128 of floats, whose NaNs are made canonical at once, because later the type of the lanes is
+  // unknown.
   bool has_float_lanes = false;
   ValueType lane = ValueType::kF32;
 };
 
-// All of them; indices never change while the program runs.
+// Returns all operators; indices never change while the program runs.
 const std::vector<Operator>& Operators();
 
 }  // namespace hpvm::diff

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generator's randomness: the same seed gives the same numbers on every machine and library.
+// The generator's random numbers: the same seed gives the same numbers on every machine and library.
 #ifndef HPVMD_TESTS_DIFF_RANDOM_H_
 #define HPVMD_TESTS_DIFF_RANDOM_H_
 
@@ -19,7 +19,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  // In [0, count); count is not 0.
+  // Returns a number in [0, count); count is not 0.
   uint32_t Below(uint32_t count) { return static_cast<uint32_t>((Next() >> 32) * count >> 32); }
   uint32_t Between(uint32_t low, uint32_t high) { return low + Below(high - low + 1); }
   bool Percent(uint32_t percent) { return Below(100) < percent; }

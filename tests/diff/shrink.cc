@@ -8,7 +8,7 @@
 namespace hpvm::diff {
 namespace {
 
-// Lists of statements, and nodes, in a fixed order, so that the same number names the same place in a copy.
+// Collects lists of statements, and nodes, in a fixed order, so that the same number names the same place in a copy.
 void CollectLists(std::vector<Node>& list, std::vector<std::vector<Node>*>& into);
 
 void CollectListsBelow(Node& node, std::vector<std::vector<Node>*>& into) {
@@ -111,7 +111,7 @@ void Shrinker::CutLaunch() {
   }
 }
 
-// A function becomes one that gives zeros; the last one goes when nobody calls it.
+// Replaces a function by one that returns zeros; the last one is removed when nobody calls it.
 void Shrinker::CutFunctions() {
   for (size_t i = best_.functions.size(); i-- > 1;) {
     TryChange([&](Program& p) {
@@ -168,7 +168,7 @@ void Shrinker::CutStatements() {
   }
 }
 
-// Way 0: a zero. Ways from 1 on: operand `way - 1`, then what its regions end with, then its regions in its place.
+// Way 0: a zero. Ways from 1 on: operand `way - 1`, then the results of its regions, then its regions in its place.
 bool Shrinker::Simplify(Node& node, uint32_t way) {
   if (way == 0) {
     const bool may = node.arity == 1 && node.kind != NodeKind::kConst && node.kind != NodeKind::kAddress;
@@ -192,7 +192,7 @@ bool Shrinker::Simplify(Node& node, uint32_t way) {
     return false;
   }
   Node& part = *parts[way - 1];
-  // What is below kCanonical or an address must not come to stand in its place: the result would be open.
+  // The operand of kCanonical or of an address must not take its place: the result would be open.
   const bool shows = node.kind == NodeKind::kCanonical || (node.kind == NodeKind::kAddress && way != 1);
   if (shows || part.arity != node.arity || (node.arity == 1 && part.type != node.type) || node.arity > 1 ||
       (node.arity == 0 && node.body.empty()) || part.kind == NodeKind::kPop) {
@@ -219,7 +219,7 @@ void Shrinker::CutNodes() {
           return which < copy.size() && Simplify(*copy[which], way);
         });
         if (changed && way > 0) {
-          way = 0;  // What stands there now may be simplified again.
+          way = 0;  // The new node may be simplified again.
         } else if (changed) {
           break;
         }

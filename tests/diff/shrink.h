@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a program that shows a difference as small as it can.
+// Reduces a program that shows a difference to a minimum.
 #ifndef HPVMD_TESTS_DIFF_SHRINK_H_
 #define HPVMD_TESTS_DIFF_SHRINK_H_
 
@@ -10,10 +10,10 @@
 
 namespace hpvm::diff {
 
-// Whether a program still shows what is looked for. Must be false for programs that are no longer modules.
+// Returns true when a program still shows the difference. Must be false for programs that are not modules any more.
 using StillFails = std::function<bool(const Program&)>;
 
-// Tries at most `tries_max` programs. Returns the smallest that still fails; `program` itself must.
+// Tries at most `tries_max` programs. Returns the smallest that still fails; `program` itself must fail.
 Program Shrink(Program program, const StillFails& still_fails, uint32_t tries_max);
 
 uint32_t CountNodes(const Program& program);

@@ -18,7 +18,7 @@ namespace hpvm::diff {
 namespace {
 
 constexpr int kReplyMsMax = 20'000;
-constexpr uint32_t kRefused = 1000;  // A reply's code where a trap's would be; a message follows.
+constexpr uint32_t kRefused = 1000;  // A reply's code in place of a trap's; a message follows.
 
 // Little-endian words, then bytes padded to whole words.
 class Message {
@@ -51,7 +51,7 @@ StatusOr<std::unique_ptr<V8>> V8::Start(const std::string& server_script) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, to[0], 0);
   posix_spawn_file_actions_adddup2(&actions, from[1], 1);
-  // The baseline compiler alone: quick for code that runs once, and as unlike ours as can be.
+  // The baseline compiler alone: fast for code that runs once, and as different from ours as possible.
   const char* arguments[] = {
       "node", "--liftoff", "--no-wasm-tier-up", "--experimental-wasm-memory64", server_script.c_str(), nullptr};
   std::unique_ptr<V8> v8(new V8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Node's V8 as a third engine: one process, fed over a pipe (v8_server.js reads what v8.cc writes).
+// Node's V8 as a third engine: one process, fed through a pipe (v8_server.js reads what v8.cc writes).
 #ifndef HPVMD_TESTS_DIFF_V8_H_
 #define HPVMD_TESTS_DIFF_V8_H_
 
@@ -25,14 +25,14 @@ class V8 {
   V8& operator=(const V8&) = delete;
 
   struct Run {
-    std::span<const uint8_t> module;  // In V8's dialect.
+    std::span<const uint8_t> module;  // In V8's form.
     const LaunchSpec& launch;
     const ir::AddressSpace& space;
-    uint64_t pages, pages_max;  // Of the kernel's own memory.
+    uint64_t pages, pages_max;  // Size of the kernel's own memory.
     bool is_memory64;
   };
-  // Sends a run; Receive gives its outcome. kInvalidArgument: V8 refuses the module. kInternal: the process is gone or
-  // silent; it has then been ended, and every later call fails.
+  // Sends a run; Receive returns its outcome. kInvalidArgument when V8 refuses the module. kInternal when the process
+  // is gone or silent; it has then been ended, and every later call fails.
   Status Send(const Run& run);
   StatusOr<Outcome> Receive(const LaunchSpec& launch);
 

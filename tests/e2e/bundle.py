@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/bundle.sh: the archive runs from a folder with spaces in its name, with libraries of its own.
+"""Tests deploy/bundle.sh: the archive runs from a folder with spaces in its name, with libraries of its own.
 
     bundle.py BUILD_FOLDER
 """
@@ -17,7 +17,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/release").resolve()
 PROGRAMS = ("hpvmd", "hpvmctl", "hpvm-executor", "hpvm-compiler", "hpvm-bench")
-# The C library's, which are always the machine's.
+# Libraries of the C library, which always come from the machine.
 OWN = re.compile(r"^(linux-vdso|ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil|libanl)\.so")
 
 
@@ -31,10 +31,10 @@ class Bundle(unittest.TestCase):
         cls.place.mkdir()
         archives = sorted((folder / "out").glob("*.tar.zst"))
         assert archives, "no archive was written"
-        for archive in archives:  # The part for SPIR-V goes over the main one.
+        for archive in archives:  # The SPIR-V part is unpacked over the main one.
             subprocess.run(["tar", "--zstd", "-xf", archive, "-C", cls.place], check=True)
         (cls.root,) = cls.place.iterdir()
-        # Nothing of this machine's settings.
+        # The machine's settings are not inherited.
         cls.environment = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
 
     @classmethod
@@ -57,13 +57,13 @@ class Bundle(unittest.TestCase):
                     self.assertTrue(match[2].startswith(str(self.root.resolve())), f"{file.name}: {line.strip()}")
 
     def test_no_newer_c_library_is_asked_for(self):
-        """glibc 2.36 is enough."""
+        """The programs need no glibc newer than 2.36."""
         for file in [self.root / "bin" / name for name in PROGRAMS] + sorted((self.root / "lib").iterdir()):
             versions = re.findall(r"GLIBC_2\.(\d+)", self.run_program("objdump", "-T", file))
             self.assertLessEqual(max(map(int, versions), default=0), 36, file.name)
 
     def test_runs_a_graph(self):
-        """hpvmctl compiles and runs an example with what lies beside it."""
+        """hpvmctl compiles and runs an example with the files of the archive."""
         self.assertRegex(self.run_program(self.root / "bin/hpvmctl", "--version"), r"\d+\.\d+")
         picture = self.place / "picture.png"
         self.run_program(self.root / "bin/hpvmctl", "run", "--local", self.root / "share/hpvm/examples/mandelbrot/mandelbrot.json",
@@ -71,7 +71,7 @@ class Bundle(unittest.TestCase):
         self.assertEqual(picture.read_bytes()[:4], b"\x89PNG")
 
     def test_daemon_serves(self):
-        """hpvmd serves, which it does only when the libraries beside it get its own calls for sockets."""
+        """hpvmd serves, which requires that the libraries beside it use its own socket functions."""
         folder = pathlib.Path(self.temporary.name)
         state = folder / "state"
         state.mkdir(mode=0o700)
@@ -80,7 +80,7 @@ class Bundle(unittest.TestCase):
         daemon = subprocess.Popen([self.root / "bin/hpvmd", "--config", config], env=self.environment, cwd="/", stderr=subprocess.PIPE, text=True)
         try:
             shown = ""
-            end = time.monotonic() + 60  # It serves before it has looked for devices, which may take long on a busy machine.
+            end = time.monotonic() + 60  # hpvmd serves before it has looked for devices, which may take long on a busy machine.
             while "cpu" not in shown and time.monotonic() < end:
                 shown = self.run_program(self.root / "bin/hpvmctl", "--server", f"unix:{folder}/s", "--connect-timeout", "30",
                                          "devices")

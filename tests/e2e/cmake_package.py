@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The C++ client as an installed package: into an empty prefix, found by CMake and pkg-config, used by programs of their own.
+"""Tests the C++ client as an installed package: in an empty prefix, found by CMake and pkg-config, used by separate programs.
 
     cmake_package.py BUILD_FOLDER [TestCase.test ...]
 
-The prefix is moved after the installation, so that nothing rests on where it was made.
+The prefix is moved after the installation, so that nothing depends on its original place.
 """
 
 import os
@@ -18,7 +18,7 @@ import time
 import unittest
 
 BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build/release").resolve()
-sys.argv[1:2] = [str(BUILD / "bin")]  # As e2e.py takes it.
+sys.argv[1:2] = [str(BUILD / "bin")]  # e2e.py expects this argument.
 
 from e2e import OK, ROOT, Daemon  # noqa: E402
 
@@ -70,12 +70,12 @@ class Package(unittest.TestCase):
                        "lib/hpvm/hpvm-executor", "lib/hpvm/hpvm-compiler", f"lib/libhpvm_client.so.{VERSION}"):
             self.assertIn(wanted, files)
         self.assertFalse([name for name in files if name.endswith((".a", ".grpc.pb.h"))])
-        # A link to a link to the library, and its name in programs.
+        # The library file has two chained links: the soname, and the name that linkers use.
         major = f"libhpvm_client.so.{VERSION.split('.')[0]}"
         self.assertEqual(os.readlink(self.library), major)
         self.assertEqual(os.readlink(self.prefix / "lib" / major), f"libhpvm_client.so.{VERSION}")
         self.assertIn(f"Library soname: [{major}]", run("readelf", "-d", self.library))
-        # No compiler, and nothing of where it was built.
+        # The library neither needs the compiler nor names its build folder.
         self.assertNotIn("LLVM", run("readelf", "-d", self.library))
         self.assertNotRegex(run("readelf", "-d", self.library), r"R(UN)?PATH")
         for name in files:
@@ -124,7 +124,7 @@ class Package(unittest.TestCase):
         self.assertTrue((self.cache / "hpvm/artifact.key").is_file())
 
     def test_the_first_page(self):
-        """README's C++ program, as it stands there."""
+        """Builds and runs README's C++ program unchanged."""
         block = next(block for block in re.findall(r"```cpp\n(.*?)```", (ROOT / "README.md").read_text(), re.S) if "int main" in block)
         source = self.folder / "first"
         source.mkdir()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What launches cost, end to end: measured in runs, shown by hpvmctl, kept over restarts, each tenant's for itself.
+"""Tests the measured costs of launches: measured in runs, shown by hpvmctl, kept over restarts, separate for each tenant.
 
     costs.py BIN_FOLDER [TestCase.test ...]
 """
@@ -70,7 +70,7 @@ class Costs(unittest.TestCase):
         self.assertEqual(self.ctl("costs", "-o", "name").stdout.split(), ["k/add"])
 
     def test_restart_keeps_history(self):
-        # Only a plan's first runs are measured whatever that takes; the history is kept when its samples have doubled.
+        # Only the first runs of a plan are always measured; the history is saved when its samples have doubled.
         samples = 0
         for _ in range(200):
             self.run_once()
@@ -80,7 +80,7 @@ class Costs(unittest.TestCase):
         self.assertGreaterEqual(samples, 3)
         self.daemon.stop(signal.SIGKILL)
         self.start()
-        self.assertEqual(self.costs(), [])  # Nothing is prepared yet.
+        self.assertEqual(self.costs(), [])  # No graph is prepared yet.
         self.assertNotIn("~", self.run_once())
         self.assertGreaterEqual(int(self.kernel()["samples"]), 4)
 

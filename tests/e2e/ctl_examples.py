@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""hpvmctl as people meet it: every example of its help, profiles, formats, one job's story, job files, and odd terminals.
+"""Tests hpvmctl as users see it: every example of its help, profiles, formats, one job's story, job files, and odd terminals.
 
     ctl_examples.py BIN_FOLDER [TestCase.test ...]
 """
@@ -27,26 +27,26 @@ import numpy as np
 from e2e import BIN, FAILED, OK, ROOT, USAGE, children
 from jobs import INTERRUPTED, WithDaemon, add, indexed, spin, trap
 
-# Examples that do not end by themselves; each is interrupted once it has shown something.
+# Examples that do not end by themselves; each is interrupted once it has printed something.
 ENDLESS = re.compile(r"--watch\b")
-# Words of examples that stand for something of the reader's own.
+# Values for words of examples that the reader has to replace.
 STAND_INS = {"alice": "daemon", "bob": "bin", "carol": "mail"}
 
 
 def commands_of(text):
-    """The commands that a help lists."""
+    """Returns the commands that a help text lists."""
     block = re.search(r"^Subcommands:\n((?:  .*\n|\n(?=  \S))*)", text, re.M)
     return re.findall(r"^  (\S+)", block.group(1), re.M) if block else []
 
 
 def examples_of(text):
-    """The lines below "Example:" or "Examples:"."""
+    """Returns the lines below "Example:" or "Examples:"."""
     block = re.search(r"^Examples?:\n((?:  .+\n?)+)", text, re.M)
     return [line.strip() for line in block.group(1).splitlines()] if block else []
 
 
 class Ctl(WithDaemon):
-    """A daemon, a folder with every file that an example names, and a home of its own."""
+    """Ctl has a daemon, a folder with every file that an example names, and a home folder."""
 
     @classmethod
     def setUpClass(cls):
@@ -58,12 +58,12 @@ class Ctl(WithDaemon):
         tools.mkdir()
         (tools / "hpvmctl").symlink_to(BIN / "hpvmctl")
         for name, text in (("dot", "#!/bin/sh\ncat > \"$3\"\n"), ("jq", "#!/bin/sh\ncat > /dev/null\n")):
-            if shutil.which(name) is None:  # What comes behind a pipe is no part of hpvmctl.
+            if shutil.which(name) is None:  # Programs behind a pipe are not part of hpvmctl.
                 (tools / name).write_text(text)
                 (tools / name).chmod(0o755)
         cls.environment = {name: value for name, value in os.environ.items() if not name.startswith("HPVM_")}
         cls.environment.update(HOME=str(cls.home), HPVM_SERVER=cls.daemon.server, LC_ALL="C.UTF-8",
-                               XDG_CACHE_HOME=str(cls.folder / "cache"), PATH=f"{tools}:{os.environ['PATH']}")
+                               XDG_CACHE_HOME=str(cls.folder / "cache"), PATH=f"{tools}:/usr/bin:{os.environ['PATH']}")  # The system's python3 has packages.
         cls.environment.pop("XDG_CONFIG_HOME", None)
         cls.write_files()
 
@@ -112,7 +112,7 @@ class Ctl(WithDaemon):
         return job
 
     def on_terminal(self, arguments, columns=80, seconds=30, **variables):
-        """What hpvmctl writes to a terminal of so many columns, its standard error among it."""
+        """Returns the output and error output of hpvmctl on a terminal with `columns` columns."""
         parent, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen([BIN / "hpvmctl", *arguments], stdin=child, stdout=child, stderr=child, cwd=self.work,
@@ -122,7 +122,7 @@ class Ctl(WithDaemon):
         while time.monotonic() < end and select.select([parent], [], [], max(0, end - time.monotonic()))[0]:
             try:
                 part = os.read(parent, 65536)
-            except OSError:  # EIO: nobody holds the other end any more.
+            except OSError:  # EIO: the other end of the terminal is closed.
                 break
             if not part:
                 break
@@ -132,7 +132,7 @@ class Ctl(WithDaemon):
 
 
 class Examples(Ctl):
-    """Every example that a help shows."""
+    """Examples runs every example that a help text shows."""
 
     def helps(self):
         pending, seen = [[]], {}
@@ -145,15 +145,25 @@ class Examples(Ctl):
         return seen
 
     def filled(self, line):
-        """The example with ids in place of those that stand for the reader's own."""
+        """Returns the example with ids in place of the reader's own values."""
         for word, stand_in in STAND_INS.items():
             line = re.sub(rf"\b{word}\b", stand_in, line)
         if "job-0193…" in line:
             command = re.search(r"hpvmctl (?:jobs )?(\w+)", line).group(1)
-            job = self.matmul("--name", command) if command in ("cancel", "wait") else self.finished("--name", command)
+            if command in ("hold", "release"):
+                job = self.matmul("--hold")
+            else:
+                job = self.matmul("--name", command) if command in ("cancel", "wait") else self.finished("--name", command)
             line = line.replace("job-0193…", job)
+            if command == "replay":
+                self.ok(f"hpvmctl bundle {job}")
+        if "5f3a09c1be42" in line:
+            line = line.replace("5f3a09c1be42", self.ok("hpvmctl module put kernels.wasm").stdout[:12])
+        if "delete trial" in line:
+            self.ok("hpvmctl tenant create trial")
         if "array-0193…" in line:
-            line = line.replace("array-0193…", self.finished("--array", "0-1"))
+            held = re.search(r"hpvmctl (?:jobs )?(hold|release)", line) is not None
+            line = line.replace("array-0193…", self.matmul("--array", "0-1", "--hold") if held else self.finished("--array", "0-1"))
         if "tok-0193…" in line:
             self.ok("hpvmctl token create --tenant blur --output revoked.token --replace")
             line = line.replace("tok-0193…", json.loads(self.ok("hpvmctl token list --tenant blur -o json").stdout)[-1]["id"])
@@ -175,8 +185,8 @@ class Examples(Ctl):
     def test_every_example_runs(self):
         helps = self.helps()
         self.assertGreater(len(helps), 40)
-        # Tenants first: other commands' examples name them. Last those that close the server, and then the one that opens it.
-        closing = ("cordon", "drain", "readmit")
+        # Tenants come first, since examples of other commands name them. Commands that close a device or the server come last, before those that open it.
+        closing = ("device pause", "device resume", "cordon", "drain", "readmit")
         ordered = sorted(helps, key=lambda path: (closing.index(path) + 1 if path in closing else 0,
                                                   not path.startswith("tenant create"), not path.startswith("tenant")))
         ran = 0
@@ -218,8 +228,8 @@ class Profiles(Ctl):
         self.assertIn("lab (the default)", self.ok("hpvmctl profile show").stdout)
         self.assertEqual(self.ok("hpvmctl profile list -o name").stdout, "lab\n")
         self.assertRegex(self.ok("hpvmctl profile list").stdout, r"\n\*\s+lab\s+unix:")
-        self.ok("env -u HPVM_SERVER hpvmctl devices")  # The default is what finds the server.
-        self.assertIn("now there is none", self.ok("hpvmctl profile remove lab").stderr)
+        self.ok("env -u HPVM_SERVER hpvmctl devices")  # hpvmctl finds the server at the default address.
+        self.assertIn("now there is no default", self.ok("hpvmctl profile remove lab").stderr)
         self.ok("hpvmctl profile remove lab", code=USAGE)
 
     def test_what_is_wrong_is_said_and_changes_nothing(self):
@@ -285,13 +295,13 @@ class Formats(Ctl):
         begin = time.monotonic()
         done = self.ok("hpvmctl version", HPVM_SERVER="unix:/nowhere")
         self.assertLess(time.monotonic() - begin, 10)
-        self.assertIn("none answers at unix:/nowhere", done.stdout)
+        self.assertIn("no server answers at unix:/nowhere", done.stdout)
         self.assertIn("not known", done.stderr)
         self.assertEqual(self.ok("hpvmctl version --client", HPVM_SERVER="unix:/nowhere").stderr, "")
 
 
 def drop_volatile(value):
-    """What differs between two looks."""
+    """Removes the fields that differ between two queries."""
     if isinstance(value, dict):
         for name in [name for name in value if name in ("used", "available", "spent", "idle_ns", "usage", "dominant_share", "last", "head", "resources")]:
             del value[name]
@@ -300,7 +310,7 @@ def drop_volatile(value):
 
 
 class Stories(Ctl):
-    """describe and events, of a job in every state."""
+    """Tests describe and events for a job in every state."""
 
     def story(self, job, *contained):
         text = self.ok(f"hpvmctl describe {job}").stdout
@@ -326,7 +336,7 @@ class Stories(Ctl):
     def test_one_that_runs_and_one_that_waits_for_it(self):
         running = self.spinning()
         waiting = self.submit(add(), "--after", running)
-        text = self.story(running, r"state +RUNNING", r"so far +attempt 1 of 3", "It runs, attempt 1", f"`hpvmctl wait {running}`")
+        text = self.story(running, r"state +RUNNING", r"so far +attempt 1 of 3", "The job runs, attempt 1", f"`hpvmctl wait {running}`")
         self.assertNotIn("SUCCEEDED", text)
         self.story(waiting, r"state +ACCEPTED", rf"Now\n +Waits for .*{running}", f"`hpvmctl describe {running}`")
         self.assertIn("RUNNING", self.ok(f"hpvmctl events {running}").stdout)
@@ -336,7 +346,7 @@ class Stories(Ctl):
         output, _ = follower.communicate(timeout=20)
         self.assertTrue(output.endswith("CANCELLED\n"), output)
         self.story(running, r"state +CANCELLED", f"`hpvmctl retry {running}`")
-        self.story(waiting, r"state +FAILED", r"came after a job that ended otherwise")
+        self.story(waiting, r"state +FAILED", r"after a job that ended in another state")
 
     def test_one_that_failed(self):
         job = self.submit(trap(), values=(0, 1))
@@ -358,7 +368,7 @@ class Stories(Ctl):
         while (self.job(job)["attempt"], self.state(job)) != (2, "RUNNING"):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.05)
-        self.story(job, r"attempt 1 of 2, lost: ", r"so far +attempt 2 of 2", "Now\n +It runs, attempt 2 of 2")
+        self.story(job, r"attempt 1 of 2, lost: ", r"so far +attempt 2 of 2", "Now\n +The job runs, attempt 2 of 2")
         self.kill_executors()
         self.await_state(job, "DEAD")
         self.story(job, r"state +DEAD", r"attempt 2 of 2, lost: ", f"hpvmctl retry {job}")
@@ -392,7 +402,7 @@ class Apply(Ctl):
         self.assertEqual((job["name"], job["priority"], job["attempts_max"], job["idempotency_key"]),
                          ("applied", -3, 2, "apply-all"))
         self.assertNotEqual(job["deadline_unix_ns"], "0")
-        self.assertIn(job["id"], self.ok(f"hpvmctl apply -d {name}").stdout)  # The key was used before.
+        self.assertIn(job["id"], self.ok(f"hpvmctl apply -d {name}").stdout)  # The key was already used.
 
     def test_several_and_from_another_folder(self):
         one = self.file("one.json", self.job_of(outputs={"C": "one.npy"}))
@@ -424,8 +434,8 @@ class Apply(Ctl):
                           (self.job_of(outputs={"C": "/tmp/c.npy"}), "--allow-file"),
                           (self.job_of(modules={"no": "kernels.wasm"}), 'The graph has no module "no"'),
                           (self.job_of(graph="gone.json"), "gone.json"),
-                          (self.job_of(devices=["vulkan"], graph=restricted("cpu")), "none of --device"),
-                          ('{"hpvm_job": 1, "graph": "a", "graph": "b"}', "stands twice"), ("{", "is not valid")):
+                          (self.job_of(devices=["vulkan"], graph=restricted("cpu")), "--device names none of these"),
+                          ('{"hpvm_job": 1, "graph": "a", "graph": "b"}', "occurs twice"), ("{", "is not valid")):
             bad = self.file("bad.json", job)
             self.assertIn(said, self.ok(f"hpvmctl apply -d {good} {bad}", code=USAGE).stderr)
         self.assertEqual(len(json.loads(self.ok("hpvmctl list --all -o json").stdout)), before)
@@ -439,7 +449,7 @@ class Apply(Ctl):
             self.ok(f"hpvmctl submit matmul.json --device {device} -i A=a.npy -i B=b.npy")
             self.ok(f"hpvmctl run matmul.json --device {device} -i A=a.npy -i B=b.npy")
             self.ok(f"hpvmctl run --local matmul.json --device {device} -i A=a.npy -i B=b.npy")
-        self.ok("hpvmctl run matmul.json --device vulkan:0 -i A=a.npy -i B=b.npy", code=3)  # This daemon has none.
+        self.ok("hpvmctl run matmul.json --device vulkan:0 -i A=a.npy -i B=b.npy", code=3)  # This daemon has no such device.
         self.ok("hpvmctl run matmul.json --device 'x y' -i A=a.npy -i B=b.npy", code=USAGE)
 
 
@@ -458,7 +468,7 @@ class Terminals(Ctl):
         codes = set((self.work / "codes").read_text().split())
         self.assertLessEqual(codes, {"0", str(128 + signal.SIGPIPE)}, done.stdout)
         self.assertEqual((self.work / "err").read_text(), "")
-        # One that certainly closes first.
+        # In this pipe the reader certainly closes first.
         done = self.shell("(sleep 1; hpvmctl list -o json; echo $? >&3) 3>code 2>err | true; sleep 3; cat code err")
         self.assertEqual(done.stdout.strip(), str(128 + signal.SIGPIPE))
 
@@ -504,7 +514,7 @@ class Terminals(Ctl):
         line = ""
         while "RUNNING" not in line:
             line = process.stderr.readline()
-            self.assertTrue(line, "it ended before the job ran")
+            self.assertTrue(line, "the command ended before the job ran")
         process.send_signal(signal.SIGINT)
         return process, process.communicate(timeout=20)[1]
 

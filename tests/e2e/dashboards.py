@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/alerts.yml, deploy/dashboard.json and deploy/prometheus.yml, by a real Prometheus that scrapes a loaded hpvmd.
+"""Tests deploy/alerts.yml, deploy/dashboard.json and deploy/prometheus.yml with a real Prometheus that scrapes a loaded hpvmd.
 
     dashboards.py BIN_FOLDER
 
-Two tenants run, submit, fail, cancel and are turned away while Prometheus scrapes every second. Then each query of the dashboard and each
-rule is asked of it: none may be in error, each has a series with a number, and each label that a legend shows is there. EMPTY has what may be without a
-series, with the reason. Grafana is not in Debian: that it takes the file's form is not tried here.
+Two tenants run, submit, fail, cancel and are refused while Prometheus scrapes every second. Then the script evaluates each query of the
+dashboard and each rule: none may fail, each needs a series with a number, and each label that a legend shows must exist. EMPTY lists queries that
+may have no series, with the reason. Debian has no Grafana, so loading the dashboard file is not tested.
 """
 
 import contextlib
@@ -58,8 +58,12 @@ EMPTY = {
     "hpvm_slow_items_total": "a shared thread that took long is what should not happen",
     "hpvm_store_commit_failures_total": "it takes a disk that fails",
     'hpvm_device_state{state="broken"}': "a device has a series for the state that it is in, and none is broken here",
+    "hpvm_device_temperature_celsius": "the test's device has no management library",
+    "hpvm_device_power_watts": "likewise",
+    "hpvm_device_throttled": "likewise",
+    "hpvm_device_memory_errors": "likewise",
 }
-# For each alarm series that make it fire, a minute a value, and when it does; "0x30" is 31 zeros, "0+1x30" a count that grows.
+# For each alarm: series that make it fire, one value a minute, and the time at which it fires; "0x30" is 31 zeros, "0+1x30" a growing count.
 FIRES = {
     "HpvmdDown": ({'up{job="hpvmd"}': "0x30"}, 5),
     "HpvmdNotReady": ({"hpvm_ready": "0x30", "hpvm_draining": "0x30", "hpvm_intake_closed": "0x30"}, 5),
@@ -74,6 +78,9 @@ FIRES = {
     "HpvmdQueueGrows": ({"hpvm_congested": "1x30"}, 10),
     "HpvmdRejects": ({'hpvm_graph_rejected_total{tenant="ann",reason="resource_exhausted"}': "0+120x30"}, 15),
     "HpvmdExecutorsDoNotStart": ({'hpvm_executor_events_total{event="failed"}': "0+1x30"}, 5),
+    "HpvmdDeviceFenced": ({'hpvm_device_fenced{device="vulkan:0"}': "1x30"}, 5),
+    "HpvmdDeviceErrors": ({'hpvm_device_memory_errors{device="vulkan:0",kind="corrected"}': "0+10x90"}, 60),
+    "HpvmdDevicePaused": ({'hpvm_device_paused{device="vulkan:0"}': "1x1600"}, 1500),
     "HpvmdDeviceBroken": ({'hpvm_device_state{device="vulkan:0",state="broken"}': "1x30"}, 10),
     "HpvmdJobsDead": ({'hpvm_job_seconds_count{state="dead"}': "0 0 1 1 1 1"}, 5),
     "HpvmdAttemptsLost": ({'hpvm_job_attempts_lost_total{reason="executor"}': "0+2x30"}, 15),
@@ -81,7 +88,7 @@ FIRES = {
                             'hpvm_tenant_quota_limit{tenant="ann",resource="host-bytes"}': "100x30"}, 20),
     "HpvmdLogLinesDropped": ({'hpvm_log_lines_dropped_total{reason="rate"}': "0 0 5 5 5 5"}, 5),
 }
-# And what makes none of them fire: a daemon at work, restarted once, near no limit, whose quotas have no limit or some room.
+# Series for which no alarm fires: a working daemon, restarted once, far from its limits, with quotas that are unlimited or have room.
 QUIET = {
     'up{job="hpvmd"}': "1x90", "hpvm_ready": "0x90", "hpvm_draining": "1x40 0x48", "hpvm_intake_closed": "0x40 1x48", "hpvm_store_accepts_writes": "1x90",
     "hpvm_disk_free_bytes": "60000-5x90", "hpvm_disk_size_bytes": "100000x90", 'process_start_time_seconds{job="hpvmd"}': "1x40 2x48",
@@ -96,17 +103,17 @@ QUIET = {
     'hpvm_tenant_quota_used{tenant="ann",resource="running-jobs"}': "16x90", 'hpvm_tenant_quota_limit{tenant="ann",resource="running-jobs"}': "16x90",
     'hpvm_tenant_quota_refused_total{tenant="ann",resource="modules"}': "7x90", 'hpvm_log_lines_dropped_total{reason="rate"}': "4x90",
 }
-# Of the queries, where Grafana puts the variables' values and its own interval.
+# Values for the variables and the interval that Grafana substitutes in queries.
 VARIABLES = {"$instance": ".*", "$tenant": ".*", "$__rate_interval": "1m"}
 
 
 def expressions_of_rules():
-    """(name, expression) of each alarm."""
+    """Returns (name, expression) of each alarm."""
     return re.findall(r"alert: (\w+)\n\s+expr: (.*)", (DEPLOY / "alerts.yml").read_text())
 
 
 def sides(expression):
-    """What a rule compares, without the comparison: that is to have series when all is well, too."""
+    """Yields the sides of a rule's comparison, which must have series even when all is well."""
     for side in re.split(r"\s(?:or|and(?: on \(\w+\))?)\s", expression):
         side = re.sub(r"\s(?:==|!=|<|>)\s[0-9.* ]+\)?$", "", side)
         yield side.removeprefix("(") if side.count("(") > side.count(")") else side
@@ -132,7 +139,7 @@ class LoadedDaemon(ObservedDaemon):
 
 
 class Load(threading.Thread):
-    """What two tenants do, again and again."""
+    """Load is the repeated activity of two tenants."""
 
     def __init__(self, daemon, folder):
         super().__init__(daemon=True)
@@ -157,7 +164,7 @@ class Load(threading.Thread):
                 self.ctl(tenant, "run", *self.graphs["add"])
                 self.ctl(tenant, "submit", *self.graphs["add"])
                 self.ctl(tenant, "submit", *self.graphs["divide"])
-            # More than may wait.
+            # More jobs than may wait.
             jobs = [self.ctl("bob", "submit", "--detach", *self.graphs["spin"]).stdout.split() for _ in range(7)]
             self.ctl("bob", "cancel", *[words[0] for words in jobs if words])
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.daemon_process.tls_port), 5) as stranger:
@@ -205,7 +212,7 @@ class Prometheus:
             try:
                 if self.series('up{job="hpvmd"} == 1'):
                     return
-            except (OSError, ValueError):  # Not yet; and while it starts it answers that in words.
+            except (OSError, ValueError):  # Prometheus is not up yet, or still starting: then it answers in plain text.
                 pass
             assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()[-2000:]
             time.sleep(0.2)
@@ -216,10 +223,10 @@ class Prometheus:
 
 
 class Alarms(unittest.TestCase):
-    """Without a daemon: promtool plays the series to the rules."""
+    """Alarms needs no daemon: promtool evaluates the rules on given series."""
 
     def play(self, series, asked):
-        """`asked`: a minute, an alarm or a pattern of them, and how many are to fire then."""
+        """Evaluates the rules; `asked`: a minute, an alarm or a pattern of alarms, and how many fire at that minute."""
         tests = [{"interval": "1m", "input_series": [{"series": name, "values": values} for name, values in series.items()],
                   "promql_expr_test": [{"eval_time": f"{minute}m", "expr": f'count(ALERTS{{alertname=~"{name}", alertstate="firing"}})',
                                         "exp_samples": [{"labels": "{}", "value": count}] if count else []} for minute, name, count in asked]}]
@@ -263,7 +270,7 @@ class Dashboards(unittest.TestCase):
         assert code == 0, f"hpvmd ended with {code}:\n{cls.daemon.log.read_text()[-3000:]}"
 
     def wait_for_numbers(self, queries):
-        """The labels of each query's series, once each has a number; those of EMPTY may have none."""
+        """Returns the labels of each query's series, once each query has a number; queries of EMPTY may have none."""
         found, end = {}, time.monotonic() + 90
         while True:
             for query in queries:
@@ -277,7 +284,7 @@ class Dashboards(unittest.TestCase):
             missing = [query for query in queries if query not in found and not any(name in query for name in EMPTY)]
             if not missing:
                 return found
-            self.assertLess(time.monotonic(), end, f"No number comes of: {missing}")
+            self.assertLess(time.monotonic(), end, f"These queries return no number: {missing}")
             time.sleep(0.5)
 
     def test_each_query_of_the_dashboard(self):
@@ -302,7 +309,7 @@ class Dashboards(unittest.TestCase):
             at = panel["gridPos"]
             self.assertLessEqual(at["x"] + at["w"], 24, panel["title"])
             cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-            self.assertFalse(cells & places, f"{panel['title']} lies on another panel")
+            self.assertFalse(cells & places, f"{panel['title']} overlaps another panel")
             self.assertNotIn(panel["id"], ids)
             places |= cells
             ids.add(panel["id"])
@@ -317,7 +324,7 @@ class Dashboards(unittest.TestCase):
         self.assertEqual({rule["name"] for rule in group["rules"]}, {name for name, _ in rules})
         for rule in group["rules"]:
             self.assertEqual((rule["health"], rule.get("lastError")), ("ok", None), rule["name"])
-        # All is well, so far as these say. Tenants are turned away, and quotas refuse: that is the load.
+        # Only these alarms may fire: the load includes refused tenants and exceeded quotas.
         firing = {one["metric"]["alertname"] for one in self.prometheus.series('ALERTS{alertstate="firing"}')}
         self.assertLessEqual(firing, {"HpvmdReloadRefused", "HpvmdDiskFilling"})
 

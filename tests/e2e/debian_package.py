@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/package.sh: the Debian packages, installed, upgraded, removed and purged on a clean Debian.
+"""Tests deploy/package.sh: the Debian packages are installed, upgraded, removed and purged on a clean Debian.
 
     debian_package.py BUILD_FOLDER
 
-The Debian is a minimal one with what the packages depend on and nothing else, so that a dependency that is not named is missed. It is made
-once and kept in the build folder; what a test does lies in an overlay over it. Commands run in it by bwrap, as no container would let
-executors make namespaces in a mere chroot. There is no systemd to boot: a stand-in notes what maintainer scripts ask of it, and the test
-starts the daemon as the installed unit says. Needs root, and a mirror of Debian the first time.
+The Debian is minimal: it has the dependencies of the packages and nothing else, so that a missing dependency shows. It is made once and kept
+in the build folder; each test works in an overlay over it. Commands run in it through bwrap, since containers do not let executors make
+namespaces in a plain chroot. systemd does not run: a stand-in records the requests of maintainer scripts, and the test starts the daemon
+as the installed unit specifies. The script needs root, and on its first run a Debian mirror.
 """
 
 import hashlib
@@ -24,8 +24,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/release").resolve()
-APART = "HPVMD_TEST_APART"  # Set in a process whose mounts are its own.
-# Where there is no way to a mirror.
+APART = "HPVMD_TEST_APART"  # Set in a process that has its own mount namespace.
+# Messages that show that no mirror can be reached.
 NO_MIRROR = re.compile(r"Temporary failure resolving|Could not resolve|Could not connect|Unable to connect|Network is unreachable")
 UNIT = "lib/systemd/system/hpvmd.service"
 SYSTEMCTL = """#!/bin/sh
@@ -45,7 +45,7 @@ def packages_of(folder):
 
 
 def later_ones(packages, folder):
-    """The same packages as the next revision, which is what apt takes for newer."""
+    """Returns the same packages with the next revision, which apt takes as newer."""
     folder.mkdir()
     for name, package in packages.items():
         run("dpkg-deb", "-R", package, folder / name)
@@ -61,7 +61,7 @@ def field(package, name):
 
 
 def asked_for(packages):
-    """The first of each dependency's alternatives, without those among the packages themselves."""
+    """Returns the first alternative of each dependency, except dependencies among the packages themselves."""
     names = set()
     for package in packages.values():
         for clause in filter(None, field(package, "Depends").split(",")):
@@ -70,10 +70,10 @@ def asked_for(packages):
 
 
 def base_with(names):
-    """A folder with a Debian that has these packages; made when it is not there."""
+    """Returns a folder with a Debian that has these packages; creates it if it is missing."""
     place = BUILD / "debian-base" / hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
     if not place.exists():
-        shutil.rmtree(place.parent, ignore_errors=True)  # Those of other dependencies.
+        shutil.rmtree(place.parent, ignore_errors=True)  # Bases for other dependencies.
         made = place.with_suffix(".new")
         made.parent.mkdir()
         done = subprocess.run([ROOT / "deploy/base.sh", made, *names], capture_output=True, text=True)
@@ -94,13 +94,13 @@ class Machine:
             (folder / name).mkdir()
         run("mount", "-t", "overlay", "overlay", "-o", f"lowerdir={base},upperdir={folder}/up,workdir={folder}/work", self.root)
         self.log = folder / "hpvmd.log"
-        # /run outlives a command; /proc, /dev and /tmp need not.
+        # /run persists between commands; /proc, /dev and /tmp need not.
         self.bwrap = ["bwrap", "--bind", self.root, "/", "--bind", folder / "run", "/run", "--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys",
                       "--chdir", "/root", "--clearenv", "--setenv", "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                       "--setenv", "HOME", "/root", "--setenv", "LC_ALL", "C.UTF-8", "--setenv", "DEBIAN_FRONTEND", "noninteractive",
                       "--cap-add", "ALL", "--die-with-parent"]
         self.run = folder / "run"
-        # What kept documentation out of the base is not to keep ours out.
+        # The settings that excluded documentation from the base must not exclude ours.
         for file in (self.root / "etc/dpkg/dpkg.cfg.d").glob("*mmdebstrap*"):
             file.unlink()
 
@@ -123,20 +123,20 @@ class Machine:
         return re.findall(rf"^{name}=(.*)$", (self.root / UNIT).read_text(), re.M)
 
     def start(self):
-        """As the unit says: who runs what, with which folders, and no capability."""
+        """Starts the daemon as the unit specifies: command, user, folders, and no capability."""
         (user,), (group,), (command,) = self.settings("User"), self.settings("Group"), self.settings("ExecStart")
         self.do("install", "-d", "-m", self.settings("RuntimeDirectoryMode")[0], "-o", user, "-g", group, f"/run/{self.settings('RuntimeDirectory')[0]}")
         as_user = ["setpriv", "--reuid", user, "--regid", group, "--init-groups", "--inh-caps", "-all", "--bounding-set", "-all", "--no-new-privs"]
         with open(self.log, "ab") as log:
             self.daemon = subprocess.Popen(self.command(*as_user, *shlex.split(command)), stdout=log, stderr=log)
         end = time.monotonic() + 60
-        while not (self.run / "hpvmd/hpvmd.sock").exists():  # By which hpvmctl knows where to ask.
+        while not (self.run / "hpvmd/hpvmd.sock").exists():  # hpvmctl finds the server by this socket.
             assert self.daemon.poll() is None and time.monotonic() < end, self.log.read_text()[-2000:]
             time.sleep(0.05)
         self.do("hpvmctl", "--connect-timeout", "30", "whoami")
 
     def stop(self):
-        """SIGTERM to the daemon itself, which bwrap, its parent, waits for."""
+        """Sends SIGTERM to the daemon itself; its parent, bwrap, waits for it."""
         (child,) = pathlib.Path(f"/proc/{self.daemon.pid}/task/{self.daemon.pid}/children").read_text().split()
         os.kill(int(child), 15)
         code = self.daemon.wait(60)
@@ -145,7 +145,7 @@ class Machine:
 
     def close(self):
         if self.daemon is not None:
-            self.daemon.kill()  # And with it, by --die-with-parent, what it runs.
+            self.daemon.kill()  # Because of --die-with-parent this also ends the daemon's processes.
             self.daemon.wait()
         run("umount", "--lazy", self.root)
 
@@ -183,7 +183,7 @@ class Packages(unittest.TestCase):
         depends = {name: field(package, "Depends") for name, package in first.items()}
         self.assertIn(f"hpvm-engine (= {version}-1)", depends["hpvmd"])
         self.assertIn("libllvm22", depends["hpvm-engine"])
-        for name in ("hpvmd", "hpvm-client"):  # A client takes no compiler with it.
+        for name in ("hpvmd", "hpvm-client"):  # A client depends on no compiler.
             self.assertNotRegex(depends[name], "llvm|clang")
         self.assertIn(f"hpvm-engine (= {version}-2)", field(self.revisions[1]["hpvmd"], "Depends"))
 
@@ -222,12 +222,12 @@ class Packages(unittest.TestCase):
             self.assertEqual(machine.do("stat", "-c", "%a %U %G", folder).strip(), "700 hpvm hpvm", folder)
         wanted = machine.root / "etc/systemd/system"
         self.assertTrue((wanted / "multi-user.target.wants/hpvmd.service").is_symlink())
-        self.assertFalse((wanted / "timers.target.wants/hpvmd-backup.timer").is_symlink(), "Backups are for the administrator to want.")
+        self.assertFalse((wanted / "timers.target.wants/hpvmd-backup.timer").is_symlink(), "Backups must stay disabled until the administrator enables them.")
         checked = machine.do("systemd-analyze", "verify", *[f"/lib/systemd/system/{name}" for name in
                                                            ("hpvmd.service", "hpvmd-backup.service", "hpvmd-backup.timer")])
         self.assertEqual([line for line in checked.splitlines() if "hpvmd" in line], [])
         self.assertIn("valid", machine.do("runuser", "-u", "hpvm", "--", "hpvmd", "--config", "/etc/hpvm/hpvmd.toml", "--check-config"))
-        self.assertFalse((machine.run / "hpvmd").exists(), "Nothing runs where there is no systemd.")
+        self.assertFalse((machine.run / "hpvmd").exists(), "No process may run without systemd.")
 
     def at_work(self, machine):
         import numpy as np
@@ -243,21 +243,21 @@ class Packages(unittest.TestCase):
             (home / "C.npy").unlink()
         self.assertRegex(machine.do("hpvmctl", "devices"), "cpu:0")
         refused = machine.do("runuser", "-u", "nobody", "--", "hpvmctl", "--connect-timeout", "1", "--patience", "1s", "devices", code=7)
-        self.assertIn("hpvmd.sock", refused)  # As shipped the socket is for the daemon's user, and root.
+        self.assertIn("hpvmd.sock", refused)  # The packaged socket is open only to the daemon's user and root.
 
     def backed_up(self, machine):
         (backup,) = re.findall(r"^ExecStart=(.*)$", (machine.root / "lib/systemd/system/hpvmd-backup.service").read_text(), re.M)
         program, folder, _ = backup.split()
         for _ in range(3):
             machine.do("runuser", "-u", "hpvm", "--", program, folder, "2")
-            time.sleep(1.01)  # Names have seconds.
+            time.sleep(1.01)  # The names contain a time in seconds.
         names = sorted(path.name for path in (machine.root / folder[1:]).iterdir())
         self.assertEqual(len(names), 2, names)
         self.assertFalse([name for name in names if name.endswith(".new")])
         machine.do("runuser", "-u", "hpvm", "--", program, folder, "none", code=2)
 
     def upgraded(self, machine):
-        """With a running daemon, an administrator's own configuration, and a systemd that only listens."""
+        """Upgrades with a running daemon, a configuration changed by the administrator, and a systemd that only records requests."""
         config = machine.root / "etc/hpvm/hpvmd.toml"
         config.write_text(config.read_text().replace("running_per_tenant_max = 16", "running_per_tenant_max = 8"))
         own = config.read_text()
@@ -273,20 +273,20 @@ class Packages(unittest.TestCase):
         machine.stop()
         machine.start()
         self.assertIn("matmul", machine.do("hpvmctl", "list", "--all"))
-        # Who says that services are not to be started is obeyed.
+        # A policy that forbids starting services is obeyed.
         policy = machine.root / "usr/sbin/policy-rc.d"
         policy.write_text("#!/bin/sh\nexit 101\n")
         policy.chmod(0o755)
         machine.install(self.revisions[1]["hpvmd"])
         self.assertNotRegex(self.asked(machine), r"(?m)^(re)?start ")
         policy.unlink()
-        # And so is who has disabled it.
+        # A disabled service is not started either.
         machine.do("/bin/systemctl", "--root=/", "disable", "hpvmd.service")
         machine.install(self.revisions[1]["hpvmd"])
         self.assertFalse((machine.root / "etc/systemd/system/multi-user.target.wants/hpvmd.service").is_symlink())
 
     def asked(self, machine):
-        """What systemctl was called with since the last time, without its options."""
+        """Returns the arguments of systemctl calls since the last time, without options."""
         log = machine.root / "systemctl.log"
         text = log.read_text() if log.exists() else ""
         log.write_text("")
@@ -318,7 +318,7 @@ class Packages(unittest.TestCase):
         (folder / "rules").write_text(rules.replace("/var/log/", f"{folder}/"))
         (folder / "rules").chmod(0o644)
         log = folder / "hpvmd.log"
-        with open(log, "ab", buffering=0) as written:  # As systemd opens it.
+        with open(log, "ab", buffering=0) as written:  # systemd opens the log in the same way.
             written.write(b"before\n")
             run("logrotate", "--force", "--state", folder / "state", folder / "rules")
             written.write(b"after\n")
@@ -328,7 +328,7 @@ class Packages(unittest.TestCase):
 
 def missing():
     if os.getuid() != 0:
-        return "it takes root to install packages"
+        return "installing packages needs root"
     for program, package in (("mmdebstrap", "mmdebstrap"), ("bwrap", "bubblewrap"), ("dpkg-shlibdeps", "dpkg-dev")):
         if not shutil.which(program):
             return f"{program} is missing; deploy/setup.sh --tests installs {package}"

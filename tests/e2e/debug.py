@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What people debug with, end to end: lines in traps, prints, asserts, `run --check`, and the compiler's caps.
+"""Tests the means of debugging end to end: lines in traps, prints, asserts, `run --check`, and the compiler's limits.
 
     debug.py BIN_FOLDER [TestCase.test ...]
 """
@@ -23,7 +23,7 @@ EVERYWHERE = (("run",), ("run", "--local"), ("submit",))
 
 
 def line_of(mark):
-    """The line of debug_kernels.c that a comment "at: mark" names."""
+    """Returns the line of debug_kernels.c that has the comment "at: mark"."""
     return 1 + next(i for i, line in enumerate(SOURCE) if line.endswith(f"// at: {mark}"))
 
 
@@ -117,7 +117,7 @@ class Debugging(DebugCase):
         document = debug_node("skip", IN_OUT, group=[4])
         for command in (("run", "--check"), ("run", "--local", "--check")):
             with self.subTest(command=command):
-                done = self.run_graph(document, [1, 0, 1, 1], command=command, code=FAILED)  # It traps as well.
+                done = self.run_graph(document, [1, 0, 1, 1], command=command, code=FAILED)  # The run also traps.
                 self.assertRegex(done.stderr, r'check: node "node": missed barrier: instance \(0, 0, 0\) waits at a barrier '
                                               rf'.*debug_kernels\.c:{line_of("barrier")}:5.* instance \(1, 0, 0\) has ended')
                 self.assertIn('Node "node" trapped: barrier', done.stderr)
@@ -144,9 +144,9 @@ class Debugging(DebugCase):
 
 
 class Caps(DebugCase):
-    """Modules that are hard to compile end within the caps, with a sentence, and cost nobody else anything."""
+    """Modules that are hard to compile end within the limits, with an error message, and do not affect other tenants."""
 
-    devices = "cpu"  # What the CPU's compiler refuses another device may still run.
+    devices = "cpu"  # Another device might run a module that the CPU's compiler refuses.
 
     def check_compile(self, module, wants, seconds):
         (self.folder / "hard.wasm").write_bytes(module)
@@ -161,10 +161,10 @@ class Caps(DebugCase):
         if wants is None:
             self.assertEqual(done.returncode, OK, done.stderr)
         else:
-            # A module that is wrong, or one that takes more than this server allows.
+            # The module is invalid, or it exceeds a limit of this server.
             self.assertIn(done.returncode, (USAGE, FAILED), done.stderr)
             self.assertRegex(done.stderr, wants)
-        self.run_graph(debug_node("good", IN_OUT), [1])  # Others go on.
+        self.run_graph(debug_node("good", IN_OUT), [1])  # Other runs continue.
 
     def test_start_function_without_end(self):
         self.check_compile(module_of([b"\x03\x40\x0c\x00\x0b", b""], start=0), "start", 40)
@@ -173,7 +173,7 @@ class Caps(DebugCase):
         self.check_compile(module_of([HARD_STATEMENT * 200_000]), "limit|cap|seconds|memory", 40)
 
     def test_many_functions(self):
-        # None of them is reached, so that they cost their reading alone.
+        # None of the functions is reached, so each costs only its reading.
         self.check_compile(module_of([b""] * 999_999 + [b""]), None, 40)
         self.check_compile(module_of([b""] * 1_000_000 + [b""]), "more functions than the limit", 40)
 

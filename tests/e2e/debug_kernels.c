@@ -47,7 +47,7 @@ HPVM_KERNEL void accumulate(const int* in, int* out) {
   out[i] += in[i];  // at: uninitialised
 }
 
-// One buffer lies 128 KiB after another if that is smaller than 64 KiB (docs/KERNELS.md).
+// One buffer lies 128 KiB after another if that one is smaller than 64 KiB (docs/KERNELS.md).
 HPVM_KERNEL void stray(const int* in, int* out) {
   int i = hpvm_instance_id(0);
   out[i] = 1;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A full disk under the state folder, end to end: what is said, what waits, and that everything goes on by itself.
+"""Tests a full disk under the state folder end to end: messages, waiting results, and recovery without help.
 
     disk.py BIN_FOLDER [TestCase.test ...]
 
@@ -27,7 +27,7 @@ from operations import free_port
 
 MIB = 1 << 20
 GRAPH = ROOT / "examples/mandelbrot/mandelbrot.json"
-LARGE = ("--symbol", "w=2048", "--symbol", "h=1024")  # Results of 6 MiB.
+LARGE = ("--symbol", "w=2048", "--symbol", "h=1024")  # Options for results of 6 MiB.
 SMALL = ("--symbol", "w=16", "--symbol", "h=16")
 CONFIG = """
 [server]
@@ -38,7 +38,7 @@ listen = "127.0.0.1:{port}"
 running_per_tenant_max = 2
 kept_bytes_max = {kept}
 """
-# What the documents promise; a busy machine gets the same.
+# Times that the documents promise, in seconds; they hold on a busy machine, too.
 SHOWN_WITHIN, GOES_ON_WITHIN, SWEPT_WITHIN = 5, 10, 60
 
 
@@ -89,13 +89,13 @@ class FullDisk(unittest.TestCase):
         return facts.f_bavail * facts.f_frsize
 
     def fill(self, left):
-        """Takes all but `left` bytes of what is free."""
+        """Fills the file system except for `left` bytes."""
         with open(self.state / "fill", "ab") as file:
             end = time.monotonic() + 10
             while self.free() > left and time.monotonic() < end:
                 try:
                     os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, self.free() - left)
-                except OSError:  # Somebody else was faster: what is left is less.
+                except OSError:  # Another process used the space first: less than `left` remains.
                     pass
         self.assertLessEqual(self.free(), left)
 
@@ -139,12 +139,12 @@ class FullDisk(unittest.TestCase):
         self.assertEqual(done.returncode, OK, done.stderr)
         return path.read_bytes()
 
-    # Results that find no room wait in memory, are shown everywhere, and are stored when there is room.
+    # Results without room wait in memory, are shown everywhere, and are stored when there is room.
     def test_results_wait_for_room(self):
         self.start()
         expected = self.image(self.submit(*LARGE))
         self.fill(3 * MIB)
-        # At once, before the first has used the room up. The third has no turn.
+        # All are submitted at once, before the first uses the room up. The third has to wait for its turn.
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
             waiting = sorted(pool.map(lambda _: self.submit(*LARGE), range(3)))
         self.within(SHOWN_WITHIN + 5, lambda: self.is_shown(), "shown, with the runs themselves")
@@ -156,7 +156,7 @@ class FullDisk(unittest.TestCase):
         self.assertGreater(self.metric("hpvm_disk_free_bytes"), 0)
         self.check_refused()
         self.assertEqual(self.daemon.ctl("run", GRAPH, *SMALL).returncode, OK)
-        # One is given up: that needs no room.
+        # One result is dropped, which needs no room.
         extra = waiting.pop()
         self.assertEqual(self.daemon.ctl("cancel", extra).returncode, OK)
         self.within(SHOWN_WITHIN, lambda: self.states(extra) == {"CANCELLED"}, "cancelled")
@@ -168,11 +168,11 @@ class FullDisk(unittest.TestCase):
         self.assertEqual(len(self.jobs()), 4)
         self.assertEqual(self.daemon.stop(), 0)
 
-    # A neighbour fills the disk to the last byte: it shows before anything fails, and results that the operator gives up
-    # make room again, without a byte of help.
+    # Another process fills the disk to the last byte: this shows before anything fails, and dropping results by hand
+    # makes room again although not a byte is free.
     def test_the_documented_way_out_at_no_bytes(self):
         self.start()
-        # Each another image: equal results of one tenant are one file.
+        # Each image is different: equal results of one tenant share a file.
         done = [self.submit("--symbol", "w=2048", "--symbol", f"h={1024 - i}") for i in range(4)]
         for job in done:
             self.image(job)
@@ -191,8 +191,8 @@ class FullDisk(unittest.TestCase):
         check = subprocess.run([BIN / "hpvmd", "--check-jobs", "--state", self.state], capture_output=True, text=True)
         self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
 
-    # A daemon that is killed on a full disk starts there again, with its jobs; and without its reserve it says in one
-    # sentence what it needs, with a code that systemd does not answer with another start.
+    # A daemon that was killed on a full disk starts again with its jobs; without its reserve it reports in one
+    # sentence what it needs, and exits with a code after which systemd does not restart it.
     def test_a_start_on_a_full_disk(self):
         self.start()
         expected = self.image(self.submit(*LARGE))

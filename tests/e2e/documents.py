@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of docs/OPERATIONS.md and docs/TENANTS.md, in the documents' order, as an operator would type it.
+"""Runs every command of docs/OPERATIONS.md and docs/TENANTS.md, in the documents' order, as an operator would type it.
 
     documents.py BIN_FOLDER
 
 The commands are read from the documents: lines of sh blocks, indented lines, and commands within sentences. They run as root at their own paths, on a
-machine of their own: namespaces of mounts, processes and the network, with this machine's files beneath an overlay, so that users, owners, ports and
-/usr/bin are real and nothing of it stays. Only systemctl and journalctl are stand-ins (operations.py). RULES has what a sentence leaves open (an ID, a
-file that should be there) and NOT_RUN what cannot run here, with the reason; a command that is neither plain nor in one of them fails the test.
+separate machine: namespaces of mounts, processes and the network, with this machine's files beneath an overlay, so that users, owners, ports and
+/usr/bin are real and no change stays. Only systemctl and journalctl are stand-ins (operations.py). RULES has the values that a sentence leaves open
+(an ID, an expected file), and NOT_RUN the commands that cannot run here, with the reason; a command that is neither plain nor listed fails the test.
 """
 
 import ctypes
@@ -56,7 +56,7 @@ def is_command(text):
 
 
 def commands_of(document):
-    """In their order. An indented command has what the document shows that it prints."""
+    """Returns the commands in order. An indented command has the output that the document shows."""
     found, fence, shown = [], None, None
     lines = (ROOT / f"docs/{document}.md").read_text().splitlines()
     prose = []
@@ -88,13 +88,13 @@ def commands_of(document):
 
 
 class Rule:
-    """What to type for what stands there, what must be so before, what is put right after, and how it ends."""
+    """Rule says what to type for a command, what to run before and after it, and how it ends."""
 
     def __init__(self, typed=None, before="", after="", code=0, prints=""):
         self.typed, self.before, self.after, self.code, self.prints = typed, before, after, code, prints
 
 
-# Values that sentences leave open; shell, so that each is asked for when it is needed.
+# Values that sentences leave open, as shell text, so that each is evaluated when it is needed.
 A_JOB = f"$(hpvmctl submit --detach {EXAMPLE} --symbol w=16 --symbol h=16 | cut -d' ' -f1)"
 A_TOKEN = "$(hpvmctl token create --tenant lab --output /tmp/doomed.token | grep -o 'tok-[0-9a-f]*')"
 CERTIFICATE = ("cd /etc/hpvm && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost"
@@ -108,13 +108,13 @@ TLS = (r"""sed -i -e 's|^listen = "unix.*|listen = "unix:/run/hpvmd/hpvmd.sock,1
 
 PACKAGES = "apt-get install -y ./hpvmd_VERSION-1_amd64.deb ./hpvm-engine_VERSION-1_amd64.deb ./hpvm-client_VERSION-1_amd64.deb"
 RULES = {
-    # The rest of the page is followed with the archive, debian_package.py with the packages.
+    # The rest of the page is tested with the archive; debian_package.py tests the packages.
     PACKAGES: Rule(
         typed=f"{PACKAGES} >/dev/null 2>&1; hpvmd --config /etc/hpvm/hpvmd.toml --check-config && hpvmctl run --local {EXAMPLE} --symbol w=16"
               " --symbol h=16 -O image=/tmp/packaged.png && getent passwd hpvm",
         after="dpkg --purge hpvmd hpvm-client hpvm-engine && userdel hpvm && rm -r /var/backups/hpvmd && ! [ -e /usr/bin/hpvmd ]",
         prints="^hpvm:"),
-    # Most machines set these, says the document; here also that GPUs of the machine are left alone.
+    # The document says that most machines set these; here they also keep the machine's GPUs out.
     "install -m 0644 /usr/share/hpvm/hpvmd.toml /etc/hpvm/hpvmd.toml": Rule(
         after=r"""sed -i -e '/^\[metrics\]/,/^\[/ s|^listen = .*|listen = "127.0.0.1:9464"|' -e 's|^backends = .*|backends = "cpu"|' /etc/hpvm/hpvmd.toml"""),
     "usermod -aG video,render hpvm": Rule(before="groupadd -f video; groupadd -f render"),
@@ -123,7 +123,8 @@ RULES = {
     "hpvmctl devices": Rule(prints=r"cpu:0"),
     "hpvmctl tenant create lab --uid alice": Rule(before="useradd alice"),
     "runuser -u hpvm -- hpvmd --config /etc/hpvm/hpvmd.toml --create-token local --role admin --output /var/lib/hpvmd/admin.token": Rule(
-        before="systemctl stop hpvmd", after="systemctl start hpvmd && mv /var/lib/hpvmd/admin.token . && hpvmctl --token-file admin.token whoami | grep -q admin"),
+        after="mv /var/lib/hpvmd/admin.token ."),
+    "hpvmctl token create --tenant lab": Rule(before="hpvmctl --token-file admin.token whoami | grep -q admin"),
     "hpvmctl token revoke ID": Rule(typed=f"hpvmctl token revoke {A_TOKEN}",
                                     after="! hpvmctl --token-file /tmp/doomed.token whoami 2>/tmp/refused && grep -q UNAUTHENTICATED /tmp/refused"),
     "cat privkey.pem fullchain.pem > server.pem.new": Rule(typed="cd /etc/hpvm && cat privkey.pem fullchain.pem > server.pem.new", before=CERTIFICATE),
@@ -142,6 +143,17 @@ RULES = {
         after="systemctl start hpvmd; ! hpvmctl --token-file admin.token whoami 2>/tmp/refused && grep -q UNAUTHENTICATED /tmp/refused"),
     "systemctl stop hpvmd && rm -r /var/lib/hpvmd/cache": Rule(),
     "journalctl -u hpvmd | grep -i tls": Rule(prints="certificate"),
+    'hpvmctl hold JOB --reason "…"': Rule(
+        typed=f"job=$(hpvmctl submit -d --hold {EXAMPLE} --symbol w=16 --symbol h=16) && hpvmctl hold $job --reason 'the lab moves' && hpvmctl release $job"),
+    'hpvmctl device pause vulkan:0 --reason "new firmware"': Rule(typed='hpvmctl device pause cpu:0 --reason "new firmware"'),
+    "hpvmctl device resume vulkan:0": Rule(typed="hpvmctl device resume cpu:0"),
+    "hpvmctl doctor": Rule(before="hpvmctl readmit"),  # An earlier sentence has drained it.
+    "hpvmctl device resume": Rule(typed="hpvmctl device resume cpu:0"),
+    "hpvmctl device resume DEVICE": Rule(typed="hpvmctl device resume cpu:0"),
+    "hpvmd --config /etc/hpvm/hpvmd.toml --rename-tenant OLD NEW": Rule(
+        typed="runuser -u hpvm -- hpvmd --config /etc/hpvm/hpvmd.toml --rename-tenant renamed lab-two", before="hpvmctl tenant create renamed && systemctl stop hpvmd",
+        after="systemctl start hpvmd && hpvmctl tenant show lab-two", prints="lab-two"),
+    "hpvmd --device-health": Rule(code=1),  # The library that it asks is missing.
     "hpvmctl jobs cancel ID": Rule(typed=f"hpvmctl jobs cancel {A_JOB}"),
     "hpvmctl retry ID": Rule(typed=f"job={A_JOB}; hpvmctl jobs wait $job; hpvmctl retry --detach $job"),
     "hpvmctl run --check GRAPH": Rule(typed=f"hpvmctl run --check {EXAMPLE} --symbol w=16 --symbol h=16"),
@@ -162,7 +174,7 @@ RULES = {
 if not (BIN.parent / "CPackConfig.cmake").exists():
     NOT_RUN[PACKAGES] = "a build with sanitizers makes no packages"
     del RULES[PACKAGES]
-# Between the documents: the second one's tenants are nobody's yet.
+# Between the documents: the tenants of the second one must not exist yet.
 AFRESH = "systemctl stop hpvmd; rm -r /var/lib/hpvmd; systemctl start hpvmd"
 
 STAND_INS = {
@@ -172,19 +184,19 @@ STAND_INS = {
 
 
 class Plan(unittest.TestCase):
-    """Without a machine: nothing in the documents is unknown, nothing here is about a command that is gone."""
+    """Plan needs no machine: every command of the documents is known, and no rule is for a missing command."""
 
     def test_every_command_is_run_or_listed(self):
         commands = [command for document in DOCUMENTS for command in commands_of(document)]
         texts = {command.text for command in commands}
         self.assertGreater(len(commands), 80)
-        self.assertEqual((set(RULES) | set(NOT_RUN)) - texts, set(), "These are not in the documents any more.")
+        self.assertEqual((set(RULES) | set(NOT_RUN)) - texts, set(), "These commands are no longer in the documents.")
         self.assertEqual(set(RULES) & set(NOT_RUN), set())
         unclear = [str(c) for c in commands if re.search(r"\b(ID|NAME|GRAPH|FILE)\b", c.text) and c.text not in RULES and c.text not in NOT_RUN]
-        self.assertEqual(unclear, [], "RULES is to say what to type for these.")
-        for document in DOCUMENTS:  # A fence of another kind is not where commands hide.
+        self.assertEqual(unclear, [], "RULES lacks the text to type for these commands.")
+        for document in DOCUMENTS:  # Fences of other kinds must not contain commands.
             for body in re.findall(r"```(?!sh\n)[a-z]*\n(.*?)```", (ROOT / f"docs/{document}.md").read_text(), re.S):
-                self.assertEqual([line for line in body.splitlines() if is_command(line.strip().removeprefix("$ "))], [], "It is no sh block.")
+                self.assertEqual([line for line in body.splitlines() if is_command(line.strip().removeprefix("$ "))], [], "The block is not marked as sh.")
 
 
     def test_the_unit_bounds_its_memory(self):
@@ -192,13 +204,13 @@ class Plan(unittest.TestCase):
         high, most = (int(re.search(rf"^{name}=(\d+)%$", text, re.M).group(1)) for name in ("MemoryHigh", "MemoryMax"))
         self.assertLess(50, high)
         self.assertLess(high, most)
-        self.assertLess(most, 95, "The machine keeps some.")
+        self.assertLess(most, 95, "The machine must keep some memory.")
         explained = (ROOT / "docs/OPERATIONS.md").read_text()
         self.assertIn(f"`MemoryHigh={high}%` and `MemoryMax={most}%`", explained)
 
 
 class Machine:
-    """What Systemd asks of one: here everything is at its own place."""
+    """The machine that Systemd expects; all files are at their real paths."""
 
     prefix = pathlib.Path("/")
     has_users = True
@@ -255,7 +267,7 @@ class Documents(unittest.TestCase):
             self.check_unit()
 
     def check_output(self, command, printed):
-        """Each line that the document shows begins like one that is printed; what stands for the rest is elided."""
+        """Each line that the document shows must begin like a printed line; the rest may be elided."""
         for line in command.output:
             first = re.match(r"\S+", line).group()
             if first != "...":
@@ -267,7 +279,7 @@ class Documents(unittest.TestCase):
         self.assertEqual(complaints, [])
 
 
-# --- The machine of its own ---
+# --- The separate machine ---
 
 SYS_PIVOT_ROOT = 155
 MNT_DETACH = 2
@@ -290,7 +302,7 @@ def bring_up_loopback():
 
 
 def overlay(place):
-    """Mounts this machine's files, with what is written over them, in a folder below the empty folder `place`."""
+    """Mounts this machine's files, covered by a writable layer, in a folder below the empty folder `place`."""
     mount("-t", "tmpfs", "-o", "mode=0755", "documents", place)
     for name in ("up", "work", "root"):
         (place / name).mkdir(mode=0o755)
@@ -299,14 +311,14 @@ def overlay(place):
 
 
 def enter(place):
-    """This process's root becomes the overlay. In namespaces of its own already."""
+    """Makes the overlay the root of this process, which is already in its own namespaces."""
     root = overlay(place)
     for name in ("tmp", "run"):
         mount("-t", "tmpfs", "-o", "mode=1777" if name == "tmp" else "mode=0755", name, root / name)
     mount("-t", "proc", "proc", root / "proc")
     for name in ("sys", "dev"):
         mount("--rbind", f"/{name}", root / name)
-    for folder in {ROOT, BIN}:  # Where they are on a file system of their own.
+    for folder in {ROOT, BIN}:  # These folders may be on other file systems.
         (root / folder.relative_to("/")).mkdir(parents=True, exist_ok=True)
         mount("--bind", folder, root / folder.relative_to("/"))
     shutil.rmtree(root / "etc/hpvm", ignore_errors=True)
@@ -329,13 +341,13 @@ def main():
     with tempfile.TemporaryDirectory(prefix="hpvmd-documents-") as place:
         tried = subprocess.run([*apart, sys.executable, *sys.argv, "--try", place], capture_output=True)
         if os.getuid() != 0 or tried.returncode != 0:
-            print("skipped: a machine of its own needs root, namespaces and overlays; operations.py follows the document under a prefix")
+            print("skipped: a separate machine needs root, namespaces and overlays; operations.py follows the document under a prefix")
             sys.exit(0 if plan.result.wasSuccessful() else 1)
         process = subprocess.Popen([*apart, sys.executable, *sys.argv, "--inside", place])
         try:
             code = process.wait(500)
         finally:
-            process.kill()  # And with it all that is left on the machine.
+            process.kill()  # This also ends every process that is left on the machine.
     sys.exit(code if plan.result.wasSuccessful() else 1)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""End to end through the real programs: a private hpvmd, hpvmctl, executors, compilers, kernels.
+"""Tests the real programs end to end: a private hpvmd, hpvmctl, executors, compilers, kernels.
 
     e2e.py BIN_FOLDER [TestCase.test ...]
 """
@@ -31,7 +31,7 @@ def port(name, access, count="n", kind="i32"):
 
 
 def one_node(entry, ports, scalars=(), instances="n", **more):
-    """A document with a single leaf whose ports are the graph's; inout ports are both its input and its output."""
+    """Returns a document with a single leaf whose ports are the graph's; inout ports are both its input and its output."""
     inputs = {p["name"]: {"type": p["type"], "shape": p["shape"]} for p in ports if p["access"] != "out"}
     outputs = {p["name"] + "_out": {"type": p["type"], "shape": p["shape"]} for p in ports if p["access"] != "in"}
     leaf = {"ports": list(ports), "scalars": [{"name": n, "type": "i32", "value": v} for n, v in scalars],
@@ -43,7 +43,7 @@ def one_node(entry, ports, scalars=(), instances="n", **more):
 
 
 def children(pid):
-    """All live descendants."""
+    """Returns all live descendants."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -67,7 +67,7 @@ class Daemon:
                                              self.folder / "state", *arguments], stderr=log, stdout=log)
 
     def ctl(self, *arguments, input=None, timeout=60):
-        # A cache of its own, so that --local finds nothing that an earlier build made.
+        # A separate cache, so that --local does not find results of an earlier build.
         environment = {**os.environ, "HPVM_SERVER": self.server, "XDG_CACHE_HOME": str(self.folder / "cache")}
         return subprocess.run([BIN / "hpvmctl", *map(str, arguments)], input=input, capture_output=True, text=True,
                               timeout=timeout, env=environment)
@@ -78,10 +78,10 @@ class Daemon:
 
 
 class WithDaemon(unittest.TestCase):
-    """A private daemon for all tests of the class, in a folder with the files that it needs."""
+    """WithDaemon has a private daemon for all tests of the class, in a folder with the files that it needs."""
 
     files = ()
-    devices = "cpu"  # Executors that load no driver, and are locked down the most; gpu.py is about the others.
+    devices = "cpu"  # These executors load no driver, and are locked down the most; gpu.py tests the others.
 
     @classmethod
     def setUpClass(cls):
@@ -123,7 +123,7 @@ class EndToEnd(WithDaemon):
         return done
 
     def with_profiles(self, text, *arguments, **variables):
-        """hpvmctl without a server in its environment, and with these profiles."""
+        """Runs hpvmctl without a server in its environment, and with these profiles."""
         path = self.write("profiles.toml", text)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HPVM_")}
         done = subprocess.run([BIN / "hpvmctl", *arguments], capture_output=True, text=True, timeout=60,
@@ -146,22 +146,22 @@ class EndToEnd(WithDaemon):
         code, text = self.with_profiles(here, *ask, "--profile", "gone")
         self.assertEqual(code, USAGE)
         self.assertIn('no profile "gone"; there are: here', text)
-        code, text = self.with_profiles(here, "completion", "bash", "--profile", "gone")  # Needs no server.
+        code, text = self.with_profiles(here, "completion", "bash", "--profile", "gone")  # This command needs no server.
         self.assertEqual(code, OK, text)
         self.assertIn('"tenant": "lab"', self.with_profiles(here, "quota", "-o", "json", "--profile", "here")[1])
 
     def start_spinning(self, *arguments):
-        """A job that runs until it is cancelled."""
+        """Starts a job that runs until it is cancelled."""
         document = one_node("spin", [port("out", "inout")], instances="1")
         job = self.run_graph(document, "--input", f"out={self.array('in.npy', [0])}", "--detach", *arguments).stdout.strip()
         for _ in range(100):
             if "RUNNING" in self.daemon.ctl("jobs", "get", job).stdout:
                 return job
             time.sleep(0.05)
-        self.fail("the job does not run")
+        self.fail("the job does not start")
 
     def check_serving(self):
-        """The daemon still does a good job."""
+        """Checks that the daemon still runs a job correctly."""
         document = one_node("add", [port("in", "in"), port("out", "out")], [("amount", 5)])
         self.run_graph(document, "--input", f"in={self.array('in.npy', [1, 2, 3])}", "--output",
                        f"out_out={self.folder}/out.npy")
@@ -185,7 +185,7 @@ class EndToEnd(WithDaemon):
 
     def test_submit_run_and_local_agree(self):
         document = one_node("add", [port("in", "in"), port("out", "out")], [("amount", 7)])
-        values = np.arange(100_000, dtype=np.int32)  # Above the inline limit.
+        values = np.arange(100_000, dtype=np.int32)  # Larger than the inline limit.
         for command in (("submit",), ("run",), ("run", "--local")):
             out = self.folder / "sum.npy"
             out.unlink(missing_ok=True)
@@ -256,7 +256,7 @@ class EndToEnd(WithDaemon):
         self.check_serving()
 
     def test_endless_lanes_meet_their_deadline(self):
-        """Some instances of a vector never end; meanwhile and afterwards the tenant's other work goes on."""
+        """Some instances of a vector never end; meanwhile and afterwards the tenant's other jobs continue."""
         document = one_node("spin_some", [port("in", "in"), port("out", "out")])
         values = np.zeros(100_000, dtype=np.int32)
         good = self.array("zeros.npy", values)
@@ -295,9 +295,9 @@ class EndToEnd(WithDaemon):
         self.check_serving()
 
     def test_maps_under_load(self):
-        """What the processes really have loaded while a job runs: the daemon and the runner no compiler, driver or Wasm engine."""
+        """Checks the loaded libraries while a job runs: the daemon and the runner load no compiler, driver or Wasm engine."""
         if os.geteuid() != 0:
-            self.skipTest("the maps of processes that have locked themselves down need root")
+            self.skipTest("reading the memory maps of sandboxed processes needs root")
         job = self.start_spinning()
         loaded = {}
         for pid in [self.daemon.process.pid] + children(self.daemon.process.pid):
@@ -307,7 +307,7 @@ class EndToEnd(WithDaemon):
         self.assertEqual({"hpvmd", "hpvm-executor", "hpvm-compiler"}, set(loaded))
         for program in ("hpvmd", "hpvm-executor"):
             self.assertIn("c", loaded[program])
-            # libOpenCL is the loader, which has not loaded anything.
+            # libOpenCL is only the loader, which has loaded no driver.
             self.assertEqual([lib for lib in loaded[program]
                               if re.match("LLVM|pocl|vulkan|wabt|SPIRV", lib) or (lib, program) == ("OpenCL", "hpvmd")],
                              [], program)
@@ -364,7 +364,7 @@ class EndToEnd(WithDaemon):
         self.check_serving()
 
     def test_documents_read_their_own_folder(self):
-        """A document that somebody else wrote uploads nothing but what lies beside it; what never ends is not read."""
+        """A document from someone else uploads only files beside it; endless files are not read."""
         own, secret = self.folder / "own", self.folder / "secret.wasm"
         own.mkdir()
         shutil.copy(self.folder / "kernels.wasm", secret)
@@ -432,9 +432,71 @@ class EndToEnd(WithDaemon):
         canonical = self.daemon.ctl("graph", "show", examples).stdout
         again = self.daemon.ctl("graph", "show", "-", input=canonical)
         self.assertEqual(again.stdout, canonical)
-        broken = self.daemon.ctl("graph", "validate", "-", input='{"hpvm": 2}')
+        broken = self.daemon.ctl("graph", "validate", "-", input='{"hpvm": 3}')
         self.assertEqual(broken.returncode, USAGE)
         self.assertIn("/hpvm", broken.stdout)
+
+    def test_short_documents(self):
+        """The output of `graph init` runs once its question marks are replaced; mistakes are found by comparison with the module."""
+        init = self.daemon.ctl("graph", "init", ROOT / "examples/matmul/matmul.wasm")
+        self.assertEqual(init.returncode, OK, init.stderr)
+        self.assertIn("its elements have 4 bytes", init.stderr)
+        document = json.loads(init.stdout)
+        self.assertEqual(document["nodes"]["matmul"], ["p0", "p1", "out f32[?, ?]", "i32 ?", "i32 ?"])
+        self.assertEqual(document["inputs"], {"p0": "f32[?, ?]", "p1": "f32[?, ?]"})
+        folder = self.folder / "short"
+        folder.mkdir()
+        shutil.copy(ROOT / "examples/matmul/matmul.wasm", folder)
+
+        def check(*options):
+            (folder / "g.json").write_text(json.dumps(document))
+            return self.daemon.ctl("graph", "validate", *options, folder / "g.json")
+        unfinished = check()
+        self.assertEqual(unfinished.returncode, USAGE)
+        self.assertIn("/inputs/p0", unfinished.stdout)
+        document["inputs"] = {"p0": "f32[m, k]", "p1": "f32[k, n]"}
+        document["nodes"]["matmul"] = ["p0", "p1", "out f32[m, n]", "n", "k"]
+        self.assertEqual((check().returncode, check().stdout), (OK, ""))
+        a, b = np.random.default_rng(1).random((2, 5, 5), dtype=np.float32)
+        inputs = [word for name, values in (("p0", a), ("p1", b))
+                  for word in ("--input", f"{name}={self.array(name + '.npy', values, np.float32)}")]
+        done = self.daemon.ctl("submit", folder / "g.json", *inputs, "--output", f"matmul_out={self.folder}/c.npy")
+        self.assertEqual(done.returncode, OK, done.stderr)
+        np.testing.assert_allclose(np.load(self.folder / "c.npy"), a @ b, rtol=1e-5)
+        # The module gives its entries and the number and width of their parameters.
+        document["nodes"] = {"product": ["p0", "p1", "out f32[m, n]", "n", "k"]}
+        document["outputs"] = {"c": "product"}
+        wrong = check()
+        self.assertEqual(wrong.returncode, USAGE)
+        self.assertIn('/nodes/product: module "matmul": The module exports no function named "product". It exports "matmul".', wrong.stdout)
+        self.assertEqual(check("--document-only").returncode, OK)
+        document["nodes"] = {"matmul": ["p0", "p1", "out f64[m, n]", "n", "k"]}
+        document["outputs"] = {"c": "matmul"}
+        doubled = check()
+        self.assertEqual(doubled.returncode, OK)
+        self.assertIn('Port "out" has elements of type "f64" (8 bytes), and the kernel "matmul" accesses 4 bytes at a time.', doubled.stdout)
+        document["nodes"] = {"matmul": ["p0", "p1", "out f32[m, n]", "n", "f32 k"]}
+        self.assertEqual(check().returncode, USAGE)
+        (folder / "one.cl").write_text("kernel void scale(global const float* x, global float* y, uint n) {}")
+        opencl = self.daemon.ctl("graph", "init", folder / "one.cl")
+        self.assertEqual(json.loads(opencl.stdout)["nodes"], {"scale": ["x", "out f32[?]", "i32 ?"]})
+        self.assertIn("has no kernel of that name", self.daemon.ctl("graph", "init", folder / "one.cl", "shrink").stderr)
+        self.assertNotEqual(self.daemon.ctl("graph", "init", self.folder / "nothing.wasm").returncode, OK)
+        # A SPIR-V module declares its parameters, too.
+        shader = self.daemon.ctl("graph", "init", ROOT / "examples/spirv/voronoi.spv")
+        self.assertEqual(json.loads(shader.stdout)["nodes"],
+                         {"main": ["sites", "out nearest i32[?]", "out distances i32[?]", "i32 ?", "i32 ?"]})
+        self.assertEqual(json.loads(shader.stdout)["inputs"], {"sites": "i32[?]"})
+        shutil.copy(ROOT / "examples/spirv/voronoi.spv", folder)
+        document = json.loads((ROOT / "examples/spirv/voronoi.json").read_text())
+        self.assertEqual((check().returncode, check().stdout), (OK, ""))
+        voronoi = document["nodes"]["voronoi"]
+        voronoi["scalars"].append({"name": "more", "type": "i32", "value": "n"})
+        self.assertIn("It declares 2 scalars, and the node has 3.", check().stdout)
+        voronoi["variants"][0]["entry"] = "area"
+        wrong = check()
+        self.assertEqual(wrong.returncode, USAGE)
+        self.assertIn('/nodes/voronoi: Module "shader" has no entry point "area"; it has main.', wrong.stdout)
 
     def test_module_put_and_hash_source(self):
         done = self.daemon.ctl("module", "put", self.folder / "kernels.wasm")
@@ -485,7 +547,7 @@ class Lifecycle(unittest.TestCase):
         self.daemon.ctl("submit", graph, "--input", f"out={self.folder}/in.npy", "--detach")
         pids = children(self.daemon.process.pid)
         self.daemon.process.send_signal(signal.SIGTERM)
-        self.daemon.process.send_signal(signal.SIGTERM)  # The second means now.
+        self.daemon.process.send_signal(signal.SIGTERM)  # A second SIGTERM ends the daemon at once.
         self.assertEqual(self.daemon.process.wait(45), 0)
         self.check_gone(pids)
 

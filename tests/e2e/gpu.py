@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Devices behind OpenCL and Vulkan drivers, end to end: module kinds, graphs over several devices, bad input, and
-what faults, endless kernels and killed processes cost: the tenant who caused them, and nobody else.
+"""Tests devices behind OpenCL and Vulkan drivers end to end: module kinds, graphs over several devices, bad input, and
+the effects of faults, endless kernels and killed processes, which must stay with the tenant who caused them.
 
     gpu.py BIN_FOLDER [TestCase.test ...]
 """
@@ -50,13 +50,13 @@ class Gpu(unittest.TestCase):
 
     @classmethod
     def wait_for_devices(cls):
-        """By id, once discovery has ended: families are told one by one."""
+        """Returns the devices by id, once discovery has ended: families report one after the other."""
         cls.submit_once()
         return {d["id"]: d for d in json.loads(cls.daemon.ctl("devices", "-o", "json").stdout)}
 
     @classmethod
     def submit_once(cls):
-        """An executor starts only when every family has answered."""
+        """Submits a job: an executor starts only when every family of drivers has answered."""
         np.save(cls.folder / "in.npy", np.arange(4, dtype=np.int32))
         (cls.folder / "first.json").write_text(json.dumps(one_node("add", IN_OUT, [("amount", 1)])))
         done = cls.daemon.ctl("run", cls.folder / "first.json", "--input", f"in={cls.folder}/in.npy")
@@ -78,7 +78,7 @@ class Gpu(unittest.TestCase):
 
     def run_graph(self, document, values=(1, 2, 3, 40, -5), *arguments, code=OK, tenant="ann", command="run",
                   name="in", timeout=120):
-        """The output and what hpvmctl said."""
+        """Returns the output and the messages of hpvmctl."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         for file in self.folder.iterdir():
             if file.is_file():
@@ -104,9 +104,9 @@ class Gpu(unittest.TestCase):
             if self.device_states()[device] in ("READY", "STATE_READY"):
                 return
             time.sleep(0.05)
-        self.fail(f"{device} does not come back: {self.daemon.ctl('devices').stdout}")
+        self.fail(f"{device} did not become available again: {self.daemon.ctl('devices').stdout}")
 
-    # --- What works ---
+    # --- Working cases ---
 
     def test_devices_are_listed(self):
         table = self.daemon.ctl("devices").stdout
@@ -157,7 +157,7 @@ class Gpu(unittest.TestCase):
         order = ["node", "second", "third", "fourth", "fifth"]
         document["edges"] = [{"from": "in", "to": "node.in"}, {"from": "fifth.out", "to": "out_out"}]
         document["edges"] += [{"from": f"{a}.out", "to": f"{b}.in"} for a, b in zip(order, order[1:])]
-        for size in (5, 50_000):  # twice.spv has groups of one, of which Mesa takes 65,535.
+        for size in (5, 50_000):  # twice.spv has groups of one work item, of which Mesa accepts 65,535.
             values = np.arange(size, dtype=np.int32)
             result, done = self.run_graph(document, values)
             np.testing.assert_array_equal(result["out_out"], (values + 1) * 4 + 2)
@@ -165,7 +165,7 @@ class Gpu(unittest.TestCase):
                 self.assertIn(device, done.stdout)
 
     def test_second_start_builds_nothing(self):
-        """A driver's binaries are kept: another executor of the tenant finds them."""
+        """A driver's binaries are kept: another executor of the tenant reuses them."""
         self.need("opencl")
         document = native("opencl", "gpu_kernels.cl", "twice")
         self.run_graph(document, tenant="keeper")
@@ -245,7 +245,7 @@ class Gpu(unittest.TestCase):
             with self.subTest(device["id"]):
                 count = int(device["allocation_bytes_max"]) // 4 + 1024
                 if count * 4 > 3 << 30:
-                    continue  # More than a test should ask of the host.
+                    continue  # Larger than a test should request from the host.
                 document = one_node("add_in_place", [port("data", "inout")], [("amount", 1)], instances="1",
                                     devices=[device["id"]])
                 big = {"ports": [port("out", "out", str(count))], "instances": ["1"], "devices": [device["id"]],
@@ -260,7 +260,7 @@ class Gpu(unittest.TestCase):
     # --- Faults ---
 
     def stats(self):
-        """The fields behind the name in /proc/PID/stat, by executor; one may end while it is looked at."""
+        """Returns the fields behind the name in /proc/PID/stat, by executor; an executor may end during the call."""
         found = {}
         for pid in children(self.daemon.process.pid):
             try:
@@ -275,7 +275,7 @@ class Gpu(unittest.TestCase):
         return list(self.stats())
 
     def busiest_executor(self):
-        """The one that used the processor most in the last second."""
+        """Returns the executor that used the most processor time in the last second."""
         def used():
             return {pid: int(words[11]) + int(words[12]) for pid, words in self.stats().items()}
         before = used()
@@ -283,7 +283,7 @@ class Gpu(unittest.TestCase):
         return max(used().items(), key=lambda item: item[1] - before.get(item[0], item[1]))[0]
 
     def kill_executors(self):
-        """Ends all of them, and waits until the daemon has noticed: a run that comes before that ends with them."""
+        """Kills all executors, and waits until the daemon has noticed: a run that comes earlier ends with them."""
         killed = self.executors()
         for pid in killed:
             try:
@@ -292,12 +292,12 @@ class Gpu(unittest.TestCase):
                 pass
         end = time.monotonic() + 20
         while any(pathlib.Path(f"/proc/{pid}").exists() for pid in killed):
-            self.assertLess(time.monotonic(), end, "Killed executors are not reaped.")
+            self.assertLess(time.monotonic(), end, "The daemon did not reap the killed executors.")
             time.sleep(0.01)
         time.sleep(0.2)
 
     def with_neighbour(self, device, act):
-        """Runs `act` while another tenant computes on the same device; every one of its runs must be right."""
+        """Runs `act` while another tenant computes on the same device; every run of that tenant must be right."""
         document = one_node("add", IN_OUT, [("amount", 5)], devices=[device])
         self.run_graph(document, tenant="neighbour")
         stop, failures, runs = threading.Event(), [], []
@@ -333,10 +333,10 @@ class Gpu(unittest.TestCase):
         self.run_graph(native("opencl", "gpu_kernels.cl", "twice"), tenant="wild")
 
     def test_crashes_stay_with_their_module(self):
-        """Three crashes of one's own OpenCL C: the module waits, by name; everything else goes on at once."""
+        """After three crashes of a tenant's OpenCL C module, that module is paused by name; everything else continues at once."""
         self.need("opencl")
         if not self.devices["opencl:0"].get("emulated"):
-            self.skipTest("a wild write costs the context there, and not the process")
+            self.skipTest("on this device a wild write ends the context, not the process")
         (self.folder / "crash.cl").write_text(
             "__kernel void crash(__global const int* in, __global int* out) { out[(size_t)1 << 40] = in[0]; }")
         document = native("opencl", "crash.cl", "crash")
@@ -349,11 +349,11 @@ class Gpu(unittest.TestCase):
             self.assertEqual(result["out_out"].tolist(), [8, 9, 10, 47, 2])
         self.run_graph(native("opencl", "gpu_kernels.cl", "twice"), tenant="crashing")
         _, done = self.run_graph(document, tenant="crashing", code=UNREACHABLE)
-        for want in ('Module "k" is not run on opencl:0', "3 executors", "may try again in"):
+        for want in ('Module "k" is not run on opencl:0', "3 executors", "may run there again in"):
             self.assertIn(want, done.stderr)
 
     def test_known_defects_are_said(self):
-        """Devices, reports and jobs say what a driver is known to compute wrongly in modules written for it."""
+        """Devices, reports and jobs name the known miscomputations of a driver in modules written for it."""
         self.need("opencl")
         defects = self.devices["opencl:0"].get("defects", [])
         if "Portable Computing Language, driver 3.1" in self.devices["opencl:0"]["name"]:
@@ -378,7 +378,7 @@ class Gpu(unittest.TestCase):
     def test_hang(self):
         for device in [d for d in self.devices if d != "cpu:0"]:
             with self.subTest(device):
-                # Mesa's lavapipe ends a loop after 65,535 iterations: many instances take its place.
+                # Mesa's lavapipe ends a loop after 65,535 iterations, so many instances keep it busy instead.
                 document = one_node("spin", [port("out", "inout")], devices=[device])
                 values = np.zeros(4_000_000, dtype=np.int32)
 
@@ -398,7 +398,7 @@ class Gpu(unittest.TestCase):
                 self.run_graph(one_node("add", IN_OUT, [("amount", 1)], devices=[device]), tenant="hung")
 
     def test_loops_that_the_driver_ends(self):
-        """Mesa's llvmpipe ends loops after 65,535 rounds: the node fails there by name, and blames no instance."""
+        """Mesa's llvmpipe ends loops after 65,535 iterations: the node fails with a message that names this, and blames no instance."""
         self.need("vulkan")
         if "llvmpipe" not in self.devices["vulkan:0"]["name"]:
             self.skipTest("the driver does not end loops")
@@ -425,7 +425,7 @@ class Gpu(unittest.TestCase):
                 self.run_graph(document, tenant="killed", code=(FAILED, UNREACHABLE))))
             thread.start()
             time.sleep(2)
-            # A spare executor may have become the tenant's, so that which one is new says nothing.
+            # A spare executor may have become the tenant's, so a new PID proves nothing.
             os.kill(self.busiest_executor(), signal.SIGKILL)
             thread.join()
             return outcome[0]
@@ -437,7 +437,7 @@ class Gpu(unittest.TestCase):
         self.run_graph(native("opencl", "gpu_kernels.cl", "twice"), tenant="killed")
 
     def test_cancel_of_what_looks_at_nothing(self):
-        """Code that is a tenant's own never looks whether it is to stop: its executor ends, and nobody else's run."""
+        """A tenant's native code never checks whether to stop: its executor ends, and no run of another tenant does."""
         self.need("opencl")
         graph = self.folder / "endless.json"
         graph.write_text(json.dumps(native("opencl", "gpu_kernels.cl", "endless")))
@@ -465,7 +465,7 @@ class Gpu(unittest.TestCase):
                 break
             time.sleep(0.1)
         else:
-            self.fail("nothing was looked for again")
+            self.fail("the daemon did not search for devices again")
         self.run_graph(one_node("add", IN_OUT, [("amount", 1)]))
 
 

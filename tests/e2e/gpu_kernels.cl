@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that behave and kernels that do not, for gpu.py.
+// Correct and faulty kernels for gpu.py.
 __kernel void twice(__global const int* in, __global int* out) {
   out[get_global_id(0)] = 2 * in[get_global_id(0)];
 }

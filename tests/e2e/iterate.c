@@ -9,7 +9,7 @@ HPVM_KERNEL void newton(const double* guess, const double* squares, double* bett
   better[i] = 0.5 * (guess[i] + squares[i] / guess[i]);
 }
 
-// Whether no element has changed by more than 1e-12.
+// Sets `done` when no element has changed by more than 1e-12.
 HPVM_KERNEL void settled(const double* before, const double* after, unsigned* done, int count) {
   unsigned all = 1;
   for (int i = 0; i < count; ++i) {
@@ -19,7 +19,7 @@ HPVM_KERNEL void settled(const double* before, const double* after, unsigned* do
   done[0] = all;
 }
 
-// The values that are not negative, one after the other, and how many there are, plus `extra`.
+// Writes the values that are not negative, one after the other, and their number plus `extra`.
 HPVM_KERNEL void compact(const double* values, double* kept, unsigned* count, int size, int extra) {
   unsigned found = 0;
   for (int i = 0; i < size; ++i) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Iterations on the server, extents that depend on data, and graphs larger than memory, through the real programs.
+"""Tests iterations on the server, extents that depend on data, and graphs larger than memory, with the real programs.
 
     iterate.py BIN_FOLDER [TestCase.test ...]
 """
@@ -62,7 +62,7 @@ def compacting(extra):
 
 
 def pyramid(width):
-    """So many vectors are made from one, and all are needed at the end: a working set of `width` vectors."""
+    """Returns a graph that makes `width` vectors from one, and needs all at the end: a working set of `width` vectors."""
     nodes, pairs = {}, []
     for i in range(width):
         nodes[f"make{i}"] = leaf("sum", port("a", "in"), port("b", "in"), port("out", "out"), instances=["n"])
@@ -70,7 +70,7 @@ def pyramid(width):
     for i in range(1, width):
         nodes[f"add{i}"] = leaf("sum", port("a", "in"), port("b", "in"), port("out", "out"), instances=["n"])
         pairs += [(f"make0.out" if i == 1 else f"add{i - 1}.out", f"add{i}.a"), (f"make{i}.out", f"add{i}.b")]
-    # Made first, wanted last.
+    # The first vector made is used last.
     pairs += [(f"add{width - 1}.out", "total")]
     return {"hpvm": 1, "name": "pyramid", "modules": MODULES, "inputs": {"x": tensor()}, "outputs": {"total": tensor()},
             "nodes": nodes, "edges": edges(*pairs)}
@@ -148,7 +148,7 @@ class Iterations(Base):
         done = json.loads(self.newton("--repeat", 3, "--rotate", "root=guess").stdout)
         self.assertEqual((done["repetitions"], done["converged"]), (3, False))
         np.testing.assert_array_equal(self.load("root"), expected)
-        # The caller's input is as it was.
+        # The caller's input is unchanged.
         np.testing.assert_array_equal(self.load("guess"), np.ones(1000))
         self.newton("--repeat", 3)
         np.testing.assert_array_equal(self.load("root"), 0.5 * (1 + self.squares))
@@ -180,7 +180,7 @@ class Extents(Base):
         kept = self.values[self.values >= 0]
         out = self.load("out")
         np.testing.assert_array_equal(out[:len(kept)], kept + 1)
-        np.testing.assert_array_equal(out[len(kept):], 0)  # Nobody wrote there.
+        np.testing.assert_array_equal(out[len(kept):], 0)  # No instance wrote there.
 
     def test_too_many_fail_the_run(self):
         done = self.run_graph(compacting(1000), *self.inputs, code=FAILED)

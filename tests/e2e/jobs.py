@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs end to end: hpvmctl's commands for them, and what a daemon that is killed and started again leaves of them.
+"""Tests jobs end to end: hpvmctl's commands for them, and their state after a daemon is killed and started again.
 
     jobs.py BIN_FOLDER [TestCase.test ...]
 """
@@ -38,22 +38,22 @@ def add(amount=1):
 
 
 def busy(rounds, amount=1):
-    """Runs for some milliseconds a round, then does as add."""
+    """Returns a graph that runs for some milliseconds a round, then does the same as add."""
     return one_node("busy", IN_OUT, [("amount", amount), ("rounds", rounds)])
 
 
 def spin():
-    """Runs until it is stopped."""
+    """Returns a graph that runs until it is stopped."""
     return one_node("spin", (port("out", "inout"),), instances="1")
 
 
 def trap():
-    """Divides by the input, which is 0."""
+    """Returns a graph that divides by its input, which is 0."""
     return one_node("divide", IN_OUT)
 
 
 def indexed():
-    """Adds a symbol to a scalar: both can be an element's index."""
+    """Returns a graph that adds a symbol to a scalar: both can be an element's index."""
     document = one_node("add", ({**port("in", "in"), "shape": []}, {**port("out", "out"), "shape": []}),
                         [("amount", "s")], instances="1")
     document["symbols"] = ["s"]
@@ -67,7 +67,7 @@ def chatty():
 
 
 class WithDaemon(unittest.TestCase):
-    """A private daemon for the whole class, with a small configuration."""
+    """WithDaemon has a private daemon for the whole class, with a small configuration."""
 
     @classmethod
     def setUpClass(cls):
@@ -90,7 +90,7 @@ class WithDaemon(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.daemon.process.send_signal(signal.SIGTERM)
-        cls.daemon.process.send_signal(signal.SIGTERM)  # The second means now.
+        cls.daemon.process.send_signal(signal.SIGTERM)  # A second SIGTERM ends the daemon at once.
         code = cls.daemon.process.wait(30)
         log = cls.daemon.log.read_text()
         shutil.rmtree(cls.folder)
@@ -110,7 +110,7 @@ class WithDaemon(unittest.TestCase):
         return process
 
     def graph(self, document, values=(1, 2, 3), name="graph"):
-        """The words that name a document and its input."""
+        """Returns the arguments that name a document and its input."""
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(document))
         if not any(i["shape"] for i in document["inputs"].values()):
@@ -141,6 +141,25 @@ class WithDaemon(unittest.TestCase):
         job = self.submit(spin(), *arguments, values=[0], name="spin")
         self.await_state(job, "RUNNING")
         return job
+
+    def executors(self):
+        """Returns the daemon's children that run jobs; compilers are children of those."""
+        stat = lambda pid: pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+        found = []
+        for pid in children(self.daemon.process.pid):
+            try:
+                if stat(pid) == "hpvm-executor":
+                    found.append(pid)
+            except OSError:
+                pass
+        return found
+
+    def kill_executors(self):
+        for pid in self.executors():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
 
 
 class Commands(WithDaemon):
@@ -185,7 +204,7 @@ class Commands(WithDaemon):
         np.testing.assert_array_equal(np.load(self.folder / "l.npy"), values + 1)
 
     def test_lost_handles_and_buffers(self):
-        """A program that dies leaves what it held; its tenant finds it, and gives it back."""
+        """A program that dies leaves its handles and buffers behind; its tenant finds and releases them."""
         runner = self.popen("run", *self.graph(spin(), values=[0] * 100_000, name="lost"))
         end = time.monotonic() + 30
         while not self.ctl("graph", "list", "-o", "name").stdout or not self.ctl("buffer", "list", "-o", "name").stdout:
@@ -229,16 +248,16 @@ class Commands(WithDaemon):
         self.assertEqual(again.stdout.strip(), first)
         self.assertIn("was used before", again.stderr)
         self.assertIn(first, again.stderr)
-        large = np.arange(200_000, dtype=np.int32)  # Through a buffer, which is another one each time.
+        large = np.arange(200_000, dtype=np.int32)  # The input goes through a buffer, a new one each time.
         one, two = (self.submit(add(), "--idempotency-key", "k-large", values=large) for _ in range(2))
         self.assertEqual(one, two)
         for document, values in ((add(2), (1, 2, 3)), (add(), (1, 2, 4))):
             other = self.ctl("submit", "--detach", *self.graph(document, values), *words, code=USAGE)
             self.assertIn("ALREADY_EXISTS", other.stderr)
-        # A submit that is refused does not use its key up.
+        # A refused submit does not use up its key.
         self.ctl("submit", "--detach", *self.graph({**add(), "edges": []}), "--idempotency-key", "k-burnt", code=USAGE)
         self.submit(add(), "--idempotency-key", "k-burnt")
-        # Following a job by its key.
+        # A job can be followed by its key.
         done = self.ctl("submit", *self.graph(add()), *words, "--output", f"out_out={self.folder}/k.npy")
         self.assertIn(first, done.stdout)
         self.assertEqual(np.load(self.folder / "k.npy").tolist(), [2, 3, 4])
@@ -248,7 +267,7 @@ class Commands(WithDaemon):
         second = self.submit(add(), "--after", first)
         text = self.ctl("get", second).stdout
         facts = self.job(second)
-        if facts["state"] == "JOB_STATE_ACCEPTED":  # And it was, too, when the text was made.
+        if facts["state"] == "JOB_STATE_ACCEPTED":  # The job was also accepted when the text was made.
             self.assertIn(first, facts["waits_for"])
             self.assertIn(facts["waits_for"], text)
         self.ctl("wait", second)
@@ -264,7 +283,7 @@ class Commands(WithDaemon):
             self.assertIn(want, done.stderr)
         self.assertEqual(self.job(strict)["attempt"], 0)
         self.ctl("wait", cleanup, last)
-        never = self.submit(add(), "--after", f"{cleanup}:failed")  # Can never come true.
+        never = self.submit(add(), "--after", f"{cleanup}:failed")  # This condition can never become true.
         self.ctl("wait", never, code=FAILED)
         chain = self.submit(add(), "--after", never)
         self.assertIn(never, self.ctl("wait", chain, code=FAILED).stderr)
@@ -306,7 +325,7 @@ class Commands(WithDaemon):
         self.assertIn("no element", self.ctl("retry", good).stderr)
 
     def test_cancel_in_every_state(self):
-        running = [self.spinning() for _ in range(4)]  # As many as the tenant may run.
+        running = [self.spinning() for _ in range(4)]  # The largest number that the tenant may run.
         queued = self.submit(add())
         waiting = self.submit(add(), "--after", running[0])
         array = self.submit(add(), "--array", "0-9")
@@ -321,7 +340,7 @@ class Commands(WithDaemon):
         for job in running:
             done = self.ctl("wait", job, code=CANCELLED)
             self.assertIn(f"hpvmctl retry {job}", done.stderr)
-        # The documented `cancel $(list --state live -o name)` when nothing is live.
+        # The documented `cancel $(list --state live -o name)` without a live job: the command gets no name.
         none = self.ctl("cancel")
         self.assertEqual(none.stdout, "")
         self.assertIn("no job was named", none.stderr)
@@ -359,25 +378,6 @@ class Commands(WithDaemon):
         for want in ("DEADLINE_EXCEEDED", "hpvmctl retry", "--deadline"):
             self.assertIn(want, done.stderr)
         self.assertIn("deadline", self.ctl("submit", *self.graph(add()), "--deadline", "99d", code=USAGE).stderr)
-
-    def executors(self):
-        """The children of the daemon that run jobs; compilers are theirs."""
-        stat = lambda pid: pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
-        found = []
-        for pid in children(self.daemon.process.pid):
-            try:
-                if stat(pid) == "hpvm-executor":
-                    found.append(pid)
-            except OSError:
-                pass
-        return found
-
-    def kill_executors(self):
-        for pid in self.executors():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
     def test_lost_attempts_are_repeated_until_the_job_is_dead(self):
         job = self.spinning("--attempts", "2")
@@ -583,13 +583,13 @@ def links_of(process):
     for fd in os.listdir(f"/proc/{process.pid}/fd"):
         try:
             links.append(os.readlink(f"/proc/{process.pid}/fd/{fd}"))
-        except OSError:   # Closed meanwhile.
+        except OSError:   # The descriptor was closed meanwhile.
             pass
     return links
 
 
 class Restarts(WithDaemon):
-    """The daemon ends in the middle, mostly by SIGKILL, and comes back with the same state."""
+    """The daemon ends in the middle, mostly by SIGKILL, and restarts with the same state."""
 
     def restart(self, seconds=0.3, how=signal.SIGKILL):
         self.daemon.process.send_signal(how)
@@ -603,10 +603,10 @@ class Restarts(WithDaemon):
         return out, err
 
     def await_connection(self, process):
-        """Until hpvmctl has a socket, and then the time that its first call takes: one that starts slowly meets no outage."""
+        """Waits until hpvmctl has a socket, and then the time that its first call takes, so that a slow start still meets the outage."""
         end = time.monotonic() + 20
         while not any(link.startswith("socket:") for link in links_of(process)):
-            self.assertLess(time.monotonic(), end, "It does not connect.")
+            self.assertLess(time.monotonic(), end, "hpvmctl does not connect.")
             time.sleep(0.01)
         time.sleep(0.3)
 
@@ -633,10 +633,10 @@ class Restarts(WithDaemon):
         self.assertEqual(np.load(self.folder / "s.npy").tolist(), [2, 3, 4])
 
     def test_submits_in_the_middle_of_restarts_make_one_job_each(self):
-        """Each has large inputs, so that uploads, buffers and submits are all caught; then every key names one job."""
+        """Each submit has large inputs, so that restarts interrupt uploads, buffers and submits; then every key names one job."""
         graph = self.graph(add(), np.arange(300_000, dtype=np.int32))
         def one(n):
-            return self.daemon.ctl("submit", "--detach", *graph, "--idempotency-key", f"storm-{n}", "--label", "set=storm",
+            return self.daemon.ctl("submit", "--detach", "--attempts", "10", *graph, "--idempotency-key", f"storm-{n}", "--label", "set=storm",
                                    "--connect-timeout", "30")
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
             running = [pool.submit(one, n) for n in range(36)]
@@ -692,7 +692,7 @@ class Restarts(WithDaemon):
             np.testing.assert_array_equal(np.load(target), values + 1)
             if "trying again" in err:
                 return
-        self.fail("the fetch was always over before the daemon was")
+        self.fail("the fetch always ended before the daemon did")
 
     def test_queues_outlive_the_daemon(self):
         first = self.submit(busy(600))
@@ -722,7 +722,7 @@ class Restarts(WithDaemon):
         self.await_state(job, "RUNNING")
         self.daemon.process.send_signal(signal.SIGTERM)
         time.sleep(0.2)
-        self.restart(0, signal.SIGTERM)  # The second means now.
+        self.restart(0, signal.SIGTERM)  # A second SIGTERM ends the daemon at once.
         self.await_state(job, "RUNNING")
         self.ctl("cancel", job)
         self.ctl("wait", job, code=CANCELLED)
@@ -750,10 +750,10 @@ class Restarts(WithDaemon):
 
 
 class Each(WithDaemon):
-    """Many jobs in one call: submit --each."""
+    """Tests many jobs in one call: submit --each."""
 
     def lines(self, count, **more):
-        """Job i adds 1 to i."""
+        """Returns lines in which job i adds 1 to i."""
         for i in range(count):
             np.save(self.folder / f"each-{i}.npy", np.asarray([i, i], np.int32))
         path = self.folder / "each.jsonl"

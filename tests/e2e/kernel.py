@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What people see of how their kernels are compiled: `kernel explain`, and "math": "fast" up to the job's record.
+"""Tests the reports on compiled kernels: `kernel explain`, and "math": "fast" up to the job's record.
 
     kernel.py BIN_FOLDER [TestCase.test ...]
 """
@@ -35,7 +35,7 @@ class Explain(DebugCase):
         self.assertRegex(text, rf"\ndebug_kernels\.c:{line_of('wave')}\b")
 
     def test_shows_the_source_that_can_be_read(self):
-        # Beside the module, as it is in the folder that it was built in.
+        # The source lies beside the module, as in the folder in which it was built.
         text = self.explain(HERE / "debug.wasm", "wave").stdout
         self.assertRegex(text, rf"\ndebug_kernels\.c:{line_of('wave')}    out\[i\] = hpvm_sin_f32")
 
@@ -52,9 +52,9 @@ class Explain(DebugCase):
 
     def test_says_whether_launches_can_be_divided(self):
         for device in ("cpu", "h200-opencl"):
-            self.assertIn("A launch can be divided along x", self.wave("--device", device).stdout)
+            self.assertIn("A launch can be split along x", self.wave("--device", device).stdout)
             told = self.explain(self.folder / "debug.wasm", "race", "--param", "in", "--param", "out", "--device", device).stdout
-            self.assertRegex(told, r'No part of a launch can be split off: the store to "p?[a-z0-9]+" may reach what other parts touch')
+            self.assertRegex(told, r'The launch cannot be split: the store to "p?[a-z0-9]+" may reach bytes that other parts of the launch access')
 
     def test_guesses_parameters(self):
         text = self.wave(params=()).stdout
@@ -73,13 +73,13 @@ class Explain(DebugCase):
     def test_says_how_floats_are_added_atomically(self):
         for device in ("h200-opencl", "h200-vulkan"):
             told = self.explain(self.folder / "debug.wasm", "tally", "--param", "in", "--param", "out", "--device", device).stdout
-            self.assertRegex(told, rf"debug_kernels\.c:{line_of('tally')}[^\0]*The device adds atomically by itself")
+            self.assertRegex(told, rf"debug_kernels\.c:{line_of('tally')}[^\0]*The device's own atomic add makes the sum")
 
     def test_refuses_devices_that_nobody_has(self):
         self.assertIn("--device takes cpu, opencl[:N]", self.wave("--device", "abacus", code=USAGE).stderr)
-        self.assertIn("--level is a processor's", self.wave("--device", "h200-opencl", "--level", "x86-64-v3",
+        self.assertIn("--level is for processors", self.wave("--device", "h200-opencl", "--level", "x86-64-v3",
                                                             code=USAGE).stderr)
-        self.assertIn("for a GPU there is the kernel IR", self.wave("--device", "h200-opencl", "--emit", "asm",
+        self.assertIn("for a GPU ask for the kernel IR", self.wave("--device", "h200-opencl", "--emit", "asm",
                                                                      code=USAGE).stderr)
 
     def test_takes_modules_written_for_devices(self):
@@ -89,10 +89,10 @@ class Explain(DebugCase):
         params = [word for param in ("in=in", "out=out", "by=f32") for word in ("--param", param)]
         told = self.explain(text, "scale", "--device", "h200-opencl", *params).stdout
         self.assertIn("goes to the driver as OpenCL C (", told)
-        self.assertIn("the module's own: nothing in it is checked", told)
+        self.assertIn("the module's own code: its accesses are not checked", told)
         self.assertIn("OpenCL C runs on OpenCL devices only",
                       self.explain(text, "scale", "--device", "h200-vulkan", *params, code=USAGE).stderr)
-        self.assertIn("name each with --param", self.explain(text, "scale", "--device", "h200-opencl", code=USAGE).stderr)
+        self.assertIn("give each with --param", self.explain(text, "scale", "--device", "h200-opencl", code=USAGE).stderr)
 
     def test_takes_a_node_of_a_graph(self):
         graph = self.folder / "graph.json"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that behave and kernels that do not, for tests/e2e/e2e.py. Rebuilt by build.sh; the .wasm is committed.
+// Correct and faulty kernels for tests/e2e/e2e.py. Rebuilt by build.sh; the .wasm is committed.
 #include "hpvm.h"
 
 HPVM_KERNEL void add(const int* in, int* out, int amount) {
@@ -22,8 +22,8 @@ HPVM_KERNEL void spin(volatile int* out) {
   }
 }
 
-// Takes its time, about a millisecond for each of `rounds`: each step needs the one before, and several cannot be taken
-// at once as those of a linear recurrence can. Then as add.
+// Runs for about a millisecond for each of `rounds`: each step needs the previous one, and steps cannot be combined as
+// those of a linear recurrence can. Then does the same as add.
 HPVM_KERNEL void busy(const int* in, int* out, int amount, int rounds) {
   const int i = hpvm_instance_id(0);
   unsigned chain = in[i];
@@ -54,7 +54,7 @@ HPVM_KERNEL void stop(int* out) {
   out[hpvm_instance_id(0)] = 1;
 }
 
-// Sums a group's elements with a barrier and group memory; one result a group.
+// Sums a group's elements with a barrier and group memory; one result for each group.
 HPVM_KERNEL void group_sum(const int* in, int* out) {
   int size = hpvm_group_size(0), local = hpvm_local_id(0);
   int* scratch = hpvm_local_alloc(sizeof(int) * size);

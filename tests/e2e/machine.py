@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Who uses the machine and whether it takes work: hpvmctl top, cordon, drain, readmit and doctor.
+"""Tests the commands about the machine's use and whether it accepts work: hpvmctl top, cordon, drain, readmit and doctor.
 
     machine.py BIN_FOLDER
 """
@@ -35,19 +35,19 @@ class Machine(WithDaemon):
 
     def test_a_closed_server_takes_jobs_and_starts_nothing(self):
         said = self.ctl("cordon", "--reason", "new disks").stdout
-        self.assertIn("Nothing is started from now on", said)
+        self.assertIn("No work is started from now on", said)
         refused = self.ctl("run", *self.graph(add()), "--patience", "1s", code=UNREACHABLE).stderr
-        self.assertIn("starts nothing now: new disks. It takes jobs, which wait.", refused)
+        self.assertIn("starts nothing now: new disks. It accepts jobs, which wait.", refused)
         job = self.submit(add())
         time.sleep(0.3)
         facts = self.job(job)
         self.assertEqual((facts["state"], facts.get("attempt", 0)), ("JOB_STATE_ACCEPTED", 0))
         self.assertEqual(facts["waits_for"], "The server starts nothing now: new disks.")
-        self.restart()  # It stays closed.
+        self.restart()  # The server stays closed.
         self.assertTrue(self.overview()["intake"]["closed"])
         self.assertIn("CLOSED: nothing is started: new disks", self.ctl("top", "--once").stdout)
         found = self.ctl("doctor", code=FAILED).stdout
-        self.assertRegex(found, r"fault +The server starts nothing: new disks\n +-> An administrator opens it again: hpvmctl readmit\.")
+        self.assertRegex(found, r"fault +The server starts no work: new disks\n +-> An administrator opens it again: hpvmctl readmit\.")
         time.sleep(0.3)
         self.assertEqual(self.job(job)["state"], "JOB_STATE_ACCEPTED")
         self.assertIn("Work is started again", self.ctl("readmit").stdout)
@@ -88,7 +88,7 @@ class Machine(WithDaemon):
         self.ctl("cancel", job, "--tenant", "lab")
 
     def test_top_on_a_terminal(self):
-        """It fills the terminal's other screen, follows its size, and gives it back at Ctrl-C."""
+        """top fills the terminal's alternate screen, follows its size, and restores it at Ctrl-C."""
         for columns, lines in ((40, 24), (80, 24), (200, 50)):
             keeper, terminal = pty.openpty()
             fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -124,7 +124,7 @@ class Machine(WithDaemon):
                               text=True)
         self.assertEqual(away.returncode, FAILED)
         self.assertIn("No hpvmd answers", away.stdout)
-        self.assertIn("-> Start one", away.stdout)
+        self.assertIn("-> Start a server", away.stdout)
 
     def test_reasons_have_limits(self):
         self.assertIn("The reason has 256 bytes; the limit is 255.", self.ctl("cordon", "--reason", "x" * 256, code=2).stderr)

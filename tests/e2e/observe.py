@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a running hpvmd says about itself, end to end: metrics, health, spans at a collector, JSON logs.
+"""Tests what a running hpvmd reports end to end: metrics, health, spans at a collector, JSON logs.
 
     observe.py BIN_FOLDER [TestCase.test ...]
 """
@@ -42,8 +42,8 @@ LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"')
 
 
 def parse_metrics(text):
-    """Samples {(name, ((label, value), ...)): number} of Prometheus' text format; asserts every rule of it that we know."""
-    assert text.endswith("\n"), "The last line has no end."
+    """Returns samples {(name, ((label, value), ...)): number} of Prometheus' text format; asserts every rule of it that we know."""
+    assert text.endswith("\n"), "The last line has no newline."
     samples, types, family = {}, {}, None
     for line in text[:-1].split("\n"):
         if line.startswith("# HELP "):
@@ -97,7 +97,7 @@ def check_histogram(name, samples):
 
 
 class Collector:
-    """Takes OTLP over HTTP."""
+    """Collector accepts OTLP over HTTP."""
 
     def __init__(self):
         outer = self
@@ -134,7 +134,7 @@ class Collector:
     def wait(self, trace, name, count=1, timeout=20):
         end = time.monotonic() + timeout
         while len(self.of(trace, name)) < count:
-            assert time.monotonic() < end, f"{name} does not arrive: {[s['name'] for s in self.of(trace)]}"
+            assert time.monotonic() < end, f"the span {name} did not arrive: {[s['name'] for s in self.of(trace)]}"
             time.sleep(0.02)
         return self.of(trace, name)
 
@@ -160,7 +160,7 @@ class ObservedDaemon(Daemon):
         return [json.loads(line) for line in self.log.read_text()[self.log_start:].splitlines()]
 
     def get(self, path, timeout=10):
-        """Status and text of an HTTP request; waits for the endpoint of a daemon that starts."""
+        """Returns status and text of an HTTP request; waits for the endpoint of a daemon that starts."""
         end = time.monotonic() + 20
         while self.metrics_port is None:
             for line in self.lines():
@@ -226,7 +226,7 @@ class Case(unittest.TestCase):
 
 
 class Observe(Case):
-    """One daemon that runs all the while."""
+    """Observe uses one daemon for all tests."""
 
     @classmethod
     def setUpClass(cls):
@@ -243,14 +243,14 @@ class Observe(Case):
         assert code == 0, f"hpvmd ended with {code}:\n{log}"
         assert not leftover, leftover
 
-    # Counters move by what was done, and by nothing else.
+    # Counters change by the work done, and by nothing else.
     def test_metrics(self):
         before = self.daemon.metrics()
         for _ in range(3):
             self.ctl(self.daemon, "submit", *self.graph("add", ("amount", 1)))
         self.ctl(self.daemon, "submit", *self.graph("divide"), code=1)
         self.ctl(self.daemon, "run", *self.graph("add", ("amount", 1)))
-        time.sleep(1.2)  # What is looked at once a second has been.
+        time.sleep(1.2)  # The values that are sampled once a second are up to date.
         after = self.daemon.metrics()
 
         def moved(name, **labels):
@@ -270,7 +270,7 @@ class Observe(Case):
         self.assertEqual(moved("hpvm_job_seconds_count", state="succeeded"), 3)
         self.assertGreaterEqual(moved("hpvm_graph_seconds_count", phase="run"), 4)
         self.assertGreaterEqual(moved("hpvm_node_seconds_count", device="cpu:0"), 3)
-        self.assertGreaterEqual(moved("hpvm_store_commit_writes_sum"), 12)   # Accepted, running, ended.
+        self.assertGreaterEqual(moved("hpvm_store_commit_writes_sum"), 12)   # Accepted, running and ended.
         self.assertGreater(moved("hpvm_scheduler_decision_seconds_count"), 0)
         self.assertGreater(moved("hpvm_transfer_bytes_total", direction="out"), 0)
         self.assertGreater(moved("hpvm_transfer_bytes_total", direction="in"), 0)
@@ -282,7 +282,7 @@ class Observe(Case):
         self.assertGreater(after["hpvm_disk_free_bytes", ()], 0)
         self.assertEqual(after["hpvm_executors", ()], 1)
 
-    # What a tenant writes into names and graphs is nowhere in the metrics.
+    # Free text of a tenant's names and graphs appears nowhere in the metrics.
     def test_no_free_text(self):
         secret = "sekret"
         document = one_node("add", IN_OUT, [("amount", 1)])
@@ -295,7 +295,7 @@ class Observe(Case):
         self.ctl(self.daemon, "submit", path, "--input", f"in={self.folder / 'in.npy'}", "--name", secret)
         self.assertNotIn(secret, self.daemon.get("/metrics")[1])
 
-    # From the caller's span down to the node, each in its parent.
+    # Spans lead from the caller's down to the node, each inside its parent.
     def test_trace_of_a_job(self):
         trace, caller, environment = traceparent()
         job = self.ctl(self.daemon, "submit", *self.graph("add", ("amount", 1)), "--detach", environment=environment)
@@ -327,7 +327,7 @@ class Observe(Case):
         self.assertEqual(len({s["spanId"] for s in spans}), len(spans))
         self.assertFalse([s for s in spans if "status" in s])
 
-    # A failing job's spans say so.
+    # A failing job's spans show the failure.
     def test_trace_of_a_failure(self):
         trace, _, environment = traceparent()
         self.ctl(self.daemon, "submit", *self.graph("divide"), environment=environment, code=1)
@@ -337,7 +337,7 @@ class Observe(Case):
         self.assertEqual(attributes_of(whole)["hpvm.state"], "FAILED")
         self.assertEqual(attributes_of(whole)["hpvm.code"], "ABORTED")
 
-    # A Run has no job: its phases are the call's. What the caller does not sample is not exported.
+    # A Run has no job: its phases belong to the call. A trace that the caller does not sample is not exported.
     def test_trace_of_a_run(self):
         trace, caller, environment = traceparent()
         unsampled, _, quiet = traceparent(sampled=False)
@@ -353,7 +353,7 @@ class Observe(Case):
         self.assertEqual(attributes_of(call)["rpc.grpc.status_code"], "0")
         self.assertEqual(self.collector.of(unsampled), [])
 
-    # Every line is an object; what belongs to a job can be found by its id.
+    # Every line is a JSON object; lines about a job carry its id.
     def test_log_is_json(self):
         job = self.ctl(self.daemon, "submit", *self.graph("add", ("amount", 1)), "--detach")
         self.ctl(self.daemon, "jobs", "wait", job)
@@ -369,7 +369,7 @@ class Observe(Case):
 
 
 class Life(Case):
-    """Beginnings and ends, each test with a daemon of its own."""
+    """Life tests starts and ends; each test has a daemon of its own."""
 
     def start(self, name, config=None):
         daemon = ObservedDaemon(self.folder / name, config or CONFIG.format(port=self.collector.port))
@@ -377,14 +377,14 @@ class Life(Case):
         daemon.wait_ready()
         return daemon
 
-    # A trace goes on in the daemon that takes the job up.
+    # A trace continues in the daemon that takes over the job.
     def test_trace_over_a_crash(self):
         daemon = self.start("crash")
         trace, _, environment = traceparent()
         job = self.ctl(daemon, "submit", *self.graph("busy", ("amount", 1), ("rounds", 3_000)), "--detach",
                        environment=environment)
         (submit,) = self.collector.wait(trace, "Submit")
-        self.collector.wait(trace, "queue")   # It runs.
+        self.collector.wait(trace, "queue")   # The job runs.
         daemon.process.kill()
         daemon.process.wait()
         again = self.start("crash")
@@ -399,7 +399,7 @@ class Life(Case):
         self.assertEqual(again.metrics()["hpvm_job_attempts_lost_total", (("reason", "daemon"),)], 1)
         self.assertEqual(again.stop(), 0)
 
-    # A daemon that drains is alive, not ready, and says why.
+    # A draining daemon is alive, not ready, and gives the reason.
     def test_ready_during_drain(self):
         daemon = self.start("drain")
         job = self.ctl(daemon, "submit", *self.graph("spin"), "--detach")
@@ -419,7 +419,7 @@ class Life(Case):
         self.ctl(daemon, "jobs", "cancel", job)
         self.assertEqual(daemon.process.wait(15), 0)
 
-    # Nobody waits for a collector that is not there.
+    # Nothing waits for an unreachable collector.
     def test_dead_collector(self):
         daemon = self.start("dead", CONFIG.format(port=1))
         start = time.monotonic()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""docs/OPERATIONS.md, followed: its own commands, in its order, with the real programs in a temporary prefix.
+"""Follows docs/OPERATIONS.md: its own commands, in its order, with the real programs in a temporary prefix.
 
     operations.py BIN_FOLDER
 
-The commands are read from the document, so that they cannot drift. Absolute paths are moved under the prefix; what needs root or systemd
-(useradd, runuser, chown, systemctl) is played by small stand-ins, of which systemctl does what deploy/hpvmd.service says.
+The commands are read from the document, so that they cannot drift. Absolute paths are moved under the prefix; commands that need root or systemd
+(useradd, runuser, chown, systemctl) are small stand-ins; systemctl does what deploy/hpvmd.service says.
 """
 
 import json
@@ -29,8 +29,8 @@ BIN = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/release/b
 DOCUMENT = (ROOT / "docs/OPERATIONS.md").read_text()
 VERSION = re.search(r"^project\(hpvmd VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text(), re.M).group(1)
 BLOCKS = dict(re.findall(r"<!-- run: ([a-z-]+) -->\n```sh\n(.*?)```", DOCUMENT, re.S))
-# In the document's order, but for the restore, which comes after the daemon was killed.
-STEPS = ["install", "start", "first-check", "health", "reload", "drain", "backup", "restore", "upgrade"]
+# Steps in the document's order, except the restore, which comes after the daemon was killed.
+STEPS = ["install", "start", "first-check", "health", "reload", "drain", "pause", "backup", "restore", "upgrade", "rollback", "rollback-state"]
 
 
 def free_port():
@@ -40,7 +40,7 @@ def free_port():
 
 
 class Systemd:
-    """As much of systemd as the unit needs: start until READY=1, stop, reload, restart when it failed."""
+    """Systemd implements what the unit needs: start until READY=1, stop, reload, restart after a failure."""
 
     def __init__(self, machine):
         self.machine = machine
@@ -142,7 +142,7 @@ class Systemd:
             with connection:
                 try:
                     answer = self.control(connection.recv(4096).decode().split())
-                except Exception as error:  # Told to the command that asked.
+                except Exception as error:  # The error is reported to the command that asked.
                     answer = f"FAILED {error!r}\n"
                 connection.sendall(answer.encode())
 
@@ -152,7 +152,7 @@ STAND_INS = {
     "chown": "exit 0",
     # runuser -u hpvm -- COMMAND
     "runuser": '[ "$1" = -u ] && [ "$3" = -- ] && shift 3 && exec "$@"',
-    # Without the owner, who does not exist here.
+    # The owner is dropped, since that user does not exist here.
     "install": 'words=(); while [ $# -gt 0 ]; do case "$1" in -o|-g) shift 2 ;; *) words+=("$1"); shift ;; esac; done\n'
                'exec /usr/bin/install "${words[@]}"',
     "systemctl": "exec /usr/bin/python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
@@ -162,7 +162,7 @@ STAND_INS = {
 
 
 def pack(folder, moved=lambda text: text):
-    """What deploy/bundle.sh packs, as far as it is used here; the libraries are the machine's own."""
+    """Packs the part of deploy/bundle.sh's archive that is used here; the libraries are the machine's own."""
     root = folder / "hpvmd"
     (root / "bin").mkdir(parents=True)
     (root / "share/hpvm").mkdir(parents=True)
@@ -176,7 +176,7 @@ def pack(folder, moved=lambda text: text):
 
 
 class Machine:
-    """A prefix that stands for a machine's file system."""
+    """Machine is a prefix that stands for a machine's file system."""
 
     has_users = False
 
@@ -192,7 +192,7 @@ class Machine:
         self.systemd = Systemd(self)
 
     def moved(self, text):
-        """Absolute paths of the machine, under the prefix; nologin stays what it is."""
+        """Returns the text with absolute paths moved under the prefix; nologin stays as it is."""
         text = re.sub(r"(?<![\w./])/(opt|usr/bin|usr/share|etc|var|run|tmp)/", rf"{self.prefix}/\1/", text)
         return text.replace("127.0.0.1:9464", f"127.0.0.1:{self.port}")
 
@@ -222,7 +222,7 @@ class Machine:
         return self.sh(BLOCKS[name])
 
     def jobs(self):
-        """State by id, of every job that the server lists."""
+        """Returns the state of every job that the server lists, by id."""
         answer = json.loads(self.sh("hpvmctl -o json jobs list --all").stdout)
         return {job["id"]: job["state"] for job in (answer["jobs"] if isinstance(answer, dict) else answer)}
 
@@ -235,7 +235,7 @@ class Machine:
 
 
 class Submitter(threading.Thread):
-    """Submits small jobs until it is told to stop; keeps the ids that were acknowledged."""
+    """Submitter submits small jobs until it is told to stop; it keeps the ids that were acknowledged."""
 
     COMMAND = ("hpvmctl submit --detach /usr/share/hpvm/examples/mandelbrot/mandelbrot.json"
                " --symbol w=16 --symbol h=16")
@@ -264,7 +264,7 @@ class Operations(unittest.TestCase):
     def wait_for(self, what, seconds=60):
         deadline = time.monotonic() + seconds
         while not what():
-            self.assertLess(time.monotonic(), deadline, "It takes too long.")
+            self.assertLess(time.monotonic(), deadline, "The state was not reached in time.")
             time.sleep(0.1)
 
     # Install, start, check, reload, back up under load, kill, restore into a new folder, check, serve, upgrade.
@@ -287,7 +287,7 @@ class Operations(unittest.TestCase):
         machine.step("backup")
         self.wait_for(lambda: len(submitter.acknowledged) >= len(before) + 3)
 
-        # SIGKILL under load: nothing that was acknowledged is lost, and the unit starts it again.
+        # SIGKILL under load: no acknowledged job is lost, and the unit restarts the daemon.
         starts = machine.systemd.starts
         machine.systemd.process.kill()
         self.wait_for(lambda: machine.systemd.starts > starts)
@@ -309,26 +309,30 @@ class Operations(unittest.TestCase):
 
         machine.step("upgrade")
         machine.step("first-check")
+        machine.step("rollback")
+        machine.step("first-check")
+        machine.step("rollback-state")
+        machine.step("first-check")
         machine.sh("systemctl stop hpvmd")
 
     @staticmethod
     def upper(jobs):
         return {job: state.upper().removeprefix("JOB_STATE_") for job, state in jobs.items()}
 
-    # Every metric that the document and the rules name is one that the daemon has; likewise keys and alarms.
+    # The daemon has every metric, key and alarm that the document and the rules name.
     def check_names(self, scraped):
         rules = (ROOT / "deploy/alerts.yml").read_text()
         expressions = "\n".join(re.findall(r"expr: (.*)", rules))
         listed = (ROOT / "docs/METRICS.md").read_text()
         for name in sorted(set(re.findall(r"\b(?:hpvm|process)_[a-z_]+", DOCUMENT + expressions))):
             with self.subTest(metric=name):
-                name = re.sub(r"_(count|sum|bucket)$", "", name)  # A histogram's series.
+                name = re.sub(r"_(count|sum|bucket)$", "", name)  # A series of a histogram.
                 self.assertIn(f"# TYPE {name} ", scraped)
                 self.assertIn(name, listed)
 
 
 class Names(unittest.TestCase):
-    # The command that switches credentials on leaves a file that a daemon takes, with nothing else changed.
+    # The command that enables credentials leaves a file that a daemon accepts, with no other change.
     def test_credentials_are_switched_on(self):
         command, check = re.search(r"```sh\n(sed .*)\n(hpvmd .*)\nsystemctl restart hpvmd\nhpvmctl tenant create", DOCUMENT).groups()
         with tempfile.TemporaryDirectory() as folder:
@@ -344,7 +348,7 @@ class Names(unittest.TestCase):
             done = subprocess.run([BIN / words[0], *words[1:]], capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
 
-    # Keys are those of the configuration.
+    # All keys exist in the configuration.
     def test_keys_exist(self):
         config, section = set(), ""
         for line in (ROOT / "deploy/hpvmd.toml").read_text().splitlines():
@@ -356,9 +360,9 @@ class Names(unittest.TestCase):
         named = {key for key in re.findall(r"`([a-z]+\.[a-z_]+)(?: = [^`]*)?`", DOCUMENT)
                  if key.split(".")[0] in sections}
         self.assertGreater(len(named), 20)
-        self.assertEqual(named - config - {"jobs.db", "accounts.sqlite"}, set())  # Files.
+        self.assertEqual(named - config - {"jobs.db", "accounts.sqlite"}, set())  # File names.
 
-    # Each alarm has rules, and each rule a section that exists.
+    # Each alarm has a rule, and each rule names an existing section.
     def test_alarms_and_sections_agree(self):
         rules = (ROOT / "deploy/alerts.yml").read_text()
         alerts = set(re.findall(r"alert: (\w+)", rules))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prepares and releases graphs over and over, for tests/e2e/soak.py, which watches the memory of the processes:
+// Prepares and releases graphs repeatedly, for tests/e2e/soak.py, which watches the memory of the processes:
 //   prepare_cycles ENDPOINT MODULE CYCLES [--compile]
-// More graphs take turns than the daemon keeps when nobody uses them, so that each cycle reaches the executor. With
-// --compile each cycle brings a module that was not seen before.
+// Uses more graphs in turn than the daemon keeps while they are unused, so that each cycle reaches the executor. With
+// --compile each cycle uploads a module that was not seen before.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kGraphs = 64;
 
-// One node; the number makes it another document.
+// A document of one node; the number makes it unique.
 std::string DocumentOf(uint64_t number) {
   return R"({"hpvm":1,"name":"g)" + std::to_string(number) +
          R"(","symbols":["n"],
@@ -32,7 +32,7 @@ std::string DocumentOf(uint64_t number) {
     "edges":[{"from":"in","to":"node.in"},{"from":"node.out","to":"out"}]})";
 }
 
-// The module with a custom section of its own at the end.
+// The module with a unique custom section at the end.
 std::vector<uint8_t> ModuleOf(const std::vector<uint8_t>& base, uint64_t number) {
   std::vector<uint8_t> module = base;
   module.insert(module.end(), {0, 9, 0});  // A custom section of nine bytes without a name.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas end to end: each resource is met at its limit and says so, what is shown is what was done, and nothing is left.
+"""Tests quotas end to end: each limit is enforced and reported, the shown use equals the real use, and nothing is leaked.
 
     quotas.py BIN_FOLDER [TestCase.test ...]
 """
@@ -19,17 +19,17 @@ HELD = ("device-bytes", "host-bytes", "queued-jobs", "running-jobs")
 
 
 def tagged(tag):
-    """A document that nobody has prepared."""
+    """Returns a document that has not been prepared yet."""
     return {**add(), "name": tag}
 
 
 def custom_section(text):
-    """Bytes that make another module of one, and mean nothing."""
+    """Returns bytes that, appended to a module, make another module with the same meaning."""
     name = text.encode()
     return bytes([0, len(name) + 1, len(name)]) + name
 
 
-@unittest.skipUnless(IS_ROOT, "administers as root")
+@unittest.skipUnless(IS_ROOT, "administration needs root")
 class Quotas(Tenants):
     CONFIG = "[auth]\ntokens = true\npeers = true\n[jobs]\nkept_max = 100\n"
 
@@ -58,7 +58,7 @@ class Quotas(Tenants):
         return done.stderr
 
     def refuse(self, token, resource, document=None, *options):
-        """A submit that the quota of a resource does not allow; counted once."""
+        """Submits a job that the quota of a resource does not allow; the refusal is counted once."""
         before = self.usage(token, resource)["refused"]
         done = self.server.ctl("submit", self.graph(document or add()), "--input", f"in={self.folder}/in.npy", "--detach",
                                "--patience", "1ms", *options, token=token)
@@ -132,7 +132,7 @@ class Quotas(Tenants):
         self.assertEqual(self.usage(token, "modules")["limit"], 1)
         other = self.folder / "other.wasm"
         other.write_bytes((self.folder / "kernels.wasm").read_bytes() + custom_section("other"))
-        job = self.spin_job(token)  # Its module is in use.
+        job = self.spin_job(token)  # The job keeps its module in use.
         done = self.server.ctl("module", "put", other, "--patience", "1ms", token=token)
         self.assertNotEqual(done.returncode, OK)
         self.assertIn("The tenant's quota of modules (1) does not allow 1 more: 1 is in use.", done.stderr)
@@ -149,14 +149,14 @@ class Quotas(Tenants):
         used = self.used(token, "device-seconds")
         self.assertGreater(used, 1_000_000_000)
         self.assertLess(used, 60_000_000_000)
-        # All that may be saved is there at first, and less than the next job takes.
+        # The budget starts full, and is smaller than the next job's use.
         self.limit("devices", "device-seconds=1s")
         job = self.spin_job(token)
         time.sleep(3)
         self.end(token, job)
         self.assertEqual(self.usage(token, "device-seconds")["available"], 0)
         text = self.run_one(token, code=FAILED)
-        self.assertIn("The tenant's quota of device-seconds (1 an hour) is spent: more is earned in", text)
+        self.assertIn("The tenant's quota of device-seconds (1 an hour) is spent: more is available in", text)
         waiting = self.submit(add(), token=token)
         time.sleep(0.5)
         self.assertIn("Waits for device time", json.dumps(self.state(waiting, token=token)))
@@ -164,12 +164,12 @@ class Quotas(Tenants):
         self.server.start()
         self.assertGreaterEqual(self.used(token, "device-seconds"), used)
         self.assertEqual(self.usage(token, "device-seconds")["available"], 0)
-        self.assertIn("is spent: more is earned in", self.run_one(token, code=FAILED))
+        self.assertIn("is spent: more is available in", self.run_one(token, code=FAILED))
         self.limit("devices", "device-seconds=none")
         self.await_state(waiting, "SUCCEEDED", token=token)
 
     def with_module(self, tag):
-        """A document whose kernels nobody has compiled."""
+        """Returns a document whose kernels have not been compiled yet."""
         (self.folder / f"{tag}.wasm").write_bytes((self.folder / "kernels.wasm").read_bytes() + custom_section(tag))
         return {**tagged(tag), "modules": {"k": {"kind": "wasm", "source": {"file": f"{tag}.wasm"}}}}
 
@@ -177,13 +177,13 @@ class Quotas(Tenants):
         token = self.tenant("compilers")
         self.run_one(token, self.with_module("first"))
         self.assertGreater(self.used(token, "compile-seconds"), 0)
-        # What the next one takes is a debt for hours, and what is prepared costs nothing.
+        # The next compile leaves a debt for hours; prepared graphs cost nothing.
         self.limit("compilers", "compile-seconds=1ms")
         self.run_one(token, self.with_module("second"))
         self.assertEqual(self.usage(token, "compile-seconds")["available"], 0)
         text = self.run_one(token, self.with_module("third"), code=FAILED)
         self.assertIn("The tenant's quota of compile-seconds (", text)
-        self.assertIn("more is earned in", text)
+        self.assertIn("more is available in", text)
         self.limit("compilers", "compile-seconds=none")
         self.run_one(token, self.with_module("third"))
 
@@ -195,7 +195,7 @@ class Quotas(Tenants):
         self.assertGreater(self.used(token, "request-bytes"), 0)
         self.limit("callers", "requests=1")
         texts = [self.server.ctl("list", "--patience", "1ms", token=token).stderr for _ in range(12)]
-        self.assertTrue(any("The tenant's quota of requests (1 a second) is spent: more is earned in" in text for text in texts), texts)
+        self.assertTrue(any("The tenant's quota of requests (1 a second) is spent: more is available in" in text for text in texts), texts)
         self.assertGreater(self.admin_usage("callers", "requests")["refused"], 0)
         self.limit("callers", "requests=none", "request-bytes=1")
         time.sleep(3)

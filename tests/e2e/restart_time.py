@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a daemon takes to start with many queued jobs, of which some wait for many others. Not a test: it prints.
+"""Measures how long a daemon takes to start with many queued jobs, some of which wait for many others. This is not a test: it prints figures.
 
     restart_time.py BIN_FOLDER [--jobs 10000] [--dependents 1000] [--each 100] [--repeat 5] [--realtime]
 
 The jobs are one array; a job that never ends holds the only running slot. Each dependent comes after `each` elements. The
-daemon is killed and started again; the time is what it says of itself (from its first line to serving), from the process's
-start to the first answer, and the processor time that it had taken by then. With --realtime (needs root) the starts go before
-whatever else the machine does.
+daemon is killed and started again; the figures are the time that it reports (from its first line to serving), the time from the
+process's start to the first answer, and the processor time used by then. With --realtime (needs root) the starts have priority
+over other processes of the machine.
 """
 
 import argparse
@@ -52,7 +52,7 @@ class Bench:
         return done.stdout
 
     def fill(self, jobs, dependents, each):
-        # Preparing a graph takes a turn of its tenant's, so it comes before the turn is taken for ever.
+        # Preparing a graph needs one of the tenant's slots, so it comes before the slot is taken for ever.
         self.ok("submit", self.folder / "add.json", "--input", f"in={self.folder}/in.npy", "--symbol", "s=1")
         self.ok("submit", "--detach", self.folder / "spin.json", "--input", f"out={self.folder}/in.npy")
         self.ok("submit", "--detach", self.folder / "add.json", "--input", f"in={self.folder}/in.npy", "--array", f"0-{jobs - dependents - 1}", "--array-symbol", "s")
@@ -85,12 +85,12 @@ def main():
         bench.fill(options.jobs, options.dependents, options.each)
         print(f"{options.jobs} jobs, {options.dependents} of them after {options.each} each: submitted in {time.monotonic() - begin:.1f} s", flush=True)
         if options.realtime:
-            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))  # And whoever is started from here on.
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))  # Processes started from here on inherit this.
         for _ in range(options.repeat):
             bench.kill()
             took, processor = bench.start()
             log = bench.daemon.log.read_text()
-            taken = re.findall(r"Jobs taken up jobs=(\d+)", log)[-1]
+            taken = re.findall(r"Jobs restored jobs=(\d+)", log)[-1]
             print(f"started in {bench.said()[-1]} ms by its log, {1000 * took:.0f} ms to the first answer, {1000 * processor:.0f} ms of processor time; {taken} jobs taken up", flush=True)
         bench.kill()
     return 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that do not end, each in its own way, for runaways.py; runaways.wasm is built by build.sh. `go` is 0.
+// Kernels that do not end, each in a different way, for runaways.py; runaways.wasm is built by build.sh. `go` is 0.
 #include "hpvm.h"
 
 HPVM_KERNEL void tight(volatile const int* go, int* out) {
@@ -18,7 +18,7 @@ HPVM_KERNEL void vectors(const int* go, int* out) {
   out[i] = chain;
 }
 
-// A loop whose every round asks the host.
+// A loop that calls the host in every iteration.
 HPVM_KERNEL void host_calls(volatile const int* go, int* out) {
   while (go[0] == 0) {
     hpvm_print("round %d\n", go[0]);
@@ -26,7 +26,7 @@ HPVM_KERNEL void host_calls(volatile const int* go, int* out) {
   out[hpvm_instance_id(0)] = 1;
 }
 
-// One instruction that takes long, again and again.
+// A loop around one slow instruction.
 HPVM_KERNEL void memory_fill(volatile const int* go, int* out) {
   unsigned char* bytes = (unsigned char*)out;
   int value = 0;

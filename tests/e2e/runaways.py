@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels and compiles that do not end: how long after its deadline the last of them is gone, and whether neighbours notice.
+"""Measures kernels and compiles that do not end: how long after its deadline the last one is gone, and the effect on neighbours.
 
     runaways.py BIN_FOLDER [--each 30] [--deadline-ms 300] [--p99-ms 100] [--json FILE]
 
-Jobs of one tenant run away in seven ways on the CPU, one after the other, each until its deadline; beside them a module is still being
-compiled at its deadline, by the clock of the client, whose start counts. The other figures are the server's own:
-the time from the job's deadline to its end, stored. Meanwhile a tenant beside them runs and checks a small graph. Fails
+Jobs of one tenant run away in seven ways on the CPU, one after the other, each until its deadline; a module is also still being
+compiled at its deadline, by the clock of the client, including the client's start. The other figures are the server's own:
+the time from the job's deadline to its end, as stored. Meanwhile another tenant runs and checks a small graph. The script fails
 when a runaway ends otherwise than by its deadline, when the neighbour has a failure, or beyond --p99-ms (0: only printed).
 """
 
@@ -27,7 +27,7 @@ from wasm_module import HARD_STATEMENT, module_of
 HERE = pathlib.Path(__file__).resolve().parent
 KINDS = {"tight": {}, "vectors": {}, "host_calls": {"instances": 1}, "memory_fill": {"instances": 1, "words": 4 << 20},
          "atomics": {}, "barrier": {"group": [64]}, "recursion": {"instances": 2}, "compile": {"module": "compile.wasm"}}
-# Takes the compiler seconds, and never comes to its end here: no cache keeps it.
+# The compiler takes seconds on these statements and never finishes here, so that no cache keeps the result.
 HARD_STATEMENTS = 20_000
 
 
@@ -87,11 +87,11 @@ class Neighbour(threading.Thread):
 
 
 def run_away(daemon, folder, kind, deadline_ms):
-    """Milliseconds from the deadline to the job's end; a sentence when it ended otherwise."""
+    """Returns milliseconds from the deadline to the job's end; a sentence when it ended otherwise."""
     path = folder / f"{kind}.json"
     path.write_text(json.dumps(document("f" if kind == "compile" else kind, **KINDS[kind])))
     if kind == "compile":
-        # Submitting compiles first, and a job's deadline begins then; that of `run` includes compiling. By this side's clock.
+        # Submitting compiles first, and the job's deadline begins after that; the deadline of `run` includes compiling. The clock is the client's.
         start = time.monotonic()
         done = daemon.ctl("run", path, "--input", f"in={folder}/go.bin", "--deadline", f"{deadline_ms}ms", tenant="runaway")
         late = (time.monotonic() - start) * 1000 - deadline_ms
@@ -108,7 +108,7 @@ def run_away(daemon, folder, kind, deadline_ms):
 
 
 def stamp(job, name):
-    """In milliseconds."""
+    """Returns the time in milliseconds."""
     value = job.get(f"{name}_unix_ns", job.get(f"{name}UnixNs", job.get(name)))
     if isinstance(value, str) and not value.isdigit():
         import datetime
@@ -132,7 +132,7 @@ def main():
         (folder / "go.bin").write_bytes(bytes(4))
         ready = daemon.ctl("devices", "--connect-timeout", "30", tenant="neighbour")
         assert ready.returncode == 0, ready.stderr + daemon.log.read_text()
-        for kind in KINDS:  # Compiled before anything is measured.
+        for kind in KINDS:  # Each kernel is compiled before anything is measured.
             if kind != "compile":
                 run_away(daemon, folder, kind, arguments.deadline_ms + 2000)
         neighbour = Neighbour(daemon, folder)

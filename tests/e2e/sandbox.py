@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Executors' places through the real programs: levels, user ids, control groups, spares, and what is left of them.
+"""Tests the sandbox of executors with the real programs: levels, user ids, control groups, spares, and their removal.
 
     sandbox.py BIN_FOLDER [TestCase.test ...]
 """
@@ -40,7 +40,7 @@ def uid(pid):
 
 
 def control_groups(pid):
-    """How the names of the control groups of a process's daemon begin: other tests' daemons have groups, too."""
+    """Returns the prefix of the control groups of a process's daemon: daemons of other tests have groups, too."""
     lines = pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     names = {pathlib.PurePath(line.split(":", 2)[2]).name for line in lines}
     return {name[:name.rindex("-") + 1] for name in names if name.startswith("hpvmd-")}
@@ -77,7 +77,7 @@ class SandboxTest(unittest.TestCase):
         return done
 
     def executors(self, count):
-        """The daemon's executor processes, once there are so many."""
+        """Returns the daemon's executor processes, once there are `count`."""
         deadline = time.monotonic() + 60
         found = []
         while time.monotonic() < deadline:
@@ -89,7 +89,7 @@ class SandboxTest(unittest.TestCase):
         return found
 
     def executors_with_users(self, count):
-        """The same, once each has left the daemon's user for its own."""
+        """Returns the executors, once each has changed from the daemon's user to its own."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             found = self.executors(count)
@@ -99,7 +99,7 @@ class SandboxTest(unittest.TestCase):
         return found
 
     def test_command_lines_show_no_tenant(self):
-        """Everybody on the machine may read them: they name neither a tenant nor a folder of one."""
+        """Command lines are readable by everybody on the machine: they name neither a tenant nor a tenant's folder."""
         for devices, spares in (("cpu", 0), ("cpu", 1), ("auto", 0)):
             config = self.folder / "hpvmd.toml"
             config.write_text(f"[executor]\nspares = {spares}\n")
@@ -132,7 +132,7 @@ class SandboxTest(unittest.TestCase):
                     self.assertNotIn(str(self.folder), word, one)
             self.assertEqual(self.daemon.stop(), 0)
 
-    @unittest.skipIf(os.getuid() != 0, "only root gives user ids out")
+    @unittest.skipIf(os.getuid() != 0, "assigning user ids needs root")
     def test_each_executor_has_a_user_and_nothing_is_left(self):
         self.start(f"[executor]\nuid_first = {UID_FIRST}\nuid_count = 20\nspares = 1\n")
         self.executors(1)
@@ -144,17 +144,17 @@ class SandboxTest(unittest.TestCase):
         self.assertTrue({uid(pid) for pid in family} <= set(range(UID_FIRST, UID_FIRST + 20)))
         log = self.daemon.log.read_text()
         self.assertRegex(log, "sandbox_level=[34]")
-        # Compiled once, found again by the next executor, which has another user.
+        # The module is compiled once, and found again by the next executor, which has another user.
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         again = self.add()
         self.assertEqual(again.returncode, OK)
         cache = list((self.folder / "daemon/state/cache").glob("*/*.hpva"))
         self.assertEqual(len(cache), 1, cache)
-        # A daemon that is killed leaves groups and scratch folders; the next one ends and removes them.
+        # A killed daemon leaves groups and scratch folders; the next daemon ends and removes them.
         self.daemon.stop(signal.SIGKILL)
         self.start(f"[executor]\nuid_first = {UID_FIRST}\nuid_count = 20\nspares = 0\n")
-        # (The one in which the next daemon looks at the sandbox goes a moment later.)
+        # (The executor with which the next daemon checks the sandbox ends a moment later.)
         end = time.monotonic() + 10
         while left_of(groups) or list((self.folder / "daemon/state/scratch").iterdir()):
             self.assertLess(time.monotonic(), end, left_of(groups))
@@ -164,10 +164,10 @@ class SandboxTest(unittest.TestCase):
         self.assertEqual(left_of(groups), [])
         self.assertEqual(list((self.folder / "daemon/state/scratch").iterdir()), [])
 
-    @unittest.skipIf(os.getuid() != 0, "only root gives user ids out")
+    @unittest.skipIf(os.getuid() != 0, "assigning user ids needs root")
     def test_level_2_has_a_user_too(self):
-        """Without a namespace and a control group that counts: signals and limits to the daemon meet a second wall."""
-        for ids in (f"uid_first = {UID_FIRST}\nuid_count = 20\n", ""):  # Named; and chosen by the daemon.
+        """Level 2, without a namespace and an effective control group: a separate user protects the daemon against signals and limits."""
+        for ids in (f"uid_first = {UID_FIRST}\nuid_count = 20\n", ""):  # The ids are configured, or chosen by the daemon.
             self.start(f"[executor]\nsandbox_max = 2\nsandbox_min = 2\nspares = 1\n{ids}")
             self.executors(1)
             self.add()
@@ -183,9 +183,9 @@ class SandboxTest(unittest.TestCase):
             self.assertIn("sandbox_level=2", self.daemon.log.read_text())
             self.assertEqual(self.daemon.stop(), 0)
 
-    @unittest.skipIf(os.getuid() != 0, "only root gives user ids out")
+    @unittest.skipIf(os.getuid() != 0, "assigning user ids needs root")
     def test_executors_keep_the_daemons_user_where_another_would_not_work(self):
-        reasons = {"uid_count = 0": "", "uid_count = 10": "Only its owner may pass the folder"}
+        reasons = {"uid_count = 0": "", "uid_count = 10": "Only its owner may enter the folder"}
         self.folder.chmod(0o700)
         for setting, reason in reasons.items():
             self.start(f"[executor]\n{setting}\nspares = 0\n")
@@ -199,7 +199,7 @@ class SandboxTest(unittest.TestCase):
             probe.bind(("127.0.0.1", 0))
             port_number = probe.getsockname()[1]
         self.start(f"[executor]\nsandbox_max = 1\nsandbox_min = 2\n[metrics]\nlisten = \"127.0.0.1:{port_number}\"\n")
-        # An operator sees it before the first tenant comes.
+        # An operator sees the sandbox before the first tenant comes.
         end = time.monotonic() + 20
         while True:
             try:
@@ -218,7 +218,7 @@ class SandboxTest(unittest.TestCase):
         done = self.add(code=CANNOT_PLACE)
         self.assertIn("FAILED_PRECONDITION", done.stderr)
         self.assertIn("reaches level 1", done.stderr)
-        self.assertIn("level 2 is demanded", done.stderr)
+        self.assertIn("demands at least level 2", done.stderr)
 
     def test_spares_that_are_replaced_are_no_warning(self):
         self.start("[executor]\nspares = 1\n")
@@ -229,7 +229,7 @@ class SandboxTest(unittest.TestCase):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.1)
         self.assertNotIn("A spare executor ended", self.daemon.log.read_text())
-        # One that ends by itself is told.
+        # An executor that ends by itself is reported.
         os.kill(self.executors(1)[0], signal.SIGKILL)
         while "A spare executor ended" not in self.daemon.log.read_text():
             self.assertLess(time.monotonic(), end)

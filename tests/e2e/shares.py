@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fair shares through the real programs: processor time by weight, and a mouse beside a hog.
+"""Tests fair shares with the real programs: processor time by weight, and a small tenant (mouse) beside a large one (hog).
 
     shares.py BIN_FOLDER [--seconds N] [--off-max PART]
 
-What a tenant got is the processor time of its executor, as the kernel counts it, however long its runs are and however
-many it has: so the weights are against the number of clients.
+A tenant's share is the processor time of its executor, as the kernel counts it, whatever the length and number of its
+runs. So the weights are chosen contrary to the numbers of clients.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def processor_seconds(pid):
 
 
 def executors(daemon):
-    """Runners only: compilers beside them compute nothing of a run."""
+    """Returns the runners only: compilers beside them compute no part of a run."""
     found = {}
     for pid in children(daemon.process.pid):
         try:
@@ -46,7 +46,7 @@ def executors(daemon):
 
 
 class Load:
-    """Clients of one tenant, each with one run after the other until they are stopped."""
+    """Load is a number of clients of one tenant, each of which runs one graph after another until it is stopped."""
 
     def __init__(self, daemon, folder, tenant, clients, repeat):
         self.daemon, self.tenant, self.repeat, self.stopped, self.failures = daemon, tenant, repeat, False, []
@@ -55,7 +55,7 @@ class Load:
         warm = daemon.ctl(*self.arguments, "--repeat", 400)
         assert warm.returncode == OK, warm.stderr
         after = executors(daemon)
-        # The one that worked for it.
+        # The executor that worked for this tenant.
         self.pid = max(after, key=lambda pid: after[pid] - before.get(pid, 0))
         self.clients, self.running = clients, []
 
@@ -109,7 +109,7 @@ def check_weights(daemon, folder, seconds, off_max):
 
 
 def check_mouse(daemon, folder, seconds):
-    """The hog always has runs of many seconds; the mouse has one of some 20 ms now and then, with a deadline."""
+    """The hog always has runs of many seconds; the mouse now and then has a run of some 20 ms, with a deadline."""
     hog, mouse = Load(daemon, folder, "hog", 8, 1_000_000), Load(daemon, folder, "mouse", 1, 20)
     hog.start()
     time.sleep(2)

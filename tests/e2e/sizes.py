@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every example, and graphs whose extents depend on data, in sizes that grow and shrink through one daemon.
+"""Runs every example, and graphs whose extents depend on data, in growing and shrinking sizes through one daemon.
 
     sizes.py BIN_FOLDER [TestCase.test ...]
 
-Each run's outputs are those of `run --local`, byte for byte: the daemon remembers what a graph needed, the local runner
-nothing.
+Each run's outputs must equal those of `run --local`, byte for byte: the daemon remembers the sizes that a graph needed, the
+local runner nothing.
 """
 
 import json
@@ -18,7 +18,7 @@ from e2e import OK, ROOT, WithDaemon
 from iterate import NEWTON, compacting
 
 EXAMPLES = ROOT / "examples"
-# Around the largest inline output (256 KiB) in both directions, with repeats of a size.
+# Sizes on both sides of the largest inline output (256 KiB), with repeats of a size.
 PICTURES = [(64, 48), (640, 480), (1280, 960), (1280, 960), (320, 200), (900, 1200), (1, 1), (2000, 1000)]
 COUNTS = [10, 70_000, 300_000, 300_000, 5, 120_000]
 
@@ -32,7 +32,7 @@ class Sizes(WithDaemon):
         return done
 
     def check(self, graph, outputs, *arguments, commands=(("run",), ("submit",))):
-        """Through the daemon and locally, the same."""
+        """Checks that the daemon and the local runner give the same outputs."""
         def run(*command):
             to = {name: self.folder / f"{name}.npy" for name in outputs}
             for file in to.values():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prepare, run and release over and over: the memory of hpvmd, the runner and the compiler must stay flat.
+"""Prepares, runs and releases repeatedly: the memory of hpvmd, the runner and the compiler must stay constant.
 
     soak.py BIN_FOLDER [--cycles N] [--compiles N]
 
-By default a short run, for ctest; the figures in docs/BENCHMARKS.md are of --cycles 10000 --compiles 1000.
+The default is a short run for ctest; the figures in docs/BENCHMARKS.md are of --cycles 10000 --compiles 1000.
 """
 
 import argparse
@@ -16,12 +16,12 @@ import tempfile
 
 from e2e import BIN, HERE, OK, Daemon, children
 
-# What an allocator may keep of the highest use; a leak of a hundred bytes a cycle shows at 10,000.
+# Memory that an allocator may keep from the highest use; a leak of a hundred bytes a cycle shows at 10,000.
 GROWTH_KIB_MAX = 1024
 
 
 def resident_kib(pid):
-    """Of one process, without memory that is shared: buffers and stored documents are memfds with limits of their own."""
+    """Returns the process's memory without shared memory: buffers and stored documents are memfds with limits of their own."""
     fields = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
     return int(fields["RssAnon"].split()[0])
 
@@ -36,7 +36,7 @@ def cycle(daemon, count, *more):
 
 
 def watch(daemon, what, warm, count, *more):
-    """Lets caches fill, then measures around `count` cycles; False if a process grew or was replaced."""
+    """Lets caches fill, then measures around `count` cycles; returns false if a process grew or was replaced."""
     cycle(daemon, warm, *more)
     before = measure(daemon)
     cycle(daemon, count, *more)

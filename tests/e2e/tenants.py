@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants end to end: who is known and how, what each may use, what the others see of it, and what is written down.
+"""Tests tenants end to end: authentication, permissions, isolation between tenants, and records.
 
     tenants.py BIN_FOLDER [TestCase.test ...]
 """
 
 import contextlib
+import grp
 import hashlib
 import json
 import os
@@ -31,7 +32,7 @@ from e2e import BIN, FAILED, HERE, OK, UNREACHABLE, USAGE, one_node, port
 AUTH = 4
 IN_OUT = (port("in", "in"), port("out", "out"))
 IS_ROOT = os.geteuid() == 0
-ALICE, BOB = 54321, 54322  # User ids that nobody has.
+ALICE, BOB, CAROL = 54321, 54322, 54323  # User and group ids without accounts.
 SECRET = re.compile(r"hpvmt?_[0-9a-f]{40,}")
 
 
@@ -46,12 +47,12 @@ def add(amount=1):
 
 
 def spin():
-    """Runs until it is stopped."""
+    """Returns a graph that runs until it is stopped."""
     return one_node("spin", (port("out", "inout"),), instances="1")
 
 
 class Server:
-    """hpvmd with a configuration of its own, without --dev."""
+    """Server is hpvmd with a configuration of its own, without --dev."""
 
     def __init__(self, folder, config="", tcp=False):
         self.folder = folder
@@ -86,14 +87,14 @@ class Server:
         words = [BIN / "hpvmctl", *map(str, arguments)] + (["--token-file", str(token)] if token else [])
         return words, environment
 
-    def ctl(self, *arguments, server=None, token=None, uid=None, variables=None, timeout=60):
+    def ctl(self, *arguments, server=None, token=None, uid=None, groups=(), variables=None, timeout=60):
         words, environment = self.command(*arguments, server=server, token=token, variables=variables)
-        who = {"user": uid, "group": uid, "extra_groups": []} if uid else {}
+        who = {"user": uid, "group": uid, "extra_groups": groups} if uid else {}
         return subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=environment, cwd="/", **who)
 
 
 class Tenants(unittest.TestCase):
-    """One daemon for a class, with the class's configuration."""
+    """Tenants has one daemon for each class, with the class's configuration."""
 
     CONFIG = ""
     TCP = True
@@ -167,7 +168,7 @@ class Tenants(unittest.TestCase):
 
 
 class OpenMode(Tenants):
-    """Without credentials: who reaches it is the default tenant, and the log says so."""
+    """Without credentials every caller is the default tenant, and the log says so."""
 
     def test_it_says_so_once(self):
         self.assertEqual(self.server.log.read_text().count("No credentials are configured"), 1)
@@ -201,9 +202,9 @@ class OpenMode(Tenants):
 CREDENTIALS = "[auth]\ntokens = true\npeers = true\n"
 
 
-@unittest.skipUnless(IS_ROOT, "administers as root, and runs clients as other users")
+@unittest.skipUnless(IS_ROOT, "administration and clients of other users need root")
 class Metrics(Tenants):
-    """What a user of the machine sees of tenants, and what the scraper does."""
+    """Tests which metrics of tenants a user of the machine sees, and which the scraper sees."""
 
     SECRET = "the scraper's own secret"
     CONFIG = CREDENTIALS + '[metrics]\nlisten = "127.0.0.1:0"\ntoken_file = "FOLDER/scrape"\n'
@@ -230,7 +231,7 @@ class Metrics(Tenants):
         while 'hpvm_graph_completed_total{tenant="hidden-one",kind="job"} 1' not in self.scrape(self.SECRET)[1]:
             self.assertLess(time.monotonic(), end, self.scrape(self.SECRET))
             time.sleep(0.1)
-        for secret in (None, token.read_text().strip()):  # Nobody, and a tenant's own user.
+        for secret in (None, token.read_text().strip()):  # No secret, and a tenant's own user.
             status, text = self.scrape(secret)
             self.assertEqual(status, 200)
             self.assertNotIn("hidden", text)
@@ -243,7 +244,7 @@ class Metrics(Tenants):
         self.assertNotIn("hpvm_", text)
 
 
-@unittest.skipUnless(IS_ROOT, "administers as root, and runs clients as other users")
+@unittest.skipUnless(IS_ROOT, "administration and clients of other users need root")
 class Tokens(Tenants):
     CONFIG = CREDENTIALS + "failures_per_second_max = 1000\n"
 
@@ -288,6 +289,25 @@ class Tokens(Tenants):
         self.assertEqual(self.whoami(token=admin, variables={"HPVM_TENANT": "lab"})["tenant"], "lab")
         self.refused(AUTH, "PERMISSION_DENIED", "list", "--tenant", "lab", token=user)
 
+    def test_administrators_hold_and_list_all(self):
+        user, admin, other = self.token("blur"), self.token("blur", "--role", "admin"), self.token("lab")
+        job, foreign = self.submit(add(), "--hold", token=user), self.submit(add(), "--hold", token=other)
+        self.ok("hold", job, "--reason", "maintenance", token=admin)
+        self.refused(AUTH, "only an administrator can release it", "release", job, token=user)
+        self.assertEqual(json.loads(self.ok("get", job, "-o", "json", token=user))[0]["hold"]["by"], "an administrator")
+        self.assertRegex(json.loads(self.ok("get", job, "-o", "json", token=admin))[0]["hold"]["by"], "^token tok-")
+        self.refused(USAGE, "NOT_FOUND", "release", foreign, token=user)
+        self.refused(AUTH, "for administrators", "list", "--all-tenants", token=user)
+        table = self.ok("list", "--all-tenants", "--state", "accepted", token=admin)
+        self.assertRegex(table, r"^TENANT +JOB ")
+        self.assertRegex(table, rf"(?s)blur +{job}.*lab +{foreign}")
+        tenants = [one["tenant"] for one in json.loads(self.ok("list", "--all-tenants", "-o", "json", token=admin))]
+        self.assertEqual(tenants, sorted(tenants))
+        self.ok("release", job, token=admin)
+        self.await_state(job, "SUCCEEDED", token=user)
+        self.ok("cancel", foreign, token=other)
+        self.assertIn("SetJobHold", self.ok("audit", "list", "--limit", "50"))
+
     def test_revoked_and_expired(self):
         path = self.token("blur")
         self.ok("token", "revoke", self.token_id)
@@ -300,7 +320,7 @@ class Tokens(Tenants):
         self.refused(USAGE, "NOT_FOUND", "token", "revoke", "tok-0000")
 
     def test_a_program_follows_its_token_file(self):
-        """A job is followed over the end of the token that it began with."""
+        """A client follows a job beyond the expiry of the token with which it began."""
         path = self.token("blur")
         first = self.token_id
         job = self.submit(spin(), token=path)
@@ -332,12 +352,12 @@ class Tokens(Tenants):
         done = self.refused(AUTH, ["UNAUTHENTICATED", "not known", "warning: others may read"], "list", token=unknown)
         good = self.token("blur")
         done = self.refused(USAGE, ["--token-file", "history"], "list", "--token", good.read_text().strip())
-        self.refused(USAGE, "its id", "token", "revoke", good.read_text().strip())
+        self.refused(USAGE, "the token's id", "token", "revoke", good.read_text().strip())
         self.refused(USAGE, "is empty", "list", "--token-file", "")
         self.refused(USAGE, "in clear", "list", token=good, server="192.0.2.1:50061")
-        self.refused(USAGE, "there already", "token", "create", "--output", good)
+        self.refused(USAGE, "exists already", "token", "create", "--output", good)
         self.assertRegex(good.read_text(), SECRET)
-        # Blanks around it do no harm.
+        # Blanks around the token do no harm.
         good.write_text("  " + good.read_text() + "\r\n\n")
         self.assertEqual(self.whoami(token=good)["tenant"], "blur")
 
@@ -346,14 +366,14 @@ class Tokens(Tenants):
                             (("tenant", "quota", "blur", "device-byte=1GiB"), 'did you mean "device-bytes"'),
                             (("tenant", "quota", "blur", "device-bytes=1Gib"), "with a unit"),
                             (("tenant", "quota", "blur", "requests=5/h"), '"/s"'), (("tenant", "create", "Blur"), "a-z"),
-                            (("tenant", "set", "blur"), "Nothing is to be set"), (("tenant", "set", "blur", "--uid", "nobody-here"), "user"),
+                            (("tenant", "set", "blur"), "No change is given"), (("tenant", "set", "blur", "--uid", "nobody-here"), "user"),
                             (("tenant", "set", "blur", "--weight", "0"), "--weight"), (("tenant", "create", "blur"), "ALREADY_EXISTS"),
                             (("tenant", "show", "blurr"), "NOT_FOUND"), (("audit", "verify", "--head", "xyz"), "64 hexadecimal"),
                             (("tenant", "set", "blur", "--add-uid", "0"), "root")):
             self.refused(USAGE, want, *words)
 
     def test_secrets_stay_where_they_are(self):
-        """Planted in every way that there is; found in no log, no process list, no file of the state folder."""
+        """Secrets are passed in every possible way, and appear in no log, no process list, no file of the state folder."""
         path = self.token("blur")
         secret = path.read_text().strip()
         ticket_socket = socket.socket(socket.AF_UNIX)
@@ -388,9 +408,9 @@ class Tokens(Tenants):
                 self.assertNotIn(planted, file.read_bytes(), file)
 
 
-@unittest.skipUnless(IS_ROOT, "runs clients as other users")
+@unittest.skipUnless(IS_ROOT, "running clients as other users needs root")
 class Tickets(Tenants):
-    """Local processes are known by their user id."""
+    """Local processes are identified by their user id."""
 
     CONFIG = "[auth]\npeers = true\n"
     TCP = False
@@ -411,8 +431,24 @@ class Tickets(Tenants):
         self.ok("tenant", "set", "blur", "--remove-uid", ALICE)
         self.refused(AUTH, str(ALICE), "list", uid=ALICE)
 
+    def test_by_group(self):
+        self.refused(USAGE, "neither a group id nor a group's name", "tenant", "create", "staff", "--gid", "nobody-has-this")
+        self.ok("tenant", "create", "staff", "--gid", "staff")
+        staff = grp.getgrnam("staff").gr_gid
+        self.ok("tenant", "create", "games", "--gid", CAROL, "--gid", CAROL + 1)
+        self.refused(AUTH, str(CAROL + 2), "list", uid=CAROL + 2, groups=[CAROL + 3])
+        self.assertEqual(self.whoami(uid=CAROL + 2, groups=[CAROL + 3, staff])["tenant"], "staff")
+        self.assertEqual(self.whoami(uid=CAROL, groups=[staff])["tenant"], "games")  # The primary group takes precedence.
+        self.refused(AUTH, "more than one tenant", "list", uid=CAROL + 2, groups=[staff, CAROL + 1])
+        self.ok("tenant", "set", "games", "--add-uid", CAROL + 2)
+        self.assertEqual(self.whoami(uid=CAROL + 2, groups=[staff, CAROL + 1])["tenant"], "games")
+        self.refused(USAGE, str(staff), "tenant", "set", "games", "--add-gid", "staff")
+        self.ok("tenant", "set", "staff", "--remove-gid", staff)
+        self.refused(AUTH, "a group of this user", "list", uid=CAROL + 3, groups=[staff])
+        self.assertEqual(json.loads(self.ok("tenant", "show", "games", "-o", "json"))["gids"], [CAROL, CAROL + 1])
+
     def test_a_ticket_of_another_daemon_is_fetched_again(self):
-        """A client that waits when the daemon is started again goes on with a new ticket."""
+        """A client that waits during the daemon's restart continues with a new ticket."""
         job = self.submit(spin())
         words, environment = self.server.command("wait", job)
         waiting = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -434,7 +470,7 @@ class Tickets(Tenants):
         self.refused(AUTH, "auth.tokens", "list", token=path)
 
 
-@unittest.skipUnless(IS_ROOT, "administers as root")
+@unittest.skipUnless(IS_ROOT, "administration needs root")
 class Quotas(Tenants):
     CONFIG = CREDENTIALS
 
@@ -463,7 +499,7 @@ class Quotas(Tenants):
         self.ok("module", "put", self.folder / "kernels.wasm", token=token)
         other = self.folder / "other.wasm"
         other.write_bytes((self.folder / "kernels.wasm").read_bytes() + b"\0\2\1x")
-        # What no graph uses makes room.
+        # Modules that no graph uses make room.
         self.ok("module", "put", other, token=token)
         use = self.use("modular")["modules"]
         self.assertEqual((use["used"], use["limit"], use["peak"]), ("1", "1", "1"))
@@ -487,7 +523,7 @@ class Quotas(Tenants):
         self.assertEqual(self.use("queue")["queued-jobs"]["used"], "0")
 
     def test_device_time(self):
-        """What was spent beyond the limit is earned before anything begins."""
+        """A tenant's use beyond the limit must be earned back before the next job begins."""
         token = self.tenant("spender", "--quota", "device-seconds=3.6s")
         job = self.submit(spin(), "--deadline", "6s", token=token)
         self.server.ctl("wait", job, token=token)
@@ -517,9 +553,9 @@ class Quotas(Tenants):
         self.refused(AUTH, "PERMISSION_DENIED", "tenant", "quota", "plain", "modules=9", token=token)
 
 
-@unittest.skipUnless(IS_ROOT, "administers as root")
+@unittest.skipUnless(IS_ROOT, "administration needs root")
 class Lives(Tenants):
-    """A tenant from its beginning to its end, and what another one sees of it."""
+    """Tests a tenant from creation to deletion, and what another tenant sees of it."""
 
     CONFIG = CREDENTIALS
 
@@ -532,7 +568,7 @@ class Lives(Tenants):
         for words in (("list",), ("get", first), ("quota",), ("devices",)):
             self.refused(AUTH, ["PERMISSION_DENIED", "disabled", "unpaid since May"], *words, token=token)
         self.assertIn("unpaid since May", self.ok("tenant", "show", "pause"))
-        # Who stopped it looks at what was stopped, and ends it.
+        # An administrator who paused a tenant can list its jobs and cancel them.
         self.assertIn(first, self.ok("--tenant", "pause", "list"))
         self.assertIn("unpaid since May", self.ok("--tenant", "pause", "get", first))
         self.assertIn("CANCELLED", self.ok("--tenant", "pause", "cancel", second).upper())
@@ -557,7 +593,7 @@ class Lives(Tenants):
         self.assertNotIn(job, self.ok("list", "--all", token=bob))
         self.refused(USAGE, "NOT_FOUND", "wait", job, "-O", f"out_out={self.folder}/stolen.npy", token=bob)
         self.assertFalse((self.folder / "stolen.npy").exists())
-        # What one has uploaded is not known to the other, though it has the hash.
+        # One tenant's upload is unknown to the other, even by its hash.
         own = self.folder / "own.wasm"
         own.write_bytes((self.folder / "kernels.wasm").read_bytes() + b"\0\2\1y")
         digest = self.ok("module", "put", own, token=alice).strip()
@@ -566,7 +602,7 @@ class Lives(Tenants):
         self.ok("run", self.graph(document, "h.json"), "--input", f"in={self.folder}/in.npy", token=alice)
         done = self.server.ctl("run", self.graph(document, "h.json"), "--input", f"in={self.folder}/in.npy", token=bob)
         self.assertEqual(done.returncode, USAGE, done.stderr)
-        # A name that one used up is free for the other.
+        # A name that one tenant has used is free for the other.
         for token in (alice, bob):
             self.submit(add(7), "--idempotency-key", "same", token=token)
         self.assertIn("bob", self.ok("quota", token=bob))
@@ -593,7 +629,7 @@ def make_certificate(folder, name, authority, common_name, *, names="", days="2"
             days, "-extfile", extensions, "-out", f"{name}.pem")
 
 
-@unittest.skipUnless(IS_ROOT and shutil.which("openssl"), "administers as root, with certificates that openssl makes")
+@unittest.skipUnless(IS_ROOT and shutil.which("openssl"), "needs root, and openssl to make certificates")
 class Tls(Tenants):
     CONFIG = CREDENTIALS + ("certificates = true\n[tls]\ncertificate = \"FOLDER/server.pem\"\nkey = \"FOLDER/server.key\"\n"
                             "client_ca = \"FOLDER/ca.pem\"\nclient_certificates = \"optional\"\n[metrics]\nlisten = \"127.0.0.1:0\"\n")
@@ -621,7 +657,7 @@ class Tls(Tenants):
         self.assertEqual(self.whoami(server=f"https://{self.server.tcp}", variables=variables)["tenant"], "blur")
         self.refused(AUTH, ["UNAUTHENTICATED", "nobody", "nobody.pem"], "list", *self.certificate("nobody"), server=self.server.tcp)
         self.refused(AUTH, "PERMISSION_DENIED", "tenant", "list", *self.certificate("client"), server=self.server.tcp)
-        # Believed by nobody here: the connection does not come about.
+        # The server does not trust this certificate: the connection fails.
         done = self.server.ctl("list", "--connect-timeout", "3", *self.certificate("forged"), server=self.server.tcp)
         self.assertIn(done.returncode, (AUTH, UNREACHABLE), done.stderr)
 
@@ -637,7 +673,7 @@ class Tls(Tenants):
             time.sleep(0.1)
 
     def test_renewals_that_do_not_fit_are_said_and_not_shown(self):
-        """A key of another certificate, put in place as a careless renewal does, leaves the pair of before in force."""
+        """A renewal with the key of another certificate leaves the previous pair in force."""
         loaded = self.server.log.read_text().count("A TLS certificate was loaded")
         end = self.metrics()["hpvm_tls_certificate_not_after_seconds"]
         self.assertAlmostEqual(end, time.time() + 2 * 86400, delta=3600)
@@ -648,7 +684,7 @@ class Tls(Tenants):
         self.assertEqual(self.metrics()["hpvm_tls_certificate_not_after_seconds"], end)
         time.sleep(2.5)
         log = self.server.log.read_text()
-        self.assertEqual(log.count("The TLS files were not taken"), 1, log)
+        self.assertEqual(log.count("The TLS files were rejected"), 1, log)
         self.assertIn("does not belong to the certificate", log)
         (self.folder / "renewed.pem").rename(self.folder / "server.pem")
         self.wait_for(lambda: self.metrics()["hpvm_tls_certificate_refused"] == 0)
@@ -671,7 +707,7 @@ class Tls(Tenants):
         self.refused(AUTH, "no authority of", "list", "--ca", self.folder / "other.pem", server=tcp)
         self.refused(AUTH, "no authority of this system", "list", server=f"https://{tcp}")
         self.refused(AUTH, "another name", "list", *ca, "--server-name", "elsewhere.test", server=tcp)
-        self.assertLess(time.monotonic() - begin, 10, "said at once, not after the time for connecting")
+        self.assertLess(time.monotonic() - begin, 10, "the error must come at once, not after the connect timeout")
         self.ok("whoami", *self.certificate("client"), "--server-name", "hpvmd.test", server=tcp)
         done = self.refused(UNREACHABLE, "https://", "list", "--connect-timeout", "1", server=tcp)
         self.refused(USAGE, "does not belong", "list", *ca, "--cert", self.folder / "client.pem", "--key", self.folder / "nobody.key", server=tcp)
@@ -679,7 +715,7 @@ class Tls(Tenants):
                      server=tcp)
         self.refused(USAGE, "needs its private key", "list", *ca, "--cert", self.folder / "client.pem", server=tcp)
         self.refused(USAGE, "Unix socket", "list", *ca)
-        # The environment speaks for TCP; it may stand there for another server.
+        # The environment names TLS files; they may be meant for another server.
         files = {"HPVM_CA": f"{self.folder}/ca.pem", "HPVM_CERT": f"{self.folder}/client.pem", "HPVM_KEY": f"{self.folder}/client.key"}
         self.assertEqual(self.whoami(variables=files)["role"], "admin")
         self.refused(USAGE, "http", "list", *ca, server=f"http://{tcp}")
@@ -689,9 +725,9 @@ class Tls(Tenants):
             self.refused(UNREACHABLE, "over TLS", "list", "--connect-timeout", "0.5", *ca, server=f"127.0.0.1:{plain.getsockname()[1]}")
 
 
-@unittest.skipUnless(shutil.which("openssl"), "certificates are made by openssl")
+@unittest.skipUnless(shutil.which("openssl"), "openssl is needed to make certificates")
 class CheckConfig(unittest.TestCase):
-    """What keeps a daemon from starting is said by --check-config, and ends the start with 2, which systemd does not repeat."""
+    """--check-config reports every error that prevents a start; such a start ends with 2, after which systemd does not restart."""
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-check-"))
@@ -732,16 +768,16 @@ class CheckConfig(unittest.TestCase):
         self.assertIn("server.pem", text)
 
 
-@unittest.skipUnless(IS_ROOT, "administers as root")
+@unittest.skipUnless(IS_ROOT, "administration needs root")
 class Accounts(Tenants):
     CONFIG = CREDENTIALS
 
     def usage(self, *arguments, **more):
-        """The report as JSON."""
+        """Returns the report as JSON."""
         return json.loads(self.ok("usage", "-o", "json", *arguments, **more))
 
     def await_use(self, wants, *arguments, **more):
-        """The amounts named in `wants` are there within seconds, and no more than those."""
+        """Waits until the use equals the amounts named in `wants`."""
         end = time.monotonic() + 20
         while True:
             total = self.usage(*arguments, **more)["total"]
@@ -764,7 +800,7 @@ class Accounts(Tenants):
         before = self.await_use(wants, token=token)
         for name in ("device_ns", "requests", "request_bytes"):
             self.assertGreater(before[name], 0, before)
-        time.sleep(3)  # The last words of the calls above are written, too.
+        time.sleep(3)  # The last records of the calls above are written, too.
         before = self.await_use(wants, token=token)
         self.assertEqual(self.server.stop(signal.SIGKILL), -signal.SIGKILL)
         self.server.start()
@@ -776,7 +812,7 @@ class Accounts(Tenants):
         self.backup()
 
     def what_is_shown(self, token, other):
-        """Each tenant sees its own; administrators see all; CSV and tables say the same."""
+        """Each tenant sees its own use; administrators see all; CSV and tables agree."""
         self.assertEqual(self.usage(token=other)["total"]["runs"], 0)
         self.refused(USAGE, "NOT_FOUND", "usage", "--all-tenants", token=other)
         for whose in ("spender", "nobody"):
@@ -809,7 +845,7 @@ class Accounts(Tenants):
             self.assertEqual(database.execute("SELECT SUM(runs) FROM accounts WHERE tenant = 'spender'").fetchone(), (4,))
 
 
-@unittest.skipUnless(IS_ROOT, "administers as root")
+@unittest.skipUnless(IS_ROOT, "administration needs root")
 class Configuration(Tenants):
     CONFIG = CREDENTIALS
 
@@ -822,7 +858,7 @@ class Configuration(Tenants):
         return json.loads(self.ok("server", "config", "-o", "json"))
 
     def test_the_configuration_in_force(self):
-        """What the file gives, what the server says and what is read back are one; a reload shows, and so does what waits."""
+        """The file, the server's answer and the printed configuration agree; reloads and pending changes show."""
         printed = self.print_config(self.server.config)
         facts = self.facts()
         self.assertEqual(facts["toml"], printed)
@@ -845,22 +881,22 @@ class Configuration(Tenants):
         self.assertGreater(int(later["loaded_unix_ns"]), int(facts["loaded_unix_ns"]))
         self.assertIn(later["sha256"], self.server.log.read_text())
         shown = self.ok("server", "config")
-        self.assertIn("# server.reserve_bytes has another value in the file, which waits for a restart\n", shown)
+        self.assertIn("# server.reserve_bytes has another value in the file, which takes effect at the next restart\n", shown)
         self.assertTrue(shown.endswith(later["toml"]))
         self.assertEqual(self.ok("server", "config", "-o", "name").strip(), later["sha256"])
         self.refused(AUTH, "PERMISSION_DENIED", "server", "config", token=self.tenant("curious"))
 
 
-@unittest.skipUnless(IS_ROOT, "administers as root")
+@unittest.skipUnless(IS_ROOT, "administration needs root")
 class AuditRetention(Tenants):
     CONFIG = CREDENTIALS + "[audit]\nfile_bytes_max = 65536\n"
 
     def test_old_files_go(self):
-        """By size, from a reload on; what is left is whole, and says what went."""
+        """Old audit files are deleted by size, once a reload asks for it; the remaining ones are complete, and record the deletion."""
         folder = self.server.state / "audit"
         self.submit(add(), "--array", "0-799")
         end = time.monotonic() + 120
-        while len(list(folder.glob("audit-*.jsonl"))) < 4:  # A line for each element that ends.
+        while len(list(folder.glob("audit-*.jsonl"))) < 4:  # Each element that ends gets a line.
             self.assertLess(time.monotonic(), end)
             time.sleep(0.2)
         with self.server.config.open("a") as config:
@@ -870,11 +906,11 @@ class AuditRetention(Tenants):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.2)
         self.assertLessEqual(len(list(folder.glob("audit-*.jsonl"))), 3)
-        self.assertIn("are not there, and not checked", self.ok("audit", "verify"))
-        self.assertIn("whole", self.ok("audit", "verify", self.server.state))
+        self.assertIn("are missing, and were not checked", self.ok("audit", "verify"))
+        self.assertIn("intact and in order", self.ok("audit", "verify", self.server.state))
 
 
-@unittest.skipUnless(IS_ROOT, "administers as root")
+@unittest.skipUnless(IS_ROOT, "administration needs root")
 class Audit(Tenants):
     CONFIG = CREDENTIALS
 
@@ -889,7 +925,7 @@ class Audit(Tenants):
         methods = [record["method"].rsplit("/", 1)[-1] for record in records]
         for want in ("CreateTenant", "CreateToken", "UpdateTenant", "RevokeToken"):
             self.assertIn(want, methods)
-        # Each stands with the tenant that it concerns, whoever did it.
+        # Each record belongs to the tenant that it concerns, whoever acted.
         own = self.ok("audit", "list", "-o", "json", "--tenant", "recorded")
         for want in ("CreateTenant", "CreateToken", "UpdateTenant", "RevokeToken"):
             self.assertIn(f"Admin/{want}", own)
@@ -920,7 +956,7 @@ class Audit(Tenants):
         self.refused(USAGE, "neither a time before now", "audit", "list", "--since", "yesterday")
 
     def test_offline_tokens(self):
-        """A misspelt tenant gets nothing; a file for the secret is its owner's alone, and replaces nothing."""
+        """A misspelt tenant gets no token; a file for the secret is readable by its owner only, and replaces no other file."""
         state, output = self.folder / "offline", self.folder / "admin.token"
         def create(tenant, *more):
             return subprocess.run([BIN / "hpvmd", "--state", state, "--create-token", tenant, "--role", "admin", *more],
@@ -930,7 +966,7 @@ class Audit(Tenants):
             ghost = create("ghost", "--output", output)
             self.assertEqual((ghost.returncode, ghost.stdout), (1, ""))
             self.assertIn('There is no tenant "ghost"', ghost.stderr)
-            self.assertIn("(there are: local)", ghost.stderr)
+            self.assertIn("(the tenants are: local)", ghost.stderr)
             self.assertFalse(output.exists())
             made = create("local", "--output", output)
             self.assertEqual((made.returncode, made.stdout), (0, ""), made.stderr)
@@ -938,19 +974,19 @@ class Audit(Tenants):
             self.assertEqual(output.stat().st_mode & 0o777, 0o600)
             again = create("local", "--output", output)
             self.assertEqual(again.returncode, 1)
-            self.assertIn("is there already", again.stderr)
+            self.assertIn("exists already", again.stderr)
         finally:
             os.umask(mask)
 
     def test_backups(self):
-        """Nobody else reads one; the audit is in it; tokens that were revoked since are revoked by one command."""
+        """Only the owner can read a backup; it contains the audit; one command revokes again the tokens revoked since."""
         token = self.tenant("kept")
         backup, config = self.folder / "backup", self.folder / "restored.toml"
         np.save(self.folder / "in.npy", np.arange(4, dtype="f4"))
         self.ok("run", self.graph(add()), "--input", f"in={self.folder}/in.npy", token=token)
         mask = os.umask(0o022)
         end = time.monotonic() + 20
-        while not (self.server.state / "spent.json").exists():  # Within seconds of what a tenant spends.
+        while not (self.server.state / "spent.json").exists():  # The file is written within seconds of a tenant's use.
             self.assertLess(time.monotonic(), end)
             time.sleep(0.1)
         try:
@@ -958,11 +994,11 @@ class Audit(Tenants):
         finally:
             os.umask(mask)
         self.assertEqual(done.returncode, OK, done.stderr)
-        self.assertIn("Not in it", done.stdout)
+        self.assertIn("It does not hold", done.stdout)
         self.assertIn('"requests"', (backup / "spent.json").read_text())
         for path in backup.rglob("*"):
             self.assertEqual(path.stat().st_mode & 0o077, 0, path)
-        self.assertIn("whole", self.ok("audit", "verify", backup))
+        self.assertIn("intact and in order", self.ok("audit", "verify", backup))
         self.ok("token", "revoke", self.token_id)
         for path in backup.glob("*.*"):
             path.chmod(0o644)
@@ -982,10 +1018,10 @@ class Audit(Tenants):
                 daemon.terminate()
                 daemon.wait(60)
 
-        self.assertEqual(restored("whoami").returncode, OK)  # As it was when the backup was made.
+        self.assertEqual(restored("whoami").returncode, OK)  # The token was valid when the backup was made.
         for path in backup.glob("*.*"):
             self.assertEqual(path.stat().st_mode & 0o077, 0, path)
-        self.assertIn("modes were tightened", (self.folder / "restored.log").read_text())
+        self.assertIn("modes of these parts were restricted", (self.folder / "restored.log").read_text())
         done = subprocess.run([BIN / "hpvmd", "--config", config, "--revoke-all-tokens"], capture_output=True, text=True)
         self.assertEqual(done.returncode, OK, done.stderr)
         self.assertRegex(done.stdout, r"^[1-9]\d* tokens")
@@ -998,12 +1034,12 @@ class Audit(Tenants):
         self.assertFalse((self.folder / "none").exists())
 
     def tamper(self, verdict):
-        """On a copy of the state folder, without the server."""
+        """Changes a copy of the state folder, without the server."""
         noted = f"{verdict['last']}:{verdict['head']}"
         copy = self.folder / "copy"
         shutil.copytree(self.server.state / "audit", copy / "audit")
         text = self.ok("audit", "verify", copy, "--head", noted)
-        self.assertIn("whole", text)
+        self.assertIn("intact and in order", text)
         self.assertIn("noted head", self.ok("audit", "verify", copy, "--head", verdict["head"]))
         (file,) = (copy / "audit").glob("audit-*.jsonl")
         whole = file.read_bytes()
@@ -1019,7 +1055,7 @@ class Audit(Tenants):
         self.ok("audit", "verify", copy)
         for head in (noted, verdict["head"]):
             self.refused(FAILED, "DATA_LOSS", "audit", "verify", copy, "--head", head)
-        self.refused(USAGE, "no audit-N.jsonl", "audit", "verify", self.folder)
+        self.refused(USAGE, "no file audit-N.jsonl", "audit", "verify", self.folder)
 
 
 class Completion(unittest.TestCase):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules that tests write themselves, byte by byte."""
+"""Modules that tests assemble byte by byte."""
 
-# *(p + *(p + q)) = q / *p: a block with checks and a trap. Very many of them are a function that is hard to compile.
+# *(p + *(p + q)) = q / *p: a block with checks and a trap. A function with very many of them is hard to compile.
 HARD_STATEMENT = bytes([0x20, 0, 0x20, 0, 0x20, 1, 0x6A, 0x28, 2, 0, 0x6A, 0x20, 1, 0x20, 0, 0x28, 2, 0, 0x6D, 0x36, 2, 0])
 
 
@@ -15,7 +15,7 @@ def leb(value):
 
 
 def module_of(bodies, start=None):
-    """Exports "f" (two pointers), the last function; the others take and return nothing."""
+    """Returns a module whose last function is exported as "f" (two pointers); the others take and return nothing."""
     def section(number, content):
         return bytes([number]) + leb(len(content)) + content
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Watches end to end: hpvmctl list --watch and devices --watch, across restarts and beside a flood.
+"""Tests watches end to end: hpvmctl list --watch and devices --watch, across restarts and beside a flood.
 
     watch.py BIN_FOLDER [TestCase.test ...]
 """
@@ -30,7 +30,7 @@ ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "DEAD")
 
 
 class Lines:
-    """What a process prints, a JSON object a line, as it comes."""
+    """Lines reads the output of a process, one JSON object a line, as it arrives."""
 
     def __init__(self, process):
         self.process, self.all, self.changed = process, [], threading.Condition()
@@ -71,7 +71,7 @@ class Watches(WithDaemon):
         self.start()
 
     def test_jobs(self):
-        """Each state of each job once, and in order, while the daemon stays; nothing twice when it is killed."""
+        """A watch reports each state of each job once, in order, while the daemon stays; and nothing twice when it is killed."""
         early = self.submit_for("ann", add())
         watch = self.watch("list")
         self.assertTrue(watch.wait(has_ended([early])), watch.all)
@@ -102,9 +102,13 @@ class Watches(WithDaemon):
         self.assertEqual(states(watch, plain), [])
 
     def test_ten_watchers_beside_a_flood(self):
-        """Another tenant's flood, whose own watcher does not read, takes neither places nor changes."""
+        """Another tenant's flood, whose own watcher does not read, takes neither places nor changes from the watchers."""
         self.ctl("list", "--tenant", "ann")
         watches = [self.watch("list", "--limit", "1") for _ in range(10)]
+        # A watch's first list reports each job once, in its state at that time: so each watch has to be there first.
+        first = self.submit_for("ann", add(), name="first")
+        for watch in watches:
+            self.assertTrue(watch.wait(has_ended([first])), watch.all)
         idle = [self.popen("--tenant", "bob", "list", "--watch", "-o", "wide") for _ in range(12)]
         job_ids, stop = [], threading.Event()
         flood = self.graph(add(), name="flood")
@@ -128,7 +132,7 @@ class Watches(WithDaemon):
                 self.assertEqual(len(set(states(watch, job))), len(states(watch, job)))
         refused = self.daemon.ctl("list", "--watch", "--tenant", "bob", "--patience", "1ms", timeout=30)
         self.assertNotEqual(refused.returncode, 0)
-        self.assertIn("watch as may", refused.stderr)
+        self.assertIn("watching calls, which is the limit", refused.stderr)
         for process in idle:
             self.assertIsNone(process.poll())
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the seeds of protocol_fuzz and executor_link_fuzz anew, after a change of proto/internal/executor.proto.
+"""Regenerates the seeds of protocol_fuzz and executor_link_fuzz, after a change of proto/internal/executor.proto.
 
     tests/fuzz/protocol_seeds.py
 
-Needs protoc. Seeds have to be accepted by the protocol's checks, or the fuzzers begin with refusals.
+Needs protoc. The protocol's checks must accept the seeds; otherwise the fuzzers begin with refusals.
 """
 import pathlib
 import re
@@ -45,18 +45,18 @@ def encoded(text):
 
 
 def head(is_from_executor, text, body=0):
-    """Of protocol_fuzz: the direction, the body's size in 16 bytes, no descriptor."""
+    """Returns a seed of protocol_fuzz: the direction, the body's size in 16 bytes, no descriptor, the message."""
     return bytes([int(is_from_executor), body, 0]) + encoded(text)
 
 
 def frame(text, body=0, request=1, flags=1):
-    """An operation of executor_link_fuzz: a frame whose request id becomes that of a request."""
+    """Returns an operation of executor_link_fuzz: a frame whose request id becomes that of a request."""
     message = encoded(text)
     return bytes([15, flags, request, body]) + len(message).to_bytes(2, "little") + message
 
 
 def ring(what, value, more=b""):
-    """An operation of executor_link_fuzz on the rings themselves."""
+    """Returns an operation of executor_link_fuzz on the rings themselves."""
     return bytes([14, what]) + value.to_bytes(3, "little") + more
 
 

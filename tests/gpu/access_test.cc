@@ -17,14 +17,14 @@ namespace {
 
 using ir::Launch;
 
-// Where bytes lie, and how a kernel gets at them.
+// A kind of memory, and the code by which a kernel accesses it.
 struct Memory {
   const char* name;
-  const char* directives;  // Of the module.
-  const char* base;        // Defines %base, from which each instance's bytes begin at %base + %mine.
+  const char* directives;  // Directives of the module.
+  const char* base;        // Defines %base; each instance's bytes begin at %base + %mine.
   const char* space;
-  bool is_own = false;       // Every instance has all of it, so that %mine is 0.
-  bool is_constant = false;  // Cannot be stored to.
+  bool is_own = false;       // Every instance has a private copy, so that %mine is 0.
+  bool is_constant = false;  // Read-only.
 };
 
 constexpr char kStack[] = "memory 65536 65536\nglobal mut i32 0x8000\nstack_pointer g0\n";
@@ -58,13 +58,13 @@ constexpr Access kStores[] = {{"i32", 1}, {"i32", 2}, {"i32", 4}, {"i64", 1}, {"
                               {"i64", 4}, {"i64", 8}, {"f32", 4}, {"f64", 8}};
 
 constexpr uint64_t kInstances = 8;
-constexpr uint64_t kBytesEach = 512;  // Of an instance's own bytes.
+constexpr uint64_t kBytesEach = 512;  // Bytes of each instance.
 constexpr uint64_t kOutEach = 512;
 
-// Writes kernels in the IR's text.
+// Writes kernels in the IR's text form.
 class KernelText {
  public:
-  // `align`: log2 of what the compiler knows of %p, each instance's address: an offset from the buffer %o on top.
+  // `align` is log2 of the known alignment of %p, each instance's address: the buffer %o holds an additional offset.
   KernelText(const Memory& memory, uint32_t align) : memory_(memory) {
     text_ =
         std::string("module \"access\"\n") + memory.directives +
@@ -82,7 +82,7 @@ class KernelText {
 
   void Line(const std::string& line) { text_ += line + "\n"; }
   std::string Fresh() { return "%t" + std::to_string(count_++); }
-  // Appends `value` of `type` to what the instance puts out.
+  // Appends `value` of `type` to the instance's output.
   void Out(const std::string& value, const std::string& type) {
     Line("store." + type + " flat %to + " + std::to_string(out_) + ", " + value);
     out_ += 8;
@@ -132,7 +132,7 @@ std::string Loads(const Memory& memory, uint32_t align) {
   return text.Finish();
 }
 
-// All stores, each into 16 bytes of its own, read back whole.
+// All stores, each to 16 bytes of its own, which are read back completely.
 std::string Stores(const Memory& memory, uint32_t align) {
   KernelText text(memory, align);
   uint32_t at = 0;
@@ -156,7 +156,8 @@ std::string Stores(const Memory& memory, uint32_t align) {
 constexpr const char* kUpdates[] = {"atomic_add",  "atomic_sub",   "atomic_and",   "atomic_or",    "atomic_xor",
                                     "atomic_xchg", "atomic_min_s", "atomic_min_u", "atomic_max_s", "atomic_max_u"};
 
-// Every atomic operation of a width, each on a cell of its own that is stored before; its old value and the new one.
+// Every atomic operation of a width, each on a separate cell that is initialised before; outputs its old value and
+// the new one.
 std::string Atomics(const Memory& memory, const Access& access) {
   KernelText text(memory, 4);
   const std::string type(access.type), narrow = Narrow(access);
@@ -202,13 +203,13 @@ class AccessTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { device_ = std::make_unique<DeviceRun>(GetParam()); }
 
-  // Runs the kernel on both with the offsets; `width`: of a misaligned access that is to be reported.
+  // Runs the kernel on both engines with the offsets; `width` is that of a misaligned access that is to be reported.
   void Compare(const std::string& text, const std::vector<uint32_t>& offsets) {
     StatusOr<ir::Module> module = ir::ParseModule(text);
     ASSERT_TRUE(module.ok()) << module.status() << text;
     const StatusOr<Artifact> artifact = device_->Compile(*module);
     if (!artifact.ok()) {
-      // The device lacks a type or operation; it must say which.
+      // The device lacks a type or operation, which the error must name.
       EXPECT_NE(Message(artifact.status()).find("operation"), std::string::npos) << artifact.status();
       std::printf("%s: refused: %s\n", GetParam().c_str(), Message(artifact.status()).c_str());
       return;
@@ -256,14 +257,14 @@ class AccessTest : public ::testing::TestWithParam<std::string> {
 };
 
 const std::vector<uint32_t> kUnaligned = {1, 2, 3, 4, 5, 6, 7, 8};
-const std::vector<uint32_t> kAligned = {1, 0, 0, 0, 0, 0, 0, 1};  // Times 8 or 16.
+const std::vector<uint32_t> kAligned = {1, 0, 0, 0, 0, 0, 0, 1};  // Multiplied by 8 or 16.
 
-// The last bytes of what there is, and one byte more; an immediate that passes the end of all addresses.
+// The last bytes of the memory, and one byte more; an immediate that passes the end of all addresses.
 TEST_P(AccessTest, TheLastByteCounts) {
   for (const Memory& memory : kMemories) {
     const std::string name(memory.name);
     if (name == "Stack" || name == "Data") {
-      continue;  // More of module memory lies behind.
+      continue;  // More of module memory follows.
     }
     SCOPED_TRACE(memory.name);
     KernelText text(memory, 0);
@@ -309,7 +310,7 @@ TEST_P(AccessTest, BuffersSmallerThanAnAccess) {
   }
 }
 
-// A store by an address that is searched for, which lies in a buffer that must not be written.
+// A store by an address that needs a search, which lies in a read-only buffer.
 TEST_P(AccessTest, StoresToWhatMustNotBeWrittenTrap) {
   const Memory memory = {"ToBeRead", "", "%base: i32 = select.i32 %raw, %o, %m", "flat"};
   KernelText text(memory, 0);
@@ -319,7 +320,7 @@ TEST_P(AccessTest, StoresToWhatMustNotBeWrittenTrap) {
   Compare(kernel, {0, 0, 0, 0, 0, 0, 0, 0});
 }
 
-// 16 bytes at a time, where buffers begin at a multiple of 8.
+// Accesses of 16 bytes, where buffers begin at a multiple of 8.
 TEST_P(AccessTest, ViewsBeginAtMultiplesOfEight) {
   const StatusOr<ir::Module> module = ir::ParseModule(
       "module \"views\"\nparam buffer in \"all\"\nparam buffer in \"m\"\nparam buffer inout \"out\"\nentry f0\n"
@@ -384,17 +385,17 @@ TEST_P(AccessTest, AtomicsOfEveryWidth) {
   }
 }
 
-// One byte beyond what there is, and far beyond, in both directions; the same trap.
+// One byte beyond the memory, and far beyond, in both directions; the same trap.
 TEST_P(AccessTest, MissesTrap) {
   const uint32_t kFar[] = {0xffffffffu, 0x80000000u, 0xfffffff0u};
   for (const Memory& memory : kMemories) {
     if (std::string(memory.name) == "Data") {
-      continue;  // Zeros lie behind it.
+      continue;  // Zeros follow it.
     }
     SCOPED_TRACE(memory.name);
     for (const uint32_t far : kFar) {
       if (std::string(memory.name) == "Stack" && far != kFar[1]) {
-        continue;  // The rest of module memory lies below.
+        continue;  // The rest of module memory precedes it.
       }
       KernelText text(memory, 0);
       text.Line("%v: i64 = load.i64 " + std::string(memory.space) + " %p");
@@ -404,7 +405,7 @@ TEST_P(AccessTest, MissesTrap) {
   }
 }
 
-// A misaligned atomic operation traps wherever it points.
+// A misaligned atomic operation traps whatever its address.
 TEST_P(AccessTest, MisalignedAtomicsTrap) {
   for (const Memory& memory : kMemories) {
     if (memory.is_constant || std::string(memory.space) == "state") {
@@ -419,7 +420,7 @@ TEST_P(AccessTest, MisalignedAtomicsTrap) {
   }
 }
 
-// Many instances on one cell: none is lost.
+// Many instances update one cell: no update is lost.
 TEST_P(AccessTest, AtomicsAreAtomic) {
   for (const char* type : {"i32 w1", "i32 w2", "i32", "i64"}) {
     const std::string name(type), value = name.substr(0, 3);

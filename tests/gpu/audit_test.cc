@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Audits of proofs (compiler/api/audit.h) on every OpenCL and Vulkan device: a launch whose proof is wrong, because its
-// bounds program was changed behind the compiler's back, ends the process with a sentence.
+// Audits of proofs (compiler/api/audit.h) on every OpenCL and Vulkan device: a launch with a wrong proof, because its
+// bounds program was changed after compilation, ends the process with a message.
 #include <cstdlib>
 
 #include "gtest/gtest.h"
@@ -24,7 +24,7 @@ func f0 "k" (%r: i32) -> () {
 }
 )";
 
-// Instances [0, 64) on a buffer of `count` elements.
+// Launches instances [0, 64) on a buffer of `count` elements.
 void Launch(const std::string& device, bool is_proof_wrong, uint64_t count) {
   DeviceRun run(device);
   StatusOr<ir::Module> module = ir::ParseModule(kKernel);
@@ -53,7 +53,7 @@ TEST(AuditTest, AWrongProofEndsTheProcess) {
     SCOPED_TRACE(device);
     Launch(device, false, 64);
     Launch(device, false, 33);
-    EXPECT_DEATH(Launch(device, true, 33), "was proven to stay inside its buffers, and did not");
+    EXPECT_DEATH(Launch(device, true, 33), "left its buffers although the proof at launch showed that it stays inside");
   }
 }
 

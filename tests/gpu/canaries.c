@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leaves for canaries.py: some leave a canary in all the memory they reach, others count what is not zero where nobody
-// of theirs has written. tests/gpu/build.sh makes canaries.wasm of it.
+// Leaves for canaries.py: some write a canary to all the memory they reach, others count the nonzero words in memory that
+// their tenant has not written. tests/gpu/build.sh builds canaries.wasm from it.
 #include "../../client/kernel/hpvm.h"
 
 #define LOCAL_WORDS 3072
@@ -17,7 +17,7 @@ HPVM_KERNEL void gather(const unsigned* a, const unsigned* b, const unsigned* c,
 
 HPVM_KERNEL void increment(int* data) { data[hpvm_x()] += 1; }
 
-// Until someone writes where nobody does.
+// Loops until an instance writes here, which none does.
 HPVM_KERNEL void spin(volatile int* data) {
   while (data[hpvm_x()] != 12345) {
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same as a tenant writes it for the device's own compiler: nothing of ours stands between it and the memory.
+// The same kernels as a tenant writes them for the device's own compiler: none of our code is between them and the memory.
 #define LOCAL_WORDS 8192
 
 __kernel void fill_group(__global uint* out, int value) {

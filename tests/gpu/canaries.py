@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Canaries: does anything that one tenant leaves in memory reach another?
+"""Canaries: tests whether data that one tenant leaves in memory reaches another.
 
     canaries.py BIN_FOLDER [--handovers 50] [--seconds S] [--devices cpu,opencl:0,vulkan:0] [--mib 8] [--json FILE]
 
@@ -29,7 +29,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 CANARY = 0xC0FFEE11 - (1 << 32)
 GROUP, GROUPS, COUNTERS = 64, 128, 1024
-KILL_PAUSE = 31.0  # Less often than a breaker of three crashes a minute minds.
+KILL_PAUSE = 31.0  # Seconds; seldom enough not to open a breaker of three crashes a minute.
 
 
 class Daemon:
@@ -50,7 +50,7 @@ class Daemon:
                               timeout=timeout, env=environment)
 
     def devices(self):
-        """By id, once drivers have been tried."""
+        """Returns the devices by id, once drivers have been tried."""
         listed = None
         for attempt in range(300):
             if self.process.poll() is not None:
@@ -60,7 +60,7 @@ class Daemon:
                 found = {d["id"]: d for d in json.loads(listed.stdout)}
                 if all(wanted in found for wanted in self.wanted):
                     return found
-                # Not every machine has both of a GPU's interfaces: what comes within ten seconds is what there is.
+                # Some machines have only one of a GPU's interfaces: after ten seconds the devices found so far are used.
                 if attempt >= 100 and len(found) > 1:
                     return found
             time.sleep(0.1)
@@ -89,7 +89,7 @@ def children(pid):
 
 
 def executors(daemon):
-    """The processes of all executors that have opened what they serve."""
+    """Returns the processes of all executors that have opened what they serve."""
     found = []
     for pid in children(daemon.process.pid):
         try:
@@ -122,7 +122,7 @@ def document(nodes, edges, inputs, outputs):
 
 
 def group_nodes(device, what):
-    """Nodes that fill or scan group memory, as (name, node)."""
+    """Returns nodes that fill or scan group memory, as (name, node)."""
     items = GROUP * GROUPS
     scalars = [("value", CANARY)] if what == "fill" else []
     nodes = {"group": leaf("wasm", f"{what}_group", device, [port("out", "out", items)], items, scalars, group=[GROUP])}
@@ -146,7 +146,7 @@ def writer(device, words):
 
 
 def reader(device, words, maker="leave", what="scan"):
-    """Counts of what is not zero. `maker` "fill": the control, which finds every word."""
+    """Returns a graph that counts the words that are not zero. `maker` "fill": the control, which finds every word."""
     seed = {"type": "u32", "shape": [1]}
     make = [port("scratch", "out", words)] if maker == "fill" else [port("seed", "in", 1), port("scratch", "out", words)]
     nodes = {"make": leaf("wasm", maker, device, make, words, [("value", CANARY)] if maker == "fill" else []),
@@ -169,7 +169,7 @@ def reader(device, words, maker="leave", what="scan"):
 
 
 class Canaries:
-    """The hand-overs of one device."""
+    """Canaries makes the hand-overs of one device."""
 
     def __init__(self, daemon, folder, device, words):
         self.daemon, self.folder, self.device, self.words = daemon, pathlib.Path(folder), device, words
@@ -180,7 +180,7 @@ class Canaries:
         self.killed_at = 0.0
 
     def run(self, graph, tenant, timeout=300):
-        """All outputs by name."""
+        """Runs the graph; returns all outputs by name."""
         path = self.folder / "graph.json"
         path.write_text(json.dumps(graph))
         arguments = ["--input", f"seed={self.folder}/seed.bin"] if graph["inputs"] else []
@@ -205,8 +205,8 @@ class Canaries:
     def control(self):
         counts = self.run(reader(self.device, self.words, "fill"), "writer")["counts"]
         if sum(counts) != self.words:
-            raise RuntimeError("the control finds too few canaries")
-        # The same tenant, one right after the other.
+            raise RuntimeError("the control found too few canaries")
+        # The same tenant scans immediately afterwards.
         left = 0
         for _ in range(3):
             self.write(self.words)
@@ -215,7 +215,7 @@ class Canaries:
         self.result["control"] = {"own_words": self.words, "own_native_group_words": left}
 
     def kill_all(self):
-        """The writer's with its memory full, and the reader's, which cannot be told from it: the next reader's is new."""
+        """Kills the writer's executor with its memory full, and the reader's, since both look alike: the next reader's is new."""
         if time.monotonic() - self.killed_at < KILL_PAUSE:
             return
         self.killed_at = time.monotonic()
@@ -261,7 +261,7 @@ class Canaries:
 
 
 def hand_over(binaries, device, handovers, seconds, mib):
-    """One daemon, one device: its figures."""
+    """Returns the figures of one device, with a daemon of its own."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-canaries-"))
     try:
         daemon = Daemon(binaries, folder / "daemon", device if device == "cpu" else f"cpu,{device}")
@@ -272,7 +272,7 @@ def hand_over(binaries, device, handovers, seconds, mib):
             return {"name": name, **Canaries(daemon, work, device, int(mib * (1 << 18))).go(handovers, seconds)}
         finally:
             daemon.stop()
-    except Exception as error:  # The other devices are still worth it.
+    except Exception as error:  # The other devices are still measured.
         return {"handovers": 0, "nonzero_total": 0, "errors": [repr(error)[-800:]]}
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-gpu-copies: how quickly copies between pageable host memory and a device flow, by shapes of staging memory.
+// hpvm-gpu-copies: measures the throughput of copies between pageable host memory and a device, by shapes of staging
+// memory.
 //
 //   hpvm-gpu-copies --device opencl:0                            the usual shape
 //   hpvm-gpu-copies --device vulkan:0 --pinned                   beside it the same from and to pinned memory
@@ -7,7 +8,7 @@
 //     hpvm-gpu-copies --device opencl:0                          every combination
 //   hpvm-gpu-copies --host                                       the host's half alone, without a device
 //
-// Prints the median and the best of some rounds in GB/s (10^9 bytes), and says if a byte is wrong.
+// Prints the median and the best of some rounds in GB/s (10^9 bytes), and reports wrong bytes.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -63,7 +64,7 @@ Shapes ShapesFromEnvironment() {
   return shapes;
 }
 
-// Pages that are there.
+// Resident pages.
 struct Pages {
   explicit Pages(uint64_t size) : bytes(size), data(static_cast<uint8_t*>(std::aligned_alloc(4096, size))) {
     std::memset(data, 1, size);
@@ -129,7 +130,7 @@ class DeviceCopies {
   }
   Device& device() { return *device_; }
 
-  // Copies everything from one to the other.
+  // Copies one whole buffer to the other.
   Status Copy(Buffer& from, Buffer& to, Lane lane) {
     CommandList list;
     list.commands.push_back(CopyCommand{.source = 0, .target = 1, .bytes = from.bytes()});
@@ -150,7 +151,7 @@ class DeviceCopies {
   const gpu::StagingShape shape_;
   Hub hub_;
   std::unique_ptr<Device> device_;
-  std::array<std::unique_ptr<Timeline>, kLanes> timelines_;  // Each is one lane's.
+  std::array<std::unique_ptr<Timeline>, kLanes> timelines_;  // Each belongs to one lane.
   uint64_t value_ = 0;
 };
 
@@ -185,7 +186,7 @@ Status MeasureDevice(const std::string& name, const gpu::StagingShape& shape, Pa
   return absl::OkStatus();
 }
 
-// Threads that fill and empty slots as fast as they can, and wait for no device.
+// Threads that fill and empty slots as fast as possible, without waiting for a device.
 void MeasureHost(const gpu::StagingShape& shape, Pages& pages, int rounds) {
   CopyMeter meter;
   gpu::HostCopier copier(shape.helpers, meter);

@@ -14,7 +14,7 @@
 namespace hpvm::gpu_test {
 namespace {
 
-// Bytes of the host that one buffer stands for.
+// Host bytes that one buffer stands for.
 struct Region {
   uint8_t* begin = nullptr;
   uint8_t* end = nullptr;
@@ -109,7 +109,7 @@ StatusOr<Artifact> DeviceRun::CompileFor(const GpuTarget& target, ir::Module mod
   return *artifact;
 }
 
-// OK also when a kernel traps.
+// Returns OK also when a kernel traps.
 Status DeviceRun::Submit(const CommandList& commands, std::span<Buffer* const> buffers, ir::TrapReport* trap) {
   const std::unique_ptr<Timeline> timeline = device_->CreateTimeline();
   const TimelinePoint done{timeline.get(), 1};
@@ -165,7 +165,7 @@ StatusOr<ir::TrapReport> DeviceRun::Launch(Executable& executable, const ir::Lau
   commands.commands.emplace_back(dispatch);
   ir::TrapReport trap;
   HPVMD_RETURN_IF_ERROR(Submit(commands, buffers, &trap));
-  // Behind a trap too: what is written before it is looked at.
+  // Also after a trap: what was written is copied back before it is examined.
   CommandList back;
   for (SlotIndex slot = 0; slot < buffers.size(); slot += 2) {
     back.commands.emplace_back(CopyCommand{slot, slot + 1, 0, 0, buffers[slot]->bytes()});

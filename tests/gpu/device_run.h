@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel IR on an OpenCL or Vulkan device as tests want it: compiled by our emitters, launched with memory of the host,
-// which afterwards holds what the device left.
+// Runs kernel IR on an OpenCL or Vulkan device for tests: compiled by our emitters, launched with host memory, which
+// afterwards holds the device's results.
 #ifndef HPVMD_TESTS_GPU_DEVICE_RUN_H_
 #define HPVMD_TESTS_GPU_DEVICE_RUN_H_
 
@@ -17,25 +17,27 @@
 
 namespace hpvm::gpu_test {
 
-// Every device behind a driver that this machine has, "opencl:0", "vulkan:0". Ends the program if a driver is broken.
+// Returns every device behind a driver on this machine, "opencl:0", "vulkan:0". Ends the program if a driver is
+// broken.
 std::vector<std::string> Devices();
-// Asks the device's own driver alone.
+// Queries only the device's own driver.
 bool HasDevice(const std::string& device);
 
 class DeviceRun {
  public:
-  // `variant`: the one of GpuCode::variants that every launch uses.
+  // `variant` is the one of GpuCode::variants that every launch uses.
   explicit DeviceRun(const std::string& backend, uint32_t variant = kAutoVariant);
 
   Device& device() { return *device_; }
   const DeviceInfo& info() const { return device_->info(); }
-  // The kernel through the pipeline and the device's emitter. kFailedPrecondition: refused, with the diagnostics.
+  // Compiles the kernel through the pipeline and the device's emitter. kFailedPrecondition when it is refused, with
+  // the diagnostics.
   StatusOr<Artifact> Compile(ir::Module module, const std::vector<pass::GpuTile>& tiles = {}) const;
-  // For a device that is taken to be less than it is, or a node with "math": "fast".
+  // Compiles for a device that is assumed to have fewer features, or for a node with "math": "fast".
   StatusOr<Artifact> CompileFor(const GpuTarget& target, ir::Module module, const std::vector<pass::GpuTile>& tiles,
                                 bool fast_math = false) const;
   StatusOr<std::unique_ptr<Executable>> Load(Artifact artifact) { return device_->Load(std::move(artifact)); }
-  // Arguments that overlap in the host's memory share a buffer.
+  // Arguments that overlap in host memory share a buffer.
   StatusOr<ir::TrapReport> Launch(Executable& executable, const ir::Launch& launch);
 
  private:

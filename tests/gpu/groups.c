@@ -28,7 +28,7 @@
 SORT(sort512, unsigned long long, 512)
 SORT(sort1024, unsigned, 1024)
 
-// The same with two keys an instance, and barriers in front of each step.
+// The same with two keys for each instance, and barriers before each step.
 HPVM_KERNEL void sort_pairs(const unsigned* restrict in, unsigned* restrict out) {
   const unsigned t = (unsigned)hpvm_local_id(0), block = (unsigned)hpvm_group_id(0) * 1024;
   unsigned* keys = hpvm_local_alloc(4096);

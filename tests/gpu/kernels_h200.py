@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What drivers' compilers make of our kernels, on a real GPU: addresses that wrap around, wide groups, random records.
+"""Tests the code that drivers' compilers make of our kernels, on a real GPU: addresses that wrap around, wide groups, random records.
 
     kernels_h200.py BUNDLE [--seconds 40] [--json FILE] [--only PART,...]
 
@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 def parts(root, seconds):
     tests, programs = root / "tests", root / "bin"
     yield "wrap", [tests / "gpu_wrap_test"], 200
-    # Text as the emitter writes it, without a daemon or a device of ours around it.
+    # The emitter's text, without a daemon or our device code around it.
     yield "opencl_text", [tests / "opencl_run_test"], 200
     yield "opencl_device", [tests / "opencl_device_test", "--gtest_filter=*Groups*"], 200
     for family in ("opencl", "vulkan"):

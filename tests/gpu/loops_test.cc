@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops that run long on every Vulkan device. Mesa's llvmpipe ends all loops of a vector of instances after 65,535
-// rounds together: there a launch with more of them fails by name (kLoopsCut), and is right elsewhere.
+// Long loops on every Vulkan device. Mesa's llvmpipe ends all loops of a vector of instances after 65,535 rounds in
+// total: there a launch with more rounds fails with kLoopsCut, and is correct elsewhere.
 #include "gtest/gtest.h"
 
 #include "compiler/ir/loops_cut.h"
@@ -22,7 +22,7 @@ ir::Module Parse(const std::string& text) {
   return module.ok() ? *std::move(module) : ir::Module{};
 }
 
-// r[i] = the exclusive or of 1 to n[i]. Instances whose number is odd take another copy of the loop.
+// r[i] = the exclusive or of 1 to n[i]. Instances with an odd number use another copy of the loop.
 constexpr char kCount[] = R"(module "m"
 param buffer inout "r"
 param buffer in "n"
@@ -45,11 +45,11 @@ func f0 "f" (%r: i32, %n: i32) -> () {
       if choice %more {
         continue again (%next, %x)
       } else {
-        leave again (%x)
+        br again (%x)
       }
       trap 1
     }
-    leave both (%odd)
+    br both (%odd)
   } else {
     %even: i32 = loop again2 (%k2: i32 = %zero, %s2: i32 = %zero) {
       %next2: i32 = add.i32 %k2, %one
@@ -58,18 +58,18 @@ func f0 "f" (%r: i32, %n: i32) -> () {
       if choice2 %more2 {
         continue again2 (%next2, %x2)
       } else {
-        leave again2 (%x2)
+        br again2 (%x2)
       }
       trap 1
     }
-    leave both (%even)
+    br both (%even)
   }
   store.i32 flat %rp, %sum
   return ()
 }
 )";
 
-// Instances with n[i] = 0 never end, in a loop that nothing leaves; the others write 7.
+// Instances with n[i] = 0 never end, in a loop without an exit; the others write 7.
 constexpr char kEndless[] = R"(module "m"
 param buffer inout "r"
 param buffer in "n"
@@ -84,7 +84,7 @@ func f0 "f" (%r: i32, %n: i32) -> () {
   %rp: i32 = add.i32 %r, %o
   %go: i32 = load.i32 flat %np
   if ends %go {
-    leave ends ()
+    br ends ()
   } else {
     loop again () {
       continue again ()
@@ -96,7 +96,7 @@ func f0 "f" (%r: i32, %n: i32) -> () {
 }
 )";
 
-// In groups of ten: what is no instance of the group would loop without end; instances count to 100.
+// In groups of ten: lanes beyond the group would loop without end; instances count to 100.
 constexpr char kBeyond[] = R"(module "m"
 uses barrier
 param buffer inout "r"
@@ -117,7 +117,7 @@ func f0 "f" (%r: i32, %n: i32) -> () {
     if stays %beyond {
       continue wait ()
     } else {
-      leave wait ()
+      br wait ()
     }
     trap 1
   }
@@ -128,7 +128,7 @@ func f0 "f" (%r: i32, %n: i32) -> () {
     if choice %more {
       continue again (%next)
     } else {
-      leave again (%next)
+      br again (%next)
     }
     trap 1
   }
@@ -161,7 +161,7 @@ func f0 "f" (%r: i32, %n: i32) -> () {
     if choice %more {
       continue again (%next)
     } else {
-      leave again ()
+      br again ()
     }
     trap 1
   }
@@ -178,7 +178,7 @@ class LoopsTest : public ::testing::TestWithParam<std::string> {
 
   bool CutsLoops() const { return device_.info().gpu.is_processor; }
 
-  // One instance a count, in groups of `group`; the results stay in `results`.
+  // Runs one instance per count, in groups of `group`; the results are in `results`.
   ir::TrapCode Run(const char* kernel, std::vector<uint32_t> counts, uint32_t group = 8) {
     StatusOr<Artifact> artifact = device_.Compile(Parse(kernel));
     EXPECT_TRUE(artifact.ok()) << artifact.status();
@@ -213,7 +213,7 @@ TEST_P(LoopsTest, ShortLoopsRun) {
   ExpectCounted(counts);
 }
 
-// One instance has the long loop, or two have half of it each: none of them is to blame for the driver's limit.
+// One instance has the long loop, or two have half of it each: the driver's limit is not their fault.
 TEST_P(LoopsTest, LongLoopsAreRightOrFailByName) {
   for (const std::vector<uint32_t>& counts : std::vector<std::vector<uint32_t>>{
            {100'000}, {1, 2, 3, 100'000, 5, 6, 7, 8}, {40'000, 40'000, 1, 1, 1, 1, 1, 1}}) {
@@ -225,7 +225,7 @@ TEST_P(LoopsTest, LongLoopsAreRightOrFailByName) {
   }
 }
 
-// A loop that nothing leaves has nothing behind it, and still does not count as done.
+// Nothing follows a loop without an exit, and yet it must not count as complete.
 TEST_P(LoopsTest, EndlessLoopsFailByName) {
   if (!CutsLoops()) {
     GTEST_SKIP() << "The device runs endless loops until its process is killed.";
@@ -236,14 +236,14 @@ TEST_P(LoopsTest, EndlessLoopsFailByName) {
   EXPECT_EQ(results, std::vector<uint32_t>(3, 7));
 }
 
-// llvmpipe runs a group of ten as two vectors: six lanes of the second are no instances, and their loops counted.
+// llvmpipe runs a group of ten as two vectors: six lanes of the second are not instances, but their loops counted.
 TEST_P(LoopsTest, LanesBeyondAGroupDoNotLoop) {
   EXPECT_EQ(Run(kBeyond, std::vector<uint32_t>(10, 1), 10), ir::TrapCode::kNone);
   EXPECT_EQ(results, std::vector<uint32_t>(10, 100));
 }
 
-// llvmpipe takes a memory barrier for one at which the vectors of a group wait for each other, and drops the others
-// when one of them has ended: atomics of ours have none there.
+// llvmpipe treats a memory barrier as one at which the vectors of a group wait for each other, and drops the others
+// when one of them has ended: our atomics use none there.
 TEST_P(LoopsTest, VectorsOfAGroupGoAroundDifferentlyOften) {
   const std::vector<uint32_t> counts{7, 1, 2, 9, 4, 5, 6, 7, 2, 1};
   EXPECT_EQ(Run(kAtomicRounds, counts, 10), ir::TrapCode::kNone);

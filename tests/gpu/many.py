@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs that are split over real GPUs, bit for bit, by OpenCL and by Vulkan: hpvm-gpu-many on two of them and on four.
+"""Compares graphs that are split over real GPUs bit for bit, by OpenCL and by Vulkan: hpvm-gpu-many on two GPUs and on four.
 
     many.py BIN [--counts 2,4] [--size 1024] [--json FILE]
 
 BIN holds hpvm-gpu-many, hpvm-compiler and gpu_many.wasm, as a build's bin/ or the bundle's. Counts that the machine does not have
-are left out and named. The devices are said to be slow, so that everything is worth a split. Exit 1 when a case has other bits or
-fails, or when the program says that fewer than half of them ran on all devices at once. Needs Python alone.
+are omitted and named. The devices are described as slow, so that every split pays off. Exits with 1 when a case has different bits or
+fails, or when the program reports that fewer than half of them ran on all devices at once. Needs Python alone.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import tempfile
 
 
 def run(program, family, count, size, cache):
-    """The lines that the program prints, and one more when it fails as a whole. None where the machine lacks a device."""
+    """Returns the lines that the program prints, and one more when it fails as a whole; None when the machine lacks a device."""
     command = [str(program), "--size", str(size), "--cache", cache, "--distinct"]
     for index in range(count):
         command += ["--device", f"{family}:{index}"]

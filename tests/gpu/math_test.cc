@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The math library's f32 functions of one argument on every device behind a driver that this machine has: exact ones
-// are those of the interpreter to the bit; with fast math they keep the bounds that client/kernel/README.md states,
-// those of a device's own functions where it has them, and quotients and roots keep theirs.
-//   HPVMD_MATH_SAMPLES=n gpu_math_test     n times 2^18 arguments a function
+// The math library's f32 functions of one argument on every device behind a driver on this machine: exact ones equal
+// the interpreter's bit for bit; with fast math they keep the bounds of client/kernel/README.md, those of a device's
+// own functions where they are used, and so do quotients and roots.
+//   HPVMD_MATH_SAMPLES=n gpu_math_test     n times 2^18 arguments per function
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -31,7 +31,7 @@ uint32_t Rounds() {
   return text == nullptr ? 1 : static_cast<uint32_t>(std::strtoul(text, nullptr, 10));
 }
 
-// What functions turn at, then any bits and numbers of where the function does something.
+// Critical arguments of the functions, then random bits and numbers from the function's interesting range.
 std::vector<float> ArgumentsOf(const math::Reference& function, uint32_t seed) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::vector<float> arguments = {0.0f, kInfinity, std::numeric_limits<float>::quiet_NaN(), 0x1p-126f, 0x1p-149f};
@@ -49,7 +49,7 @@ std::vector<float> ArgumentsOf(const math::Reference& function, uint32_t seed) {
   return arguments;
 }
 
-// The kernel's buffers are x, y and the result. `operation` makes %c of %a and %b.
+// The kernel's buffers are x, y and the result. `operation` computes %c from %a and %b.
 ir::Module Kernel(const std::string& operation) {
   StatusOr<ir::Module> module = ir::ParseModule(R"(module "m"
 param buffer in "x"
@@ -80,7 +80,7 @@ bool IsDenormal(double x) { return x != 0 && std::fabs(x) < std::numeric_limits<
 class MathTest : public ::testing::TestWithParam<std::string> {
  protected:
   bool IsOpenCl() const { return GetParam().starts_with("opencl"); }
-  // PoCL's functions keep the bounds, too, and its fma is exact: it does for the device that it is not.
+  // PoCL's functions keep the bounds, too, and its fma is exact: it can stand in for other devices.
   GpuTarget DeviceTarget() const {
     GpuTarget target = device_.info().gpu;
     target.is_processor = false;
@@ -105,7 +105,7 @@ class MathTest : public ::testing::TestWithParam<std::string> {
     ASSERT_EQ(trap->code, ir::TrapCode::kNone);
   }
 
-  // Exact, for the target, against the interpreter.
+  // Compares exact functions for the target with the interpreter.
   void CheckBits(const math::Reference& function, const GpuTarget& target) {
     SCOPED_TRACE(function.name);
     const ir::Module kernel = math::KernelOf(function, false, wasm::MathForms::kExact);
@@ -150,11 +150,11 @@ class MathTest : public ::testing::TestWithParam<std::string> {
     EXPECT_LE(worst, bound) << std::hexfloat << worst_at << ": " << worst_got;
   }
 
-  // `truth` in double of what `operation` makes; in ulp.
+  // `truth` computes in double what `operation` computes; the bound is in ulp.
   void CheckOperation(const std::string& operation, double (*truth)(double, double), double bound) {
     SCOPED_TRACE(operation);
     GpuTarget target = device_.info().gpu;
-    target.exact_fma = target.rounds_to_even;  // Vulkan: quotients as for devices that have it.
+    target.exact_fma = target.rounds_to_even;  // Vulkan: quotients as for devices with an exact fma.
     std::mt19937 random(5);
     std::vector<float> x(kCount), y(kCount), r(kCount);
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -180,7 +180,7 @@ class MathTest : public ::testing::TestWithParam<std::string> {
   DeviceRun device_{GetParam()};
 };
 
-// Tables, the ways of small and large arguments, and what a GPU gets on PoCL and lavapipe, too.
+// Tables, the code for small and large arguments, and a GPU's code on PoCL and lavapipe, too.
 TEST_P(MathTest, ExactFunctionsAreTheInterpreters) {
   GpuTarget gpu = device_.info().gpu;
   gpu.is_processor = false;
@@ -218,7 +218,7 @@ constexpr char kQuotientsInLoop[] = R"(  %zero: f32 = const.f32 0
     if last %m {
       continue again (%t, %m)
     } else {
-      leave again (%t)
+      br again (%t)
     }
     trap 1
   })";

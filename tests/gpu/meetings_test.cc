@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traps in kernels whose barriers lie in loops, on every device and in every variant: the right instance is named, the
-// launch ends, its group does what stands in front of the next barrier and nothing behind it, other groups do all.
+// Traps in kernels with barriers in loops, on every device and in every variant: the right instance is named, the
+// launch ends, its group executes everything before the next barrier and nothing after it, other groups execute
+// everything.
 #include <string>
 #include <vector>
 
@@ -16,9 +17,9 @@ constexpr uint32_t kGroup = 16, kInstances = 48;
 constexpr uint32_t kInner = 3, kOuter = 2, kSteps = kInner * kOuter;
 constexpr uint32_t kEnd = 100 + kSteps * (kSteps + 1) / 2 + kOuter * kInner;
 
-// Two loops with a barrier at the inner one's head, as sorts have them. In step n, counted from 1, an instance writes n
-// to r, reads group memory, far outside if n is its word of x, and writes n to s. Behind the loops it writes to s 100,
-// what it has read in all steps, and 3 for each turn of the outer loop. `head` stands behind the barrier, `more`
+// Two nested loops with a barrier at the head of the inner one, as in sorts. In step n, counted from 1, an instance
+// writes n to r, reads group memory, far outside if n is its word of x, and writes n to s. After the loops it writes
+// to s 100, the sum of what it read, and 3 for each turn of the outer loop. `head` follows the barrier, `more`
 // decides about the next step by %next.
 std::string Kernel(const std::string& head, const std::string& more) {
   return R"(module "m"
@@ -67,9 +68,9 @@ func f0 "f" (%r: i32, %s: i32, %x: i32) -> () {
       if s1 %more {
         continue step (%next, %sum1, %now)
       } else {
-        leave s1 ()
+        br s1 ()
       }
-      leave step (%sum1, %now)
+      br step (%sum1, %now)
     }
     %turn1: i32 = add.i32 %turn, %one
     %three_more: i32 = add.i32 %sum2, %inner
@@ -77,9 +78,9 @@ func f0 "f" (%r: i32, %s: i32, %x: i32) -> () {
     if s2 %is_more {
       continue again (%turn1, %three_more, %n2)
     } else {
-      leave s2 ()
+      br s2 ()
     }
-    leave again (%three_more)
+    br again (%three_more)
   }
   barrier
   %other: i32 = load.i32 flat %g
@@ -92,7 +93,7 @@ func f0 "f" (%r: i32, %s: i32, %x: i32) -> () {
 
 class MeetingsTest : public ::testing::TestWithParam<std::string> {
  protected:
-  // `trapping` traps in step `at`; 0: none does.
+  // `trapping` traps in step `at`; none does when 0.
   static void Expect(DeviceRun& device, Executable& executable, uint32_t trapping, uint32_t at) {
     SCOPED_TRACE("instance " + std::to_string(trapping) + " in step " + std::to_string(at));
     std::vector<uint32_t> r(kInstances), s(kInstances), x(kInstances);
@@ -125,13 +126,13 @@ TEST_P(MeetingsTest, GroupsEndAtTheNextBarrier) {
   } kCases[] = {
       {"the way on is known", "", by_count},
       {"a barrier more that may not test", "barrier", by_count},
-      // Who traps does not know the way: %n1 is read behind the place where it did.
+      // The trapping instance does not know the loop's exit: %n1 is read after the trap.
       {"the way on is read", "",
        "%n1: i32 = load.i32 flat %mine\n%part: i32 = rem_u.i32 %n1, %inner\n%more: i32 = ne.i32 %part, %zero"},
       {"the way on was read before", "%n1: i32 = load.i32 flat %rp\n%part: i32 = rem_u.i32 %n1, %inner",
        "%more: i32 = lt_u.i32 %part, %two"},
   };
-  // PoCL also takes what GPUs get.
+  // PoCL also runs the code for GPUs.
   std::vector<GpuTarget> targets{DeviceRun(GetParam()).info().gpu};
   if (targets[0].is_processor && GetParam().starts_with("opencl")) {
     targets.push_back(targets[0]);

@@ -98,7 +98,7 @@ void CheckForm(DeviceRun& device, const Form& form) {
         continue;
       }
       if (++traps > 24) {
-        continue;  // Enough of them.
+        continue;  // There are enough of them.
       }
       const StatusOr<ir::TrapReport> got = device.Launch(**executable, one.Launch());
       ASSERT_TRUE(got.ok()) << got.status();
@@ -138,7 +138,7 @@ TEST_P(OpsTest, AgreesWithInterpreter) {
   }
 }
 
-// A kernel of (r, x), where T is `type`: %px is where x[i] is, %pr where the `words` words of r for it are.
+// A kernel of (r, x), where T is `type`: %px is the address of x[i], %pr that of its `words` words of r.
 std::string KernelText(Type type, size_t words, const std::string& body) {
   const std::string text = absl::StrCat(R"(module "kernel"
 param buffer inout "r"
@@ -160,18 +160,18 @@ func f0 "kernel" (%r: i32, %p: i32) -> () {
   return absl::StrReplaceAll(text, {{"T", std::string(ir::Name(type))}});
 }
 
-// r[i] = op(constant, x[i]) or op(x[i], constant), or op of two loads of x[i]. The constant comes around a loop that
-// runs once, so that only a driver that unrolls it sees the constant: generators of code have rules of their own for
-// such.
+// r[i] = op(constant, x[i]) or op(x[i], constant), or op of two loads of x[i]. The constant is carried by a loop that
+// runs once, so that only a driver that unrolls it sees the constant: code generators have special rules for
+// constants.
 std::string FoldedKernel(const Form& form, const std::string& constant, bool is_first) {
   const std::string folded = constant.empty() ? "%x2" : "%v";
   const std::string body = R"(  %start: T = const.T CONSTANT
   %end: T = loop b0 (%k: i32 = %one, %v: T = %start) {
     %done: i32 = le_s.i32 %k, %zero
     if b1 %done {
-      leave b0 (%v)
+      br b0 (%v)
     } else {
-      leave b1 ()
+      br b1 ()
     }
     %x: T = load.T flat %px
     %x2: T = load.T flat %px
@@ -196,7 +196,7 @@ std::string AtomicSumKernel(Type type, const std::string& constant) {
                                  constant, "\n  %old: T = atomic_fadd.T flat %pr, %k\n"));
 }
 
-// An atomic sum of x[i] and y[i]; r[2 * i] receives what is there afterwards and r[2 * i + 1] the old value.
+// An atomic sum of x[i] and y[i]; r[2 * i] receives the new value and r[2 * i + 1] the old one.
 std::string AtomicSumOfLoads(Type type, bool is_group) {
   const std::string text = absl::StrCat(R"(module "kernel"
 )",
@@ -228,7 +228,7 @@ func f0 "kernel" (%r: i32, %p: i32, %q: i32) -> () {
   return absl::StrReplaceAll(text, {{"AT", is_group ? "group %at" : "flat %pr"}, {"T", std::string(ir::Name(type))}});
 }
 
-// Edge values, and what lies around the limit of compiler/back/gpu/float_sums.h and among the denormal numbers.
+// Edge values, numbers around the limit of compiler/back/gpu/float_sums.h, and denormal numbers.
 std::vector<uint64_t> AddendsOf(Type type) {
   std::vector<uint64_t> addends = cpu::testing::EdgesOf(type);
   const uint64_t least = gpu::LeastGuardedOperand(type),
@@ -242,7 +242,8 @@ std::vector<uint64_t> AddendsOf(Type type) {
   return addends;
 }
 
-// All pairs; the device is taken to have an operation for sums or not: `target`. False: the device refuses the kernel.
+// All pairs; `target` says whether the device is assumed to have an operation for sums. Returns false when the device
+// refuses the kernel.
 bool CheckAtomicSums(DeviceRun& device, const GpuTarget& target, Type type, bool is_group) {
   StatusOr<ir::Module> module = ir::ParseModule(AtomicSumOfLoads(type, is_group));
   EXPECT_TRUE(module.ok()) << module.status();
@@ -280,15 +281,15 @@ bool CheckAtomicSums(DeviceRun& device, const GpuTarget& target, Type type, bool
   return true;
 }
 
-// Every choice between two of the constants by whether the low half of x[i] is zero, by a select and by a branch, each
-// in a word of r of its own; `words` becomes their number.
+// Every choice between two of the constants by whether the low half of x[i] is zero, by a select and by a branch,
+// each in a separate word of r; sets `words` to their number.
 std::string ChoiceKernel(Type type, const std::vector<std::string>& constants, size_t* words) {
   std::string body = "  %x: i32 = load.i32 flat %px\n  %is: i32 = eqz.i32 %x\n";
   *words = 0;
   for (const std::string& one : constants) {
     for (const std::string& another : constants) {
       for (const char* choice :
-           {"select.T %is, %aN, %bN", "if bN %is {\n    leave bN (%aN)\n  } else {\n    leave bN (%bN)\n  }"}) {
+           {"select.T %is, %aN, %bN", "if bN %is {\n    br bN (%aN)\n  } else {\n    br bN (%bN)\n  }"}) {
         const std::string step =
             absl::StrCat("  %aN: T = const.T ", one, "\n  %bN: T = const.T ", another, "\n  %cN: T = ", choice,
                          "\n  store.T flat %pr + ", 8 * *words, ", %cN\n");
@@ -299,7 +300,7 @@ std::string ChoiceKernel(Type type, const std::vector<std::string>& constants, s
   return KernelText(type, *words, body);
 }
 
-// Each constant rounded in each way; `words` becomes their number.
+// Rounds each constant in each way; sets `words` to their number.
 std::string RoundingKernel(Type type, const std::vector<std::string>& constants, size_t* words) {
   std::string body;
   *words = 0;
@@ -313,7 +314,7 @@ std::string RoundingKernel(Type type, const std::vector<std::string>& constants,
   return KernelText(type, *words, body);
 }
 
-// On x of every edge value; r has so many words for each.
+// Runs on x of every edge value; r has `words` words for each.
 void CheckKernel(DeviceRun& device, Type type, const std::string& text, size_t words = 1) {
   SCOPED_TRACE(text);
   StatusOr<ir::Module> module = ir::ParseModule(text);
@@ -345,7 +346,7 @@ std::vector<std::string> ConstantsOf(Type type) {
                                                          "0xbff0000000000000", "0x7ff8000000000000"};
 }
 
-// Numbers that no integer of their size holds among them, and such as are whole because of their size.
+// Includes numbers that no integer of their size can hold, and numbers that are integral because of their size.
 TEST_P(OpsTest, RoundsConstants) {
   DeviceRun device(GetParam());
   size_t words = 0;
@@ -405,10 +406,10 @@ TEST_P(OpsTest, AddsAtomically) {
   }
 }
 
-// Denormal numbers, zeros of both signs, infinities and NaNs too (S27), whoever makes the sum.
+// Denormal numbers, zeros of both signs, infinities and NaNs too (S27), whichever code computes the sum.
 TEST_P(OpsTest, AddsAtomicallyToAnything) {
   DeviceRun device(GetParam());
-  // OpenCL C names the operation to NVIDIA's compiler alone, whatever it is told.
+  // OpenCL C uses the operation only with NVIDIA's compiler, whatever the target says.
   const bool is_opencl = GetParam().starts_with("opencl");
   for (const Type type : {Type::kF32, Type::kF64}) {
     for (const bool has_operation : {true, false}) {

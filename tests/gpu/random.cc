@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-gpu-random: the random kernels of tests/spmd on a device behind a driver, each variant by itself, against the
-// interpreter.
+// hpvm-gpu-random: runs the random kernels of tests/spmd on a device behind a driver, each variant separately, and
+// compares with the interpreter.
 //
 //   hpvm-gpu-random --device opencl:0 --seeds 0..99          exit status 1 if anything differs
 //   hpvm-gpu-random --device vulkan:0 --seeds 0..99999 --seconds 600 --jobs 16
 //   hpvm-gpu-random --device opencl:0 --seeds 7..7 --text    also prints the kernel and the program
 //   hpvm-gpu-random --device opencl:0 --seeds 7..7 --shrink  makes what differs small, and prints it
-//   hpvm-gpu-random --device opencl:0 --replay tests/gpu/found/*.ir   what was found before
+//   hpvm-gpu-random --device opencl:0 --replay tests/gpu/found/*.ir   earlier findings
 //   hpvm-gpu-random --device opencl:0 --records              kernels whose addresses wrap around on the way
 //
-// Kernels run in child processes, since a driver that crashes or hangs is a finding. Opening a driver takes longer than
-// a kernel, so that one child runs many seeds.
+// Kernels run in child processes, because a driver that crashes or hangs is a finding. Opening a driver takes longer
+// than a kernel, so one child runs many seeds.
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -38,18 +38,18 @@
 namespace hpvm::gpu_test {
 namespace {
 
-// Seeds a child runs: what a driver keeps of each program stays small.
+// Number of seeds a child runs, so that what a driver keeps of each program stays small.
 constexpr uint64_t kBatch = 64;
 
 struct Arguments {
   std::string device = "opencl:0", seeds = "0..49";
   uint32_t seconds = 0, findings_max = 1, jobs = 1;
-  std::vector<std::string> replayed;  // Files.
-  std::vector<spmd::Kernel> kernels;  // Of those files.
+  std::vector<std::string> replayed;  // Files to replay.
+  std::vector<spmd::Kernel> kernels;  // Kernels of those files.
   bool has_text = false, has_records = false, has_rows = false, shrinks = false;
 };
 
-// Reads the files that are replayed; false, with a message, where one holds no kernel.
+// Reads the files to replay; returns false, with a message, when one holds no kernel.
 bool ReadKernels(Arguments* arguments) {
   for (const std::string& path : arguments->replayed) {
     std::ifstream file(path);
@@ -63,7 +63,7 @@ bool ReadKernels(Arguments* arguments) {
   return true;
 }
 
-// `seed` is a seed, or the place of a file among those that are replayed.
+// `seed` is a seed, or the position of a replayed file.
 std::string NameOf(uint64_t seed, const Arguments& arguments) {
   return (arguments.replayed.empty() ? "seed " + std::to_string(seed) : arguments.replayed[seed]) + " on " +
          arguments.device;
@@ -84,7 +84,7 @@ struct Answer {
   int outcome = kSame;
 };
 
-// The child: seeds `first` to `last`, none after a finding, since the device may be lost. Does not return.
+// Runs in the child: seeds `first` to `last`, none after a finding, because the device may be lost. Does not return.
 [[noreturn]] void RunSeeds(uint64_t first, uint64_t last, const Arguments& arguments, int answers) {
   const auto answer = [&](uint64_t seed, int outcome) {
     std::fflush(stdout);
@@ -94,7 +94,7 @@ struct Answer {
     }
   };
   spmd::LimitSeconds(kSecondsMax);
-  // Drivers have threads, so that only a child may load one.
+  // Only a child may load a driver, because drivers have threads.
   if (!HasDevice(arguments.device)) {
     answer(first, kNoDevice);
     _exit(0);
@@ -117,7 +117,7 @@ struct Answer {
   _exit(0);
 }
 
-// A process with seeds `next` to `last` before it.
+// A process that still has to run seeds `next` to `last`.
 struct Child {
   pid_t id = -1;
   int answers = -1;
@@ -130,7 +130,7 @@ class Search {
   Search(uint64_t first, uint64_t last, const Arguments& arguments)
       : arguments_(arguments), first_(first), next_(first), last_(last) {}
 
-  // The program's exit status.
+  // Returns the program's exit status.
   int Run() {
     do {
       while (children_.size() < arguments_.jobs && MayBegin()) {
@@ -174,7 +174,7 @@ class Search {
     children_.push_back({id, ends[0], first, first, last, false});
   }
 
-  // One step of each child that has something to say.
+  // Handles one message of each child that has sent one.
   void Await() {
     std::vector<pollfd> polled;
     for (const Child& child : children_) {
@@ -192,7 +192,7 @@ class Search {
     }
   }
 
-  // False: the child says no more.
+  // Returns false when the child sends no more.
   bool Read(Child& child) {
     Answer answer;
     if (read(child.answers, &answer, sizeof answer) != sizeof answer) {
@@ -229,7 +229,7 @@ class Search {
       Begin(child.next, child.last);
       return;
     }
-    // A driver has ended it. The seed at which it was is not tried again.
+    // A driver has ended it. Its current seed is not tried again.
     const std::string how = WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
                                                 : "exit status " + std::to_string(WEXITSTATUS(status));
     std::printf("FOUND %s: %s%s, in a process that began with %s\n", NameOf(child.next, arguments_).c_str(),

@@ -22,7 +22,7 @@ constexpr uint32_t kShrinkTries = 3000;
 
 class Comparison {
  public:
-  // Says nothing if it has no name.
+  // Prints nothing when `name` is empty.
   Comparison(spmd::Kernel kernel, std::string name, DeviceRun& device, bool prints_text)
       : kernel_(std::move(kernel)), name_(std::move(name)), device_(device), prints_text_(prints_text) {}
 
@@ -54,11 +54,11 @@ class Comparison {
     return outcome;
   }
 
-  // The first word of what Run() found: "Buffer" for values, "out" for accesses out of bounds.
+  // Returns the first word of what Run() found: "Buffer" for values, "out" for accesses out of bounds.
   std::string KindOfDifference() const { return what_.substr(0, what_.find(' ')); }
 
  private:
-  // By the seed; the extent is cut so that all of it can run in tiles.
+  // Chosen by the seed; the extent is cut so that all of it can run in tiles.
   pass::GpuTile ChooseTile() {
     pass::GpuTile tile;
     if (ir::RunsByGroups(kernel_.module)) {
@@ -81,7 +81,7 @@ class Comparison {
     return kDiffers;
   }
 
-  // With the one that checks everything beside it, for launches that the variant cannot take.
+  // Loaded together with the fully checked variant, for launches that the variant cannot take.
   Outcome RunVariant(const Artifact& artifact, size_t index, const spmd::Buffers& expected,
                      const ir::TrapReport& want) {
     Artifact one = artifact;
@@ -109,7 +109,7 @@ class Comparison {
     return difference.empty() ? kSame : Report(name, difference);
   }
 
-  // Any instance that traps may be reported, but with its own trap. In groups they depend on each other.
+  // Any instance that traps may be reported, but with its own trap. In groups the instances depend on each other.
   Outcome CompareTrap(const std::string& name, const ir::TrapReport& got) {
     if (ir::RunsByGroups(kernel_.module)) {
       return kSame;
@@ -142,8 +142,8 @@ class Comparison {
     return x + kernel_.extent[0] * (y + kernel_.extent[1] * z);
   }
 
-  // Whether the instance's access misses the buffer whose address it was computed from and lands in another one: on
-  // GPUs alone it traps (docs/KERNELS.md, "On GPUs").
+  // Returns true when the instance's access misses the buffer whose address it was computed from and lands in another
+  // one: that traps on GPUs only (docs/KERNELS.md, "On GPUs").
   bool MissesItsBuffer(const ir::TrapReport& got) const {
     if (got.code != ir::TrapCode::kOutOfBounds) {
       return false;
@@ -171,7 +171,7 @@ class Comparison {
   std::string what_;
 };
 
-// What is cut off may be what kept instances from each other's places.
+// Shrinking may remove what kept instances from each other's memory.
 bool HasRace(const spmd::Kernel& kernel) {
   ir::Checker checker;
   const spmd::Buffers buffers(kernel, /*at_end=*/false);

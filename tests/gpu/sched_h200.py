@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Boxes, offsets and lanes on a real GPU: the conformance suite for OpenCL and Vulkan, then what lanes gain.
+"""Tests boxes, offsets and lanes on a real GPU: the conformance suite for OpenCL and Vulkan, then the gain from lanes.
 
     sched_h200.py TESTS_FOLDER [--json FILE] [--only DEVICE,...] [--any] [--suite FILTER]
 
 TESTS_FOLDER holds gpu_conformance_test and gpu_lanes_benchmark, as a build's tests/ or the bundle's. Devices that are the host's
-processor are left out, unless --any is given; then pieces are few. Prints one JSON document. Takes about three minutes on an H200.
+processor are omitted, unless --any is given; then there are few pieces. Prints one JSON document. Takes about three minutes on an H200.
 Needs Python alone, and no network.
 """
 
@@ -19,7 +19,7 @@ import time
 
 
 def run(command, seconds):
-    """(exit code, what it wrote); 124 when it took too long."""
+    """Returns (exit code, output); 124 when the command took too long."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=seconds,
                               errors="replace")
@@ -29,7 +29,7 @@ def run(command, seconds):
 
 
 def devices(tests, with_processors):
-    """Names of the suite's devices, as "opencl:0". Those that are the host's processor are tested as "opencl:0_lanes", too."""
+    """Returns the suite's devices, as "opencl:0". Those that are the host's processor are also tested as "opencl:0_lanes"."""
     code, text = run([str(tests / "gpu_conformance_test"), "--gtest_list_tests"], 120)
     if code != 0:
         raise SystemExit(f"gpu_conformance_test cannot list its tests ({code}):\n{text[-2000:]}")

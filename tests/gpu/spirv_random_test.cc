@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random kernels (tests/spmd) as SPIR-V: every module is valid, whatever its control looks like, for a device that has
-// everything and for one that has little.
+// Random kernels (tests/spmd) as SPIR-V: every module is valid, whatever its control flow, for a device with all
+// features and for one with few.
 //   HPVMD_SEEDS=0..9999 gpu_spirv_random_test     other seeds than the few of every test run
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ TEST(SpirvRandomTest, ModulesAreValid) {
   }
   std::printf("%llu modules, %llu kernels refused\n", static_cast<unsigned long long>(emitted),
               static_cast<unsigned long long>(refused));
-  EXPECT_GT(emitted, (last - first) / 2);  // Most of what is generated is what a GPU runs.
+  EXPECT_GT(emitted, (last - first) / 2);  // GPUs can run most of the generated kernels.
 }
 
 }  // namespace

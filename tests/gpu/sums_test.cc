@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Atomic sums of floats in fast math, which the work items of a subgroup make together, on every device: each operand
-// is added once, whoever takes part. Sums of small whole numbers are exact in whatever order.
+// Atomic sums of floats in fast math, which the work items of a subgroup compute together, on every device: each
+// operand is added once, whichever work items take part. Sums of small integers are exact in any order.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -23,7 +23,7 @@ using ir::Type;
 
 struct Case {
   const char* name;
-  const char* body;  // Adds %x, of type T, which takes W bytes, to words of %s; %i is the instance, %n the parameter.
+  const char* body;  // Adds %x, of type T with W bytes, to words of %s; %i is the instance, %n the parameter.
   const char* uses = "";
 };
 
@@ -34,17 +34,17 @@ const Case kCases[] = {
      "%q: T = atomic_fadd.T flat %s + W, %x\n"},
     {"from a branch that every third takes",
      "%r: i32 = rem_u.i32 %i, %three\n%is: i32 = eqz.i32 %r\n"
-     "if b0 %is {\n%o: T = atomic_fadd.T flat %s, %x\nleave b0 ()\n} else {\nleave b0 ()\n}\n"
+     "if b0 %is {\n%o: T = atomic_fadd.T flat %s, %x\nbr b0 ()\n} else {\nbr b0 ()\n}\n"
      "%p: T = atomic_fadd.T flat %s + W, %x\n"},
     {"from a loop that instances go around differently often",
      "%turns: i32 = rem_u.i32 %i, %seven\n"
      "loop l (%k: i32 = %zero) {\n%o: T = atomic_fadd.T flat %s, %x\n%m: i32 = add.i32 %k, %one\n"
-     "%c: i32 = le_u.i32 %m, %turns\nif b0 %c {\ncontinue l (%m)\n} else {\nleave b0 ()\n}\nleave l ()\n}\n"},
+     "%c: i32 = le_u.i32 %m, %turns\nif b0 %c {\ncontinue l (%m)\n} else {\nbr b0 ()\n}\nbr l ()\n}\n"},
     {"to a place of the iteration",
      "%turns: i32 = rem_u.i32 %i, %seven\n"
      "loop l (%k: i32 = %zero) {\n%t: i32 = mul.i32 %k, %width\n%at: i32 = add.i32 %s, %t\n"
      "%o: T = atomic_fadd.T flat %at, %x\n%m: i32 = add.i32 %k, %one\n"
-     "%c: i32 = le_u.i32 %m, %turns\nif b0 %c {\ncontinue l (%m)\n} else {\nleave b0 ()\n}\nleave l ()\n}\n"},
+     "%c: i32 = le_u.i32 %m, %turns\nif b0 %c {\ncontinue l (%m)\n} else {\nbr b0 ()\n}\nbr l ()\n}\n"},
     {"to the place of a row, whose borders are anywhere",
      "%r: i32 = div_u.i32 %i, %n\n%t: i32 = mul.i32 %r, %width\n%at: i32 = add.i32 %s, %t\n"
      "%o: T = atomic_fadd.T flat %at, %x\n"},
@@ -54,7 +54,7 @@ const Case kCases[] = {
     {"in group memory, and from there on",
      "%bytes: i32 = const.i32 16\n%g: i32 = local_alloc %bytes\n%o: T = atomic_fadd.T group %g, %x\nbarrier\n"
      "%lid: i32 = local_id.i32 %zero\n%is: i32 = eqz.i32 %lid\n%sum: T = load.T group %g\n"
-     "if b0 %is {\n%p: T = atomic_fadd.T flat %s, %sum\nleave b0 ()\n} else {\nleave b0 ()\n}\n",
+     "if b0 %is {\n%p: T = atomic_fadd.T flat %s, %sum\nbr b0 ()\n} else {\nbr b0 ()\n}\n",
      "uses barrier\nuses group_memory\n"},
 };
 
@@ -96,10 +96,10 @@ class SumsTest : public ::testing::TestWithParam<std::string> {
     const GpuTarget& gpu = device_.info().gpu;
     return type == Type::kF32 || (gpu.has_fp64 && gpu.has_int64_atomics);
   }
-  // Null: the device refuses the kernel.
+  // Returns null when the device refuses the kernel.
   std::unique_ptr<Executable> Load(const Case& c, Type type) {
     GpuTarget target = device_.info().gpu;
-    // Texts in PTX have another form beside them, for devices that do not know PTX.
+    // PTX code has an alternative form for devices that do not support PTX.
     target.has_subgroup_sums = target.has_subgroup_sums || GetParam().starts_with("opencl");
     StatusOr<Artifact> artifact = device_.CompileFor(target, KernelOf(c, type), {}, /*fast_math=*/true);
     if (!artifact.ok()) {
@@ -153,7 +153,7 @@ TEST_P(SumsTest, AddEachOperandOnce) {
   }
 }
 
-// Reals are off by what their order is worth, and tests for infinities and NaNs work.
+// Errors of reals are bounded by the effect of the order, and tests for infinities and NaNs work.
 TEST_P(SumsTest, KeepTheBoundOfFastMath) {
   const std::unique_ptr<Executable> executable = Load(kCases[0], Type::kF32);
   ASSERT_NE(executable, nullptr);

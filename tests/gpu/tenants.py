@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two executors on one GPU: what one's faults, hangs and ends cost the other.
+"""Tests two executors on one GPU: the effect of one's faults, hangs and ends on the other.
 
     tenants.py BIN_FOLDER [TestCase.test ...]
 
-Each has a daemon of its own. The neighbour runs a small graph again and again and checks every result; the offender does
-what its test says. Skipped where there is no GPU but processors behind its drivers; HPVM_TENANTS_ANY=1
+Each has a daemon of its own. The neighbour runs a small graph repeatedly and checks every result; the offender does
+what its test says. Skipped when only processors are behind the machine's drivers; HPVM_TENANTS_ANY=1
 runs it on those.
 """
 
@@ -29,8 +29,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BIN = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/release/bin").resolve()
 OK, FAILED, DEADLINE, UNAVAILABLE = 0, 1, 6, 7
-GONE_SECONDS = 2.0   # A hung kernel is gone so long after its deadline.
-QUIET_SECONDS = 8.0  # The neighbour's longest run beside anything.
+GONE_SECONDS = 2.0   # A hung kernel must be gone this long after its deadline.
+QUIET_SECONDS = 8.0  # Limit of the neighbour's longest run during any test.
 
 FAULT = """
 kernel void fault(global int* data) {
@@ -69,7 +69,7 @@ class Daemon:
 
 
 def node(kind, source, entry, device, n, options=None):
-    """A document with one node that updates `data`, n i32."""
+    """Returns a document with one node that updates `data`, n i32."""
     data = {"type": "i32", "shape": [n]}
     module = {"kind": kind, "source": source}
     if options:
@@ -98,7 +98,7 @@ def descendants(pid):
 
 
 def gpu_memory():
-    """Device memory in use, by process, in MiB; empty without nvidia-smi."""
+    """Returns the device memory in use, by process, in MiB; empty without nvidia-smi."""
     try:
         text = subprocess.run(["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
                               capture_output=True, text=True, timeout=20).stdout
@@ -108,7 +108,7 @@ def gpu_memory():
 
 
 class Neighbour(threading.Thread):
-    """Runs and checks until it is told to stop."""
+    """Neighbour runs and checks a graph until it is told to stop."""
 
     def __init__(self, daemon, device, folder):
         super().__init__()
@@ -150,7 +150,7 @@ class Tenants(unittest.TestCase):
 
     @staticmethod
     def found(daemon):
-        """The devices, once drivers have been tried."""
+        """Returns the devices, once drivers have been tried."""
         for _ in range(120):
             listed = daemon.ctl("--connect-timeout", "60", "--format", "json", "devices")
             assert listed.returncode == OK, listed.stderr + daemon.log.read_text()
@@ -175,9 +175,9 @@ class Tenants(unittest.TestCase):
         return self.offender.ctl("run", path, "--input", f"data={self.folder}/{data}", *arguments)
 
     def beside(self, device, what, act):
-        """`act` beside a neighbour on `device`; the neighbour must come through, and the offender's executor serve on."""
+        """Calls `act` beside a neighbour on `device`; the neighbour must not fail, and the offender's executor must serve on."""
         neighbour = Neighbour(self.quiet, device, self.folder)
-        neighbour.once()  # What is compiled and started first is not what is measured.
+        neighbour.once()  # The first compile and start are not measured.
         neighbour.start()
         try:
             time.sleep(1)
@@ -199,11 +199,11 @@ class Tenants(unittest.TestCase):
         self.assertEqual(good.wrong, 0, good.error)
 
     def test_fault(self):
-        """A wild write fails its job, saying where; nothing else."""
+        """A wild write fails its own job, with its place; nothing else fails."""
         def fault():
             start = time.monotonic()
             done = self.submit(opencl_c("fault", "opencl:0"), "ones.npy")
-            # A driver that runs in the process (PoCL) takes the executor with it.
+            # A driver that runs in the process (PoCL) crashes the executor, too.
             self.assertIn(done.returncode, (FAILED, UNAVAILABLE), done.stdout + done.stderr)
             self.assertRegex(done.stderr, "opencl:0|signal 11")
             return f"failed after {time.monotonic() - start:.2f} s: {done.stderr.strip()[-200:]}"
@@ -215,7 +215,7 @@ class Tenants(unittest.TestCase):
             done = self.submit(document, "zeros.npy", "--deadline", "3s")
             took = time.monotonic() - start
             self.assertEqual(done.returncode, DEADLINE, done.stdout + done.stderr)
-            self.assertLess(took, 3 + GONE_SECONDS + 1, "the client heard of it too late")
+            self.assertLess(took, 3 + GONE_SECONDS + 1, "the client got the answer too late")
             return f"ended {took - 3:.2f} s after its deadline"
         self.beside(device, what, act)
 
@@ -224,7 +224,7 @@ class Tenants(unittest.TestCase):
         self.hang(opencl_c("hang", "opencl:0"), "an endless OpenCL kernel", "opencl:0")
 
     def test_hang_wasm(self):
-        """The same for endless leaves on each interface."""
+        """Endless leaves on each interface are gone soon after their deadline."""
         for device in ("opencl:0", "vulkan:0"):
             with self.subTest(device=device):
                 if f'"{device}"' not in self.devices:
@@ -232,7 +232,7 @@ class Tenants(unittest.TestCase):
                 self.hang(node("wasm", {"file": "kernels.wasm"}, "spin", device, 64), f"an endless leaf on {device}", device)
 
     def test_kill(self):
-        """SIGKILL of the executor in the middle of a kernel: its memory comes back, and a new one serves."""
+        """SIGKILL of the executor during a kernel: its memory is released, and a new executor serves."""
         def kill():
             before = sum(gpu_memory().values())
             job = threading.Thread(target=lambda: self.submit(opencl_c("hang", "opencl:0"), "zeros.npy", "--deadline", "30s"))
@@ -258,7 +258,7 @@ class Tenants(unittest.TestCase):
         self.beside("opencl:0", "a killed executor", kill)
 
     def test_memory(self):
-        """Prints what an executor costs on the device."""
+        """Prints an executor's memory on the device."""
         self.serves("opencl:0")
         used = gpu_memory()
         mine = set(descendants(self.offender.process.pid))

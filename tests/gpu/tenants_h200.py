@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants on a real GPU: what separates them there, in one call of at most eight minutes.
+"""Tests the isolation of tenants on a real GPU, in one call of at most eight minutes.
 
     tenants_h200.py BIN_FOLDER [--json FILE] [--only PART,...] [--any] [--quick]
 
-Parts: sandbox, memory, hang, fault, leftovers, reclaim, canaries. Each goes on when another fails. Prints one JSON document with
-all figures. --any runs on processors behind OpenCL and Vulkan drivers too, with sizes that fit them. Needs Python alone, and no
+Parts: sandbox, memory, hang, fault, leftovers, reclaim, canaries. Each runs even when another fails. Prints one JSON document with
+all figures. --any also runs on processors behind OpenCL and Vulkan drivers, with sizes that fit them. Needs Python alone, and no
 network.
 """
 
@@ -45,7 +45,7 @@ kernel void plus(global int* data) { data[get_global_id(0)] += 1; }
 
 
 def update(module, entry, device, n):
-    """A document with one node that updates `data`, n i32."""
+    """Returns a document with one node that updates `data`, n i32."""
     data = {"type": "i32", "shape": [n]}
     return {"hpvm": 1, "inputs": {"data": data}, "outputs": {"out": data}, "modules": {"m": module},
             "nodes": {"node": {"ports": [{"name": "data", "access": "inout", **data}], "instances": [n], "devices": [device],
@@ -66,7 +66,7 @@ def smi(query):
 
 
 def memory_used():
-    """MiB in use on the first GPU, and by process."""
+    """Returns the MiB in use on the first GPU, and by process."""
     total = re.match(r"\s*(\d+)", smi("--query-gpu=memory.used"))
     by_process = {int(m[1]): int(m[2]) for m in re.finditer(r"^(\d+), (\d+)$", smi("--query-compute-apps=pid,used_memory"), re.M)}
     return int(total[1]) if total else None, by_process
@@ -78,7 +78,7 @@ def percentile(values, share):
 
 
 class Bench:
-    """One daemon with every device, and what the parts share."""
+    """Bench has one daemon with every device, and the state that the parts share."""
 
     def __init__(self, binaries, any_device, quick):
         self.binaries, self.any, self.quick = binaries, any_device, quick
@@ -107,7 +107,7 @@ class Bench:
 
 
 class Neighbour(threading.Thread):
-    """Runs a small graph and checks every result until it is told to stop."""
+    """Neighbour runs a small graph and checks every result until it is told to stop."""
 
     def __init__(self, bench, device):
         super().__init__(daemon=True)
@@ -133,7 +133,7 @@ class Neighbour(threading.Thread):
             self.once()
 
     def __enter__(self):
-        self.once()  # What is started first is not what is measured.
+        self.once()  # The first start is not measured.
         self.times.clear()
         self.start()
         return self
@@ -148,7 +148,7 @@ class Neighbour(threading.Thread):
 
 
 def part_sandbox(bench):
-    """The level that executors with drivers reach, and that every kind of kernel runs there."""
+    """Checks the level that executors with drivers reach, and that every kind of kernel runs there."""
     (bench.folder / "data.bin").write_bytes(bytes(256))
     one = array.array("i", [1] * 64).tobytes()
     ran = {}
@@ -177,7 +177,7 @@ def part_sandbox(bench):
 
 
 def part_memory(bench):
-    """What a tenant's executor costs on the device."""
+    """Measures the memory of a tenant's executor on the device."""
     costs = []
     total, _ = memory_used()
     for i, device in enumerate(("opencl:0", "vulkan:0", "opencl:0")):
@@ -195,7 +195,7 @@ def part_memory(bench):
 
 
 class Watcher(threading.Thread):
-    """When the first of some processes was gone."""
+    """Watcher measures when the first of some processes was gone."""
 
     def __init__(self, pids):
         super().__init__(daemon=True)
@@ -217,14 +217,14 @@ class Watcher(threading.Thread):
 
 
 def part_hang(bench):
-    """Endless kernels are gone soon after their deadlines, and the neighbour runs on."""
+    """Endless kernels are gone soon after their deadlines, and the neighbour continues."""
     results = []
     for i, (what, document, device) in enumerate([
             ("opencl c", update(OPENCL, "hang", "opencl:0", 64), "opencl:0"),
             ("wasm on opencl", update(WASM, "spin", "opencl:0", 64), "opencl:0"),
             ("wasm on vulkan", update(WASM, "spin", "vulkan:0", 64), "vulkan:0")]):
         tenant = f"hang{i}"
-        # Compiled and started before: the deadline is the kernel's.
+        # The module is compiled and the executor started before, so that the deadline applies to the kernel alone.
         known = bench.executors()
         bench.submit(update(WASM, "increment", device, 64), tenant)
         mine = bench.executors() - known
@@ -237,7 +237,7 @@ def part_hang(bench):
         results.append({"kernel": what, "code": done.returncode, "after_deadline_s": round(over, 3),
                         "executor_gone_after_s": watcher.gone_at and round(watcher.gone_at - start - 3, 3), "said": done.stderr.strip()[-200:],
                         "neighbour": neighbour.figures()})
-    # Processors behind drivers: llvmpipe ends loops by itself, and how soon anything is gone is the machine's load.
+    # On processors behind drivers, llvmpipe ends loops by itself, and the machine's load decides how soon a process is gone.
     gone = [bench.any or (r["code"] == DEADLINE and r["after_deadline_s"] <= GONE_SECONDS) for r in results]
     return {"ok": all(gone) and all(r["code"] != OK and r["neighbour"]["wrong"] == 0 for r in results),
             "hangs": results}
@@ -262,7 +262,7 @@ def part_fault(bench):
 
 
 def filled(device, words):
-    """Eight buffers of that many words at once."""
+    """Returns a graph that holds eight buffers of `words` words at once."""
     nodes, edges = {}, []
     for name in "abcdefgh":
         nodes[name] = canaries.leaf("wasm", "fill", device, [canaries.port("scratch", "out", words)], words,
@@ -275,7 +275,7 @@ def filled(device, words):
 
 
 def raw_words(bench, bytes_each, count):
-    """How many words of memory that a driver just gave, and nobody cleared, are the canary; None without OpenCL."""
+    """Returns how many words of fresh, uncleared driver memory equal the canary; None without OpenCL."""
     try:
         cl = ctypes.CDLL(next(str(p) for p in [bench.binaries.parent / "lib/libOpenCL.so.1", "libOpenCL.so.1"]
                               if not isinstance(p, pathlib.Path) or p.exists()))
@@ -296,7 +296,7 @@ def raw_words(bench, bytes_each, count):
         if code.value != 0:
             break
         held.append(pointer(buffer))
-        # Every 16th MiB: what was left is left in large pieces.
+        # Every 16th MiB is read, since leftovers come in large pieces.
         piece = 1 << 20
         host = ctypes.create_string_buffer(piece)
         for offset in range(0, bytes_each - piece + 1, 16 * piece):
@@ -311,7 +311,7 @@ def raw_words(bench, bytes_each, count):
 
 
 def part_leftovers(bench):
-    """Memory of an executor that was killed, as a process sees it that asks the driver alone."""
+    """Looks for the memory of a killed executor from a process that asks the driver directly."""
     words = (1 << 18) if bench.any else (1 << 29)
     known = bench.executors()
     done = bench.submit(filled("opencl:0", words), "full", "zeros.bin", bench.folder / "full.out")
@@ -326,7 +326,7 @@ def part_leftovers(bench):
     while any(pathlib.Path(f"/proc/{pid}").exists() for pid in mine) and time.monotonic() - start < 20:
         time.sleep(0.01)
     gone = time.monotonic() - start
-    # In a process of its own: a driver's state is no part of this one.
+    # A separate process is used, so that no driver state is shared with this one.
     raw = subprocess.run([sys.executable, __file__, str(bench.binaries), "--raw", f"{words * 4},8"], capture_output=True, text=True,
                          timeout=150)
     found = json.loads(raw.stdout) if raw.returncode == 0 and raw.stdout.strip() else raw.stderr[-400:]
@@ -336,7 +336,7 @@ def part_leftovers(bench):
 
 
 def part_reclaim(bench):
-    """Tenants fill the device one after the other; those that are idle give way."""
+    """Tenants fill the device one after the other; idle tenants give way."""
     words = (1 << 16) if bench.any else (1 << 29)
     size = 8 * 4 * words
     memory = int(bench.devices["opencl:0"].get("memory_bytes", 0) or bench.devices["opencl:0"].get("memoryBytes", 0) or 0)
@@ -347,10 +347,10 @@ def part_reclaim(bench):
         done = bench.submit(filled("opencl:0", words), f"large{i}", "zeros.bin", bench.folder / "large.out")
         runs.append({"tenant": f"large{i}", "code": done.returncode, "s": round(time.monotonic() - start, 3),
                      "used_mib": memory_used()[0], "said": done.stderr.strip()[-200:]})
-    # The first one again, whose memory went to others.
+    # The first tenant again, whose memory was given to others.
     start = time.monotonic()
     again = bench.submit(filled("opencl:0", words), "large0", "zeros.bin", bench.folder / "large.out")
-    asked = bench.daemon.log.read_text().count("Device memory is asked back")
+    asked = bench.daemon.log.read_text().count("An executor is asked to free device memory")
     return {"ok": all(r["code"] == OK for r in runs) and again.returncode == OK and (bench.any or asked > 0), "gib_each": round(size / 2**30, 1),
             "memory_gib": round(memory / 2**30, 1), "runs": runs, "again_code": again.returncode,
             "again_s": round(time.monotonic() - start, 3), "asked_back": asked}
@@ -371,7 +371,7 @@ def run_part(name, binaries, any_device, quick):
             bench.close()
         if not result["ok"]:
             result["log"] = [line[:300] for line in log.splitlines() if re.search("warn|error|killed|ended", line, re.I)][-15:]
-    except Exception:  # The other parts are still worth it.
+    except Exception:  # The other parts still run.
         result = {"ok": False, "error": traceback.format_exc()[-1500:]}
     result["seconds"] = round(time.monotonic() - start, 1)
     print(f"tenants_h200: {name}: {'ok' if result['ok'] else 'FAILED'}, {result['seconds']} s", file=sys.stderr, flush=True)
@@ -407,7 +407,7 @@ def main():
     for name in PARTS:
         if name in wanted:
             results[name] = run_part(name, arguments.binaries, arguments.any, arguments.quick)
-            if arguments.json:  # What is known so far, should the time end.
+            if arguments.json:  # Writes the results so far, in case the time ends.
                 pathlib.Path(arguments.json).write_text(json.dumps(results, indent=1))
     if "canaries" in wanted:
         left = max(60.0, arguments.total - (time.monotonic() - start) - 15)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels in tiles of instances, each form by itself, on every OpenCL and Vulkan device, against the interpreter.
+// Kernels in tiles of instances, each form separately, on every OpenCL and Vulkan device, against the interpreter.
 #include <bit>
 #include <cstdlib>
 #include <filesystem>
@@ -29,7 +29,7 @@ std::vector<std::string> Files() {
   return paths;
 }
 
-// The first variant, with the plain ones beside it for far sides: the device is told to use that one.
+// The first variant, with the plain ones beside it for the edges: the device is told to use that one.
 StatusOr<std::unique_ptr<Executable>> LoadTile(DeviceRun& device, const ir::Module& module, const pass::GpuTile& tile,
                                                bool is_checked) {
   HPVMD_ASSIGN_OR_RETURN(Artifact artifact, device.Compile(module, {tile}));
@@ -46,7 +46,7 @@ StatusOr<std::unique_ptr<Executable>> LoadTile(DeviceRun& device, const ir::Modu
 
 class TilesTest : public ::testing::TestWithParam<std::string> {};
 
-// Rows and columns of any length: what no whole tile covers is run by single instances, each of them once.
+// Rows and columns of any length: single instances run what no whole tile covers, each of them once.
 TEST_P(TilesTest, EveryExtentAgrees) {
   const StatusOr<ir::Module> module = ir::ParseModule(R"(module "edges"
 param buffer inout "r"
@@ -73,7 +73,7 @@ func f0 "edges" (%r: i32, %w: i32) -> () {
   for (const pass::GpuTile& tile : {pass::GpuTile{{4, 1, 1}}, pass::GpuTile{{4, 4, 1}}}) {
     const StatusOr<std::unique_ptr<Executable>> executable = LoadTile(device, *module, tile, true);
     ASSERT_TRUE(executable.ok()) << executable.status();
-    for (const uint64_t x : {1, 3, 4, 7, 66, 509}) {  // 127 tiles are no whole groups.
+    for (const uint64_t x : {1, 3, 4, 7, 66, 509}) {  // 127 tiles do not fill whole groups.
       for (const uint64_t y : {1, 3, 4, 9}) {
         std::vector<uint64_t> r(x * y, 7);
         ir::Launch launch;
@@ -90,8 +90,8 @@ func f0 "edges" (%r: i32, %w: i32) -> () {
   }
 }
 
-// A trap in a tile names the instance that trapped, not the tile's first: in an access, in a construct of one instance,
-// and where a guard differs inside the tile so that its instances run one after the other.
+// A trap in a tile names the instance that trapped, not the tile's first: in an access, in a construct of one
+// instance, and where a guard differs inside the tile so that its instances run one after the other.
 TEST_P(TilesTest, TrapsNameTheirInstance) {
   constexpr struct {
     const char* name;
@@ -102,11 +102,11 @@ TEST_P(TilesTest, TrapsNameTheirInstance) {
        "  %4: i32 = mul.i32 %3, %big\n  %5: i32 = add.i32 %2, %4\n  store.i32 param(0) %5, %x\n  return ()\n"},
       {"construct",
        "  %2: i32 = shl.i32 %x, %two\n  store.i32 param(0) %2, %x\n  %3: i32 = eq.i32 %x, %at\n"
-       "  if b0 %3 {\n    trap 1\n  } else {\n    leave b0 ()\n  }\n  return ()\n"},
+       "  if b0 %3 {\n    trap 1\n  } else {\n    br b0 ()\n  }\n  return ()\n"},
       {"guard",
        "  %3: i32 = lt_u.i32 %x, %at\n  if b0 %3 {\n    %4: i32 = shl.i32 %x, %two\n    store.i32 param(0) %4, %x\n"
-       "    return ()\n  } else {\n    leave b0 ()\n  }\n  %5: i32 = eq.i32 %x, %at\n  if b1 %5 {\n    trap 1\n"
-       "  } else {\n    leave b1 ()\n  }\n  return ()\n"},
+       "    return ()\n  } else {\n    br b0 ()\n  }\n  %5: i32 = eq.i32 %x, %at\n  if b1 %5 {\n    trap 1\n"
+       "  } else {\n    br b1 ()\n  }\n  return ()\n"},
   };
   DeviceRun device(GetParam(), 0);
   for (const auto& kernel : kKernels) {
@@ -160,7 +160,7 @@ TEST_P(TilesTest, GoldenKernelsAgree) {
   EXPECT_GE(forms, 20);
 }
 
-// Products of matrices by groups that share what they load, with sides that no whole group covers.
+// Matrix products by groups that share their loads, with sides that whole groups do not cover.
 TEST_P(TilesTest, StagedProductsAgree) {
   DeviceRun device(GetParam(), 0);
   std::ostringstream text;

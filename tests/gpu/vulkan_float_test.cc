@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quotients and square roots of f32 are those of IEEE 754 on every Vulkan device, with fma, through f64 and bit by bit;
-// and so are comparisons.
+// Quotients and square roots of f32 follow IEEE 754 on every Vulkan device, with fma, through f64 and bit by bit; so
+// do comparisons.
 //   HPVMD_FLOATS=all gpu_vulkan_float_test     every significand of roots, more quotients
 #include <bit>
 #include <cmath>
@@ -32,7 +32,7 @@ ir::Module Parse(const std::string& text) {
   return module.ok() ? *std::move(module) : ir::Module{};
 }
 
-// Stores `type` %c, which `operation` makes of %a and %b.
+// Stores %c of `type`, which `operation` computes from %a and %b.
 ir::Module Kernel(const std::string& operation, const std::string& type = "f32") {
   return Parse(R"(module "m"
 param buffer inout "r"
@@ -53,7 +53,7 @@ func f0 "f" (%r: i32, %x: i32, %y: i32) -> () {
                " = " + operation + "\n  store." + type + " flat %pr, %c\n  return ()\n}\n");
 }
 
-// Any bits, and pairs near one another and near the ends of the range, where rounding is hard.
+// Random bits, and pairs near one another and near the ends of the range, where rounding is hard.
 std::vector<uint32_t> Operands(uint32_t seed) {
   std::mt19937 random(seed);
   static constexpr uint32_t kEdges[] = {0,          0x80000000, 1,          0x80000001, 0x007fffff, 0x00800000,
@@ -78,8 +78,8 @@ bool IsWithin(float value, int least, int end) {
   return std::isfinite(value) && value != 0 && std::ilogb(value) >= least && std::ilogb(value) < end;
 }
 
-// Quotients that are as near to midpoints of two floats as can be, of values around the topmost significand above all,
-// and exponents up to both ends of what is done with fma and a little beyond.
+// Quotients as near to midpoints of two floats as possible, especially of values around the largest significand, with
+// exponents up to both ends of the range that fma handles and a little beyond.
 void HardQuotients(uint32_t seed, std::vector<uint32_t>& x, std::vector<uint32_t>& y) {
   std::mt19937 random(seed);
   for (uint32_t i = 0; i < kCount; ++i) {
@@ -101,7 +101,7 @@ void HardQuotients(uint32_t seed, std::vector<uint32_t>& x, std::vector<uint32_t
   }
 }
 
-// A way to compute on one device.
+// A method of computation on one device.
 struct Form {
   const char* name;
   bool has_fma, has_fp64;
@@ -109,8 +109,8 @@ struct Form {
 
 class VulkanFloatTest : public ::testing::TestWithParam<std::string> {
  protected:
-  // The form with fma is right even on a device whose fma is not exact, but for that: numbers that it makes with fma
-  // are off by little, and the rest is exact.
+  // The form with fma is also tested on a device whose fma is not exact: results that it computes with fma may be
+  // slightly off, the others are exact.
   void Check(const Form& form, bool divides, std::vector<uint32_t>& x, std::vector<uint32_t>& y) {
     SCOPED_TRACE(std::string(divides ? "divide" : "square root") + form.name);
     GpuTarget target = device_.info().gpu;
@@ -185,7 +185,7 @@ TEST_P(VulkanFloatTest, TakesRootsOfEverySignificand) {
   }
 }
 
-// As a device does that takes denormals for zeros in comparisons.
+// Simulates a device that treats denormals as zeros in comparisons.
 TEST_P(VulkanFloatTest, ComparesDenormals) {
   std::vector<uint32_t> x = Operands(3), y = Operands(4), r(kCount);
   for (uint32_t i = 0; i < kCount; i += 5) {
@@ -200,7 +200,7 @@ TEST_P(VulkanFloatTest, ComparesDenormals) {
   for (size_t i = 0; i < 2 * std::size(comparisons); ++i) {
     const auto& [name, compare] = comparisons[i / 2];
     SCOPED_TRACE(name);
-    target.exact_fma = target.rounds_to_even && !target.exact_fma;  // Both ways.
+    target.exact_fma = target.rounds_to_even && !target.exact_fma;  // Both methods.
     ASSERT_NO_FATAL_FAILURE(Run(target, Kernel(std::string(name) + ".f32 %a, %b", "i32"), {&r, &x, &y}));
     uint32_t wrong = 0;
     for (uint32_t k = 0; k < kCount; ++k) {

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels in groups of up to what a device has, on every device: the same bits as computed here.
+"""Runs kernels in groups up to a device's maximum, on every device, and compares the bits with a computation here.
 
     wide_groups.py BIN_FOLDER [--devices cpu,opencl:0] [--json FILE]
 
 Bitonic sorts in groups of 512 and 1,024 with 4 KiB of group memory, a kernel in groups of all sizes (the last one partial),
-and a group that is larger than any device's, whose refusal must say so. Without --devices: what there is of cpu, opencl:0 and
-vulkan:0. Needs Python and the programs, no network.
+and a group that is larger than any device's, whose refusal must name the reason. Without --devices: those of cpu, opencl:0 and
+vulkan:0 that exist. Needs Python and the programs, no network.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches whose code omits the check of offsets that come from memory, because the range of the words there is known
-// (backends/gpu/known_words.h), on every OpenCL and Vulkan device: whatever writes to that memory afterwards, an index
-// that leads outside traps as ever.
+// (backends/gpu/known_words.h), on every OpenCL and Vulkan device: whatever writes to that memory afterwards, an
+// index that leads outside still traps.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -106,7 +106,7 @@ class WordsTest : public ::testing::TestWithParam<std::string> {
   }
   void AddGather(uint64_t x_bytes = kBytes) { AddDispatch(*gather_, {kIndex, kX, kOut}, x_bytes); }
 
-  // Runs what was added; the variant of the last dispatch is in variant_.
+  // Runs the added commands; the variant of the last dispatch is in variant_.
   ir::TrapCode Submit() {
     std::vector<Buffer*> slots;
     for (const std::unique_ptr<Buffer>& buffer : buffers_) {
@@ -158,7 +158,7 @@ TEST_P(WordsTest, KnownIndicesNeedNoCheck) {
   for (uint32_t i = 0; i < kCount; ++i) {
     EXPECT_EQ(Get(kOutHost, i), 1000 + 5 * i % kCount);
   }
-  // They stay known, and are asked again where the other buffer is smaller.
+  // The words stay known, and their range is queried again where the other buffer is smaller.
   AddGather();
   EXPECT_EQ(Submit(), ir::TrapCode::kNone);
   EXPECT_TRUE(RanByWords());
@@ -207,7 +207,7 @@ TEST_P(WordsTest, PiecesCountTogether) {
   AddUpload(kBad, true, kBytes / 2, kBytes / 2);
   AddGather();
   EXPECT_EQ(Submit(), ir::TrapCode::kOutOfBounds);
-  // Bytes behind the view are nobody's indices.
+  // Bytes after the view are not indices.
   AddUpload(kGood, true, 0, kBytes);
   AddUpload(kBad, true, kBytes, kBytes);
   AddGather();
@@ -215,7 +215,7 @@ TEST_P(WordsTest, PiecesCountTogether) {
   EXPECT_TRUE(RanByWords());
 }
 
-// The launch itself may write the indices: as such, or by another parameter in the same memory.
+// The launch itself may write the indices: by the same parameter, or by another one in the same memory.
 TEST_P(WordsTest, IndicesThatTheLaunchMayWriteAreNotTrusted) {
   const std::unique_ptr<Executable> inout = Load(Gather("inout"));
   for (const GpuVariant& variant : inout->artifact().gpu.variants) {

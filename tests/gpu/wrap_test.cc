@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses that wrap around on the way, on every OpenCL and Vulkan device, each variant and a tile, against the
-// interpreter. A driver that gets them wrong reads and writes 4 GiB behind the buffer: it faults, or values differ.
+// Addresses that wrap around in an intermediate result, on every OpenCL and Vulkan device, each variant and a tile,
+// against the interpreter. A driver that gets them wrong accesses memory 4 GiB after the buffer: it faults, or values
+// differ.
 #include "gtest/gtest.h"
 
 #include "backends/opencl/pocl.h"
@@ -17,7 +18,7 @@ using ir::testing::WrapKernel;
 
 class WrapTest : public ::testing::TestWithParam<std::string> {
  protected:
-  // The variant with the one that checks everything beside it, for what it cannot take.
+  // The variant together with the fully checked one, for launches that it cannot take.
   static Artifact Only(const Artifact& artifact, size_t variant) {
     Artifact one = artifact;
     one.gpu.variants = {artifact.gpu.variants[variant]};

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of attacks and what one came to. An attack is a function of a Session with the decorator below, or a line of a table."""
+"""The list of attacks and their verdicts. An attack is a function of a Session with the decorator below, or a line of a table."""
 
 import dataclasses
 import os
@@ -12,7 +12,7 @@ REFUSED, KILLED, TOOK, ODD, ABSENT = "refused", "killed", "took", "odd", "absent
 NEED_PATH = ("read", "write", "list", "stat", "link", "remove", "rename", "chmod", "inotify")
 REPORT = re.compile(r"lab\[(.*)\]", re.S)
 
-# Holes that are known and open: shown, and not counted. In the long form one that is closed fails until its line here is gone.
+# Known, open holes: shown, but not counted. In the long form a hole that is closed counts as a failure until its line here is removed.
 KNOWN = {}
 
 
@@ -20,11 +20,11 @@ KNOWN = {}
 class Attack:
     name: str
     threat: str          # The row of the threat table.
-    run: object          # A Session's Result, or a list of complaints.
-    level: int           # From this sandbox level on it must fail.
-    group: str           # native: at each level; others once.
+    run: object          # Returns a Session's Result, or a list of complaints.
+    level: int           # The attack must fail from this sandbox level on.
+    group: str           # native: tried at each level; other groups once.
     brief: bool          # Part of the short form.
-    core: bool = False   # Also of the short form at the lower levels, or over TCP and TLS.
+    core: bool = False   # Also part of the short form at the lower levels, or over TCP and TLS.
 
 
 @dataclasses.dataclass
@@ -34,7 +34,7 @@ class Result:
 
 
 def attack(threat, level=0, group="api", brief=True, name=None):
-    """Registers a function; the docstring says what it tries."""
+    """Registers a function; the docstring describes the attack."""
     def register(run):
         ATTACKS.append(Attack(name or run.__name__.replace("_", " "), threat, run, level, group, brief))
         return run
@@ -42,10 +42,10 @@ def attack(threat, level=0, group="api", brief=True, name=None):
 
 
 def native(threat, level, name, probe, brief=True, core=False, **arguments):
-    """One line of a table: a probe of the payload, with the session's facts in its arguments ("{n_pid}")."""
+    """Registers one line of a table: a probe of the payload, with the session's facts in its arguments ("{n_pid}")."""
     def run(session):
         said = {key: str(value).format_map(session.facts) for key, value in arguments.items()}
-        # What is not there would be refused for the wrong reason.
+        # A missing target would be refused for the wrong reason.
         path = said.get("path", "")
         if probe in NEED_PATH and not os.path.exists(path):
             return Result(ODD if path.startswith(str(session.target.folder)) else ABSENT, f"{path} is not there")
@@ -54,7 +54,7 @@ def native(threat, level, name, probe, brief=True, core=False, **arguments):
 
 
 def verdict(answer):
-    """What a strike's answer says."""
+    """Returns the verdict on a strike's answer."""
     message = urllib.parse.unquote(answer.message)
     report = REPORT.search(message)
     if report is not None:

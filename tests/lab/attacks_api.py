@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ids, names and bytes of other tenants, through the calls that everybody may make."""
+"""Ids, names and bytes of other tenants, through the calls that every tenant may make."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ from wire import decode, encode, first
 
 
 def absent(identifier):
-    """As `identifier`, of nobody."""
+    """Returns an id of the same form as `identifier` that belongs to no tenant."""
     if identifier.startswith(("job-", "buf-", "graph-", "prep-")) or "-" in identifier:
         head, _, tail = identifier.rpartition("-")
         return head + "-" + "".join(secrets.choice("0123456789abcdef") for _ in tail)
@@ -26,7 +26,7 @@ def binding(identifier):
 
 
 def tries(session):
-    """(what, method, messages by id, the neighbour's id)"""
+    """Yields (what, method, messages by id, the neighbour's id)."""
     t = session.target
     own, _ = session.api.handle(calls.ADD)
     modules = [encode(f1="k", f2=t.module_sha256)]
@@ -49,13 +49,16 @@ def tries(session):
     yield "repeat its job", "RetryJob", lambda i: [encode(f2=i)], t.job_id
     yield "fetch its output", "FetchOutput", lambda i: [encode(f2=i, f3="out_out")], t.job_id
     yield "fetch an output it does not have", "FetchOutput", lambda i: [encode(f2=i, f3="none")], t.job_id
+    yield "export its job", "ExportJob", lambda i: [encode(f2=i)], t.job_id
+    yield "export a part of its job", "ExportJob", lambda i: [encode(f2=i, f3=t.graph_sha256)], t.job_id
+    yield "delete its module", "DeleteModule", lambda i: [encode(f2=i)], t.own_module_sha256
     yield "come after its job", "Submit", lambda i: [encode(f2=own, f4=[encode(f1="in", f2=calls.tensor(calls.I32, calls.ints(1)))],
                                                           f9=[encode(f1=i)])], t.job_id
 
 
 @attack("T29")
 def ids_of_a_neighbour_are_ids_of_nobody(session):
-    """Foreign and absent answer alike, word for word."""
+    """Foreign and absent ids get the same answer, word for word."""
     api, complaints = session.target.api(session.thief), []
     for what, method, messages, identifier in tries(session):
         other = absent(identifier)
@@ -69,7 +72,7 @@ def ids_of_a_neighbour_are_ids_of_nobody(session):
 
 
 def first_of_watch(session):
-    """The frame with which a watch of all jobs begins; it would never end."""
+    """Returns the first frame of a watch of all jobs, which would never end."""
     connection, deadline = wire.Connection(session.target.address), time.monotonic() + 10
     try:
         stream = connection.open(calls.SERVICE + "WatchJobs", session.api.metadata)
@@ -102,7 +105,7 @@ def lists_hold_only_what_is_ones_own(session):
         answer = session.api.call("WatchJobs", encode(f2=token), timeout=5)
         if answer.code not in ("INVALID_ARGUMENT", "INTERNAL", "UNIMPLEMENTED"):
             complaints.append(f"WatchJobs with the cursor {token!r}: {answer}")
-        for method in ("ListGraphs", "ListBuffers"):
+        for method in ("ListGraphs", "ListBuffers", "ListModules"):
             answer = session.api.call(method, encode(f3=token))
             session.look_for_secret(answer.reply, f"{method} by page")
             if answer.code not in ("INVALID_ARGUMENT", "INTERNAL", "UNIMPLEMENTED"):
@@ -112,10 +115,10 @@ def lists_hold_only_what_is_ones_own(session):
 
 @attack("T29")
 def ids_that_are_no_ids(session):
-    """Paths, quotes, zeros and very long ones, in every place where an id stands."""
+    """Paths, quotes, zeros and very long texts, in every place of an id."""
     odd = ["", "/", "../../state/jobs.sqlite", "a" * 100_000, "job-\0", "job-'; DROP TABLE jobs; --", "%s%n%x", "\u202e", "job-" + "f" * 60]
     complaints = []
-    for method in ("GetJob", "CancelJob", "RetryJob", "FetchOutput", "WatchJob", "ReadBuffer", "DeleteBuffer", "ReleaseGraph", "Run", "Submit"):
+    for method in ("GetJob", "CancelJob", "RetryJob", "FetchOutput", "ExportJob", "WatchJob", "ReadBuffer", "DeleteBuffer", "ReleaseGraph", "Run", "Submit"):
         for identifier in odd:
             answer = session.api.call(method, encode(f2=identifier))
             if answer.ok and method not in ("ReleaseGraph", "DeleteBuffer") or answer.code in ("UNAVAILABLE", "INTERNAL", "UNKNOWN"):
@@ -123,8 +126,8 @@ def ids_that_are_no_ids(session):
     return complaints
 
 
-METHODS = ("ServerInfo ListDevices ListCosts PutModule PutGraph PrepareGraph ReleaseGraph ListGraphs Run Stream Submit GetJob WatchJob ListJobs CancelJob "
-           "RetryJob FetchOutput CreateBuffer WriteBuffer ReadBuffer DeleteBuffer ListBuffers RegisterBuffer PublishBuffer RunMany SubmitMany "
+METHODS = ("ServerInfo ListDevices ListCosts PutModule PutGraph ListModules DeleteModule PrepareGraph ReleaseGraph ListGraphs Run Stream Submit GetJob WatchJob ListJobs CancelJob "
+           "SetJobHold RetryJob FetchOutput ExportJob CreateBuffer WriteBuffer ReadBuffer DeleteBuffer ListBuffers RegisterBuffer PublishBuffer RunMany SubmitMany "
            "OpenRing").split()
 
 
@@ -145,7 +148,7 @@ INJECTED = ("lab-injected\nI99991231 forged", "\x1b[2J\x1b]0;lab-injected\x07", 
 
 @attack("T32")
 def text_for_the_log_and_the_terminal(session):
-    """Names, labels, keys and graph names with control characters: refused, or harmless where they come out."""
+    """Names, labels, keys and graph names with control characters are refused, or harmless in every output."""
     complaints = []
     for text in INJECTED:
         data = text.encode("utf-8", "surrogatepass")
@@ -160,7 +163,7 @@ def text_for_the_log_and_the_terminal(session):
 
 
 def log_is_clean(session):
-    """Nothing that an attacker said begins a line or moves a cursor."""
+    """No text of an attacker begins a line of the log or moves a cursor."""
     complaints = []
     for line in pathlib.Path(session.target.log).read_bytes().split(b"\n"):
         if b"\x1b" in line or b"\x07" in line or b"\r" in line or b"\0" in line or b"\xe2\x80\xae" in line:
@@ -174,7 +177,7 @@ def log_is_clean(session):
 
 @attack("T32")
 def an_executor_that_writes_to_the_log(session):
-    """Standard error is the daemon's: lines that look like its own, terminal codes, and 20 MB of them."""
+    """An executor writes to standard error, which is the daemon's: lines like the daemon's own, terminal codes, and 20 MB of them."""
     before = os.path.getsize(session.target.log)
     session.strike("log", text="I99991231 23:59:59 lab-injected", bytes=20_000_000)
     session.strike("text_injection")
@@ -189,7 +192,7 @@ def an_executor_that_writes_to_the_log(session):
 
 @attack("T32")
 def a_kernel_that_prints(session):
-    """What kernels print goes to their job, clean and bounded."""
+    """The output of a kernel goes to its job, clean and bounded."""
     document = calls.document("shout", calls.IN_OUT)
     handle, refused = session.api.handle_soon(document)
     if handle is None:
@@ -208,7 +211,7 @@ def a_kernel_that_prints(session):
 
 @attack("T28")
 def other_services_are_not_there(session):
-    """Reflection and channelz say who else is connected."""
+    """Reflection and channelz would show who else is connected."""
     complaints = []
     for service, method in (("/grpc.reflection.v1alpha.ServerReflection/", "ServerReflectionInfo"), ("/grpc.channelz.v1.Channelz/", "GetTopChannels"),
                             ("/grpc.channelz.v1.Channelz/", "GetServers"), ("/grpc.admin.v1.Admin/", "Get"), ("//", ""), ("/hpvm.v1.Hpvm//", "x")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that flood, that are slow, that send what HTTP/2 forbids. Meanwhile calls of others are quick, and the daemon's memory is bounded."""
+"""Clients that flood, are slow, or send what HTTP/2 forbids. Meanwhile calls of others are quick, and the daemon's memory is bounded."""
 
 import gzip
 import multiprocessing
@@ -14,15 +14,15 @@ from attack import Attack, ATTACKS, attack, eventually
 from session import percentile
 from wire import CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST, SETTINGS, WINDOW, encode, frame
 
-# What another's calls may take at the 99th percentile, above what they take before; what one flood may cost the daemon, and what
-# it may have under all of them at once.
+# Limits: the 99th percentile of another client's calls, above its value before; the daemon's memory for one flood; and its
+# memory under all floods at once.
 PROBE_MS_MAX, RECOVERY_SECONDS_MAX, MEMORY_BYTES_MAX, RESIDENT_BYTES_MAX = 20, 5, 32 << 20, 200 << 20
 SETTLED_BYTES_MAX = 140 << 20
 QUIET_SECONDS, ATTACK_SECONDS, TOGETHER_SECONDS, TRIES = 0.5, 1.5, 6, 3
 
 
 class Flood:
-    """What an attacker's process does. Ended connections are made again, as long as the attack lasts."""
+    """Flood is the work of an attacker's process. Ended connections are made again, as long as the attack lasts."""
 
     def __init__(self, address, metadata, seconds):
         self.address, self.metadata = address, metadata
@@ -35,7 +35,7 @@ class Flood:
         return time.monotonic() < self.end
 
     def again(self, act):
-        """act(connection) over and over, each in a connection that lives."""
+        """Calls act(connection) repeatedly, each time on a live connection."""
         while self.goes_on():
             try:
                 with self.connect() as connection:
@@ -75,7 +75,7 @@ def rapid_reset(flood):
 
 
 def reset_after_call(flood):
-    """The work begins, then nobody wants it."""
+    """Calls begin their work, and are reset."""
     def act(connection):
         data = b""
         for _ in range(50):
@@ -119,7 +119,7 @@ def metadata_bomb(flood):
 
 
 def table_bomb(flood):
-    """A small header that stands for a large one in the table, many times over."""
+    """A small header refers to a large one in the table, many times."""
     def act(connection):
         stream, connection.next_stream = connection.next_stream, connection.next_stream + 2
         name, value = b"x-bomb", b"c" * 3900
@@ -141,7 +141,7 @@ def many_connections(flood):
 
 
 def silent_connections(flood):
-    """Connected, and then nothing; some begin to say something."""
+    """Connections stay silent; some begin a message."""
     held = []
     for index in range(600):
         try:
@@ -162,7 +162,7 @@ def connect_and_leave(flood):
 
 
 def half_calls(flood):
-    """Headers without an end to the stream: calls that never come."""
+    """Headers without an end of the stream: calls that never begin."""
     held = []
     for _ in range(30):
         try:
@@ -177,7 +177,7 @@ def half_calls(flood):
 
 
 def slow_writer(flood):
-    """An upload by the byte, in many streams."""
+    """Uploads byte by byte, in many streams."""
     held = []
     try:
         for _ in range(8):
@@ -194,7 +194,7 @@ def slow_writer(flood):
 
 
 def slow_reader(flood):
-    """Large answers that are asked for and not read: no window, no reading."""
+    """Requests large answers and reads none: no window, no reading."""
     api = calls.Api(flood.address, flood.metadata)
     identifier = wire.first(wire.first(api.call("CreateBuffer", encode(f2=32 << 20)).reply, 1), 1)
     held = []
@@ -212,7 +212,7 @@ def slow_reader(flood):
 
 
 def no_window_but_full_socket(flood):
-    """A large window, and a socket that nobody empties."""
+    """Grants a large window, and does not read the socket."""
     api = calls.Api(flood.address, flood.metadata)
     identifier = wire.first(wire.first(api.call("CreateBuffer", encode(f2=32 << 20)).reply, 1), 1)
     held = []
@@ -266,7 +266,7 @@ def garbage(flood):
 
 
 def call_flood(flood):
-    """Good calls, as many as go."""
+    """Makes as many valid calls as possible."""
     def act(connection):
         for stream in [connection.open(calls.SERVICE + "ServerInfo", flood.metadata) for _ in range(50)]:
             connection.write(stream, b"", True)
@@ -277,7 +277,7 @@ def call_flood(flood):
 
 
 def ticket_flood(flood):
-    """The socket beside the daemon's own, where there is one."""
+    """Floods the socket for tickets beside the daemon's own, where it exists."""
     held = []
     while flood.goes_on():
         try:
@@ -294,7 +294,7 @@ def ticket_flood(flood):
 
 
 def memory_flood(flood):
-    """Descriptors, too many of them, and none, to the socket that takes clients' memory."""
+    """Sends one descriptor, too many, and none to the socket that takes clients' memory."""
     plain = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     plain.settimeout(1)
     descriptor = os.memfd_create("flood")
@@ -334,9 +334,9 @@ def attacker(run, address, metadata, seconds):
 
 
 def prober(address, metadata, ends, answers):
-    """Another's calls, in a connection that was there before; how long each takes."""
+    """Measures another client's calls on an existing connection."""
     api = calls.Api(address, metadata, timeout=5)
-    # The flood before this one may have used up what the user may connect within five seconds.
+    # The flood before this one may have used up the user's connections for five seconds.
     eventually(lambda: api.call("ServerInfo", b"").ok, RECOVERY_SECONDS_MAX, 0.05)
     took, failures, calls_made = [], [], 0
     quiet_end = time.monotonic() + QUIET_SECONDS
@@ -384,7 +384,7 @@ def flood_attack(name, run):
         for tries in range(TRIES):
             quiet, took, failures, grown, recovery = flood_once(session, run)
             p99, before = percentile(took, 0.99), percentile(quiet, 0.99)
-            # Seconds of a machine with other work, once more before it counts; what is not about time counts at once.
+            # On a machine with other load a slow result is measured again; a failure that is not about time counts at once.
             if p99 < PROBE_MS_MAX + before or tries == TRIES - 1:
                 break
         session.note(f"{name}: another's calls p99 {p99:.1f} ms of {len(took)} (before it {before:.1f}), memory {grown / (1 << 20):+.0f} MiB, "
@@ -395,7 +395,7 @@ def flood_attack(name, run):
         if grown > MEMORY_BYTES_MAX:
             complaints.append(f"the daemon's memory grew by {grown >> 20} MiB")
         if recovery is None:
-            complaints.append(f"no service {RECOVERY_SECONDS_MAX} s after the attack")
+            complaints.append(f"the daemon did not answer {RECOVERY_SECONDS_MAX} s after the attack")
         return complaints
     return execute
 
@@ -407,9 +407,9 @@ for flood_name, flood_run in FLOODS.items():
 
 @attack("T27", group="clients")
 def all_floods_together(session):
-    """Each flood at once: what the daemon has in memory then. Others' calls wait for processors that attackers have."""
+    """Runs all floods at once and measures the daemon's memory. Calls of others may wait for processors that attackers use."""
     target, context = session.target, multiprocessing.get_context("fork")
-    # What the attacks before this one needed goes back to the machine within a minute (server/process/heap_trim.h).
+    # Memory that earlier attacks needed returns to the machine within a minute (server/process/heap_trim.h).
     eventually(lambda: target.resident_bytes() < SETTLED_BYTES_MAX, 65, 0.5)
     floods = [context.Process(target=attacker, args=(run, target.flooded, session.api.metadata, TOGETHER_SECONDS), daemon=True)
               for run in FLOODS.values()]

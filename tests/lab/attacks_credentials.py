@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who one is not: no, bad, changed, foreign and revoked credentials, and administration by those who may not."""
+"""Missing, malformed, changed, foreign and revoked credentials, and administration without permission."""
 
 import secrets
 import time
@@ -10,8 +10,8 @@ from attacks_api import METHODS
 from target import ATTACKER, NEIGHBOUR
 from wire import encode, first
 
-OPERATIONS_METHODS = ("GetOverview", "SetIntake", "ListAccounts", "GetConfig")
-ADMIN_METHODS = ("CreateTenant ListTenants GetTenant UpdateTenant CreateToken ListTokens RevokeToken GetUsage ReadAudit").split()
+OPERATIONS_METHODS = ("GetOverview", "SetIntake", "SetDevicePause", "ListAccounts", "GetConfig")
+ADMIN_METHODS = ("CreateTenant ListTenants GetTenant UpdateTenant DeleteTenant CreateToken ListTokens RevokeToken GetUsage ReadAudit").split()
 
 
 def api_with(session, *metadata):
@@ -59,7 +59,7 @@ def a_user_who_acts_for_another(session):
     complaints = []
     api = api_with(session, ("authorization", f"Bearer {session.target.tokens[ATTACKER]}"), ("hpvm-tenant", NEIGHBOUR))
     for method in METHODS:
-        # What cannot be read as a message is refused before anybody asks who calls.
+        # A message that cannot be parsed is refused before the caller is authenticated.
         answer = api.call(method, encode(f2=b"" if method == "SubmitMany" else session.target.job_id))
         session.look_for_secret(answer.message.encode() + b"".join(answer.replies), method)
         if answer.code != "PERMISSION_DENIED" and answer.code != "NOT_FOUND":
@@ -70,7 +70,7 @@ def a_user_who_acts_for_another(session):
 
 @attack("T28", group="credentials")
 def administration_by_a_user(session):
-    """Tenants, tokens, quotas and the audit of others, and more than a user's own."""
+    """A user tries to manage tenants, tokens, quotas and the audit of others, and more than its own."""
     admin, complaints = session.target.admin, []
     tries = [("CreateTenant", encode(f2=encode(f1="mine"))), ("ListTenants", b""), ("GetTenant", encode(f2=NEIGHBOUR)),
              ("UpdateTenant", encode(f2=NEIGHBOUR, f3=1)), ("UpdateTenant", encode(f2=ATTACKER, f5=10000)),
@@ -108,7 +108,7 @@ def a_token_that_was_revoked_or_whose_tenant_is_disabled(session):
     short = api_with(session, ("authorization", f"Bearer {secret}"))
     time.sleep(1.2)
     if short.call("ServerInfo", b"").ok:
-        complaints.append("a token works after its time")
+        complaints.append("an expired token works")
     secret = first(admin.call("CreateToken", encode(f2="former", f3=1), service=calls.ADMIN).reply, 2).decode()
     other = api_with(session, ("authorization", f"Bearer {secret}"))
     admin.call("UpdateTenant", encode(f2="former", f3=1), service=calls.ADMIN)
@@ -120,19 +120,19 @@ def a_token_that_was_revoked_or_whose_tenant_is_disabled(session):
 
 @attack("T32", group="credentials")
 def secrets_are_nowhere_to_be_read(session):
-    """No token in the log, the state folder or a command line."""
+    """No token appears in the log, the state folder or a command line."""
     complaints, target = [], session.target
     needles = [token.encode() for token in target.tokens.values()] + [target.ticket().encode()]
     for path in [target.log, *(path for path in target.state.rglob("*") if path.is_file())]:
         data = path.read_bytes()
         if any(needle in data or needle[5:] in data for needle in needles):
-            complaints.append(f"a token stands in {path.name}")
+            complaints.append(f"{path.name} contains a token")
     return complaints
 
 
 @attack("T28", group="credentials")
 def guesses_become_slow(session):
-    """A thousand tokens from one place: soon they are turned away unread, and the right one works all the same."""
+    """A thousand tokens from one address: soon they are refused unread, while the right token still works."""
     api = api_with(session, ("authorization", "Bearer hpvm_" + "0" * 64))
     begin, codes = time.monotonic(), {}
     while time.monotonic() - begin < 1.0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graph documents and bindings that are too deep, too wide, too large or not what they say. Each is refused, in time."""
+"""Graph documents and bindings that are too deep, too wide, too large or inconsistent. Each is refused, in time."""
 
 import copy
 import json
@@ -9,7 +9,7 @@ import calls
 from attack import attack
 from wire import encode, first
 
-SECONDS_MAX = 15  # On a machine with other work; the brief ones take milliseconds.
+SECONDS_MAX = 15  # The limit is for machines with other load; the brief form takes milliseconds.
 
 
 def refused(session, what, text, good=False):
@@ -64,7 +64,7 @@ JSON_BOMBS = {
     "hpvm of another kind": spoil('"hpvm": 1', '"hpvm": true'),
     "UTF-16": json.dumps(calls.ADD).encode("utf-16"),
 }
-# RFC 8259 lets a reader pass over it.
+# RFC 8259 allows a reader to ignore it.
 JSON_FINE = {"a byte order mark"}
 
 
@@ -83,7 +83,7 @@ def changed(change):
 
 
 def nested(levels, replicas):
-    """Internal nodes in internal nodes, each of them several times: sizes multiply."""
+    """Nests internal nodes with several replicas each: sizes multiply."""
     ports = calls.ADD["nodes"]["node"]["ports"]
     inner = {"nodes": copy.deepcopy(calls.ADD["nodes"]), "edges": [{"from": "in", "to": "node.in"}, {"from": "node.out", "to": "out"}]}
     for _ in range(levels):
@@ -147,14 +147,14 @@ GRAPH_BOMBS = {
 def graph_bombs(session):
     complaints = []
     for what, document in GRAPH_BOMBS.items():
-        # Modules have the names that the document gives them; their paths are for the client.
+        # Modules have the names that the document gives them; their paths concern the client only.
         complaints += refused(session, what, document, good=None if what in ("a file of the server's", "an expression without end") else False)
     return complaints
 
 
 @attack("T24")
 def graphs_that_multiply(session):
-    """Small documents of very many nodes: within the limits they may be prepared, beyond they are refused at once."""
+    """Small documents with very many nodes: they may be prepared within the limits, and are refused at once beyond."""
     complaints = []
     for levels, replicas in ((3, 12), (6, 4)):
         complaints += refused(session, f"{replicas} to the power of {levels}", nested(levels, replicas), good=None)
@@ -172,7 +172,7 @@ def run_refused(session, what, document, inputs, good=False, deadline_ms=3000):
 
 @attack("T25")
 def sizes_that_overflow(session):
-    """In the request, and in what symbols make of the document."""
+    """Sizes overflow in the request, and in the document through its symbols."""
     complaints = []
     four = calls.ints(1, 2, 3, 4)
     tensors = {

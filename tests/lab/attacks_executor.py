@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An executor that dies, that hangs, or that breaks and bends the protocol. Only its own tenant may notice."""
+"""An executor that dies, hangs, or violates the protocol. Only its own tenant may notice."""
 
 import os
 import signal
@@ -11,18 +11,18 @@ from attack import KILLED, REFUSED, TOOK, Attack, ATTACKS, Result, attack, event
 from wire import encode, first
 
 CRASHES = ("segv", "bus", "ill", "fpe", "abrt", "sys", "oom", "stop", "exit", "fd_close", "garbage", "device_lost", "assert", "double_free")
-# What must end the executor, and what may pass because it means nothing.
+# Messages that must end the executor; the others may pass without effect.
 BREACHES = ("bad_magic", "huge_head", "huge_body", "many_descriptors", "empty_frame", "bad_head", "send_descriptor", "unknown_id",
             "no_id", "twice", "wrong_kind", "second_ready", "daemons_message", "unasked_ack", "event_flood", "usage_too_many",
             "ring_ahead", "ring_behind", "ring_not_whole", "ring_bells", "ring_patient_bells", "ring_rewritten", "last_words",
             "status_unknown", "text_injection", "output_lies", "output_past_body", "many_records")
-# An answer without outputs deceives nobody but the attacker.
+# An answer without outputs harms only the attacker.
 LIES = ("output_missing", "usage_lies", "usage_flood", "time_lies", "devices_lost", "memory_lies")
 DEADLINE_MS = 400
 
 
 def from_outside(number):
-    """What the kernel does to a process: the executor's own signals do not reach it where it is the first of a namespace."""
+    """Sends a signal from outside; as the first process of a namespace the executor cannot signal itself."""
     def run(session):
         pid = session.target.executor_of(session.tenant)
         timer = threading.Timer(0.05, lambda: os.kill(pid, number))
@@ -87,7 +87,7 @@ for probe in LIES:
 
 @attack("T20", group="protocol")
 def half_a_frame_and_silence(session):
-    """Whoever waits for the other half waits no longer than the deadline."""
+    """A reader of half a frame waits no longer than the deadline."""
     return late(session, "half_frame")
 
 
@@ -117,7 +117,7 @@ def native_code_that_does_not_stop(session):
 
 @attack("T22", group="protocol")
 def answer_after_the_end(session):
-    """The call is cancelled; the answer comes when nobody waits, or never."""
+    """The call is cancelled; the answer comes after that, or never."""
     api = session.target.api(session.tenant, timeout=20)
     try:
         session.call_strike(api, "late", {"ms": 600}, timeout=0.3, deadline_ms=5000)
@@ -129,7 +129,7 @@ def answer_after_the_end(session):
 
 @attack("T13", group="protocol")
 def a_lost_device_is_believed_for_its_own_sake_only(session):
-    """An executor says that every device is lost, again and again: the neighbour's work goes on meanwhile."""
+    """An executor reports every device as lost, again and again: the neighbour's work continues meanwhile."""
     before = len(session.target.neighbour.read())
     end = time.monotonic() + 2
     while time.monotonic() < end:
@@ -143,7 +143,7 @@ def a_lost_device_is_believed_for_its_own_sake_only(session):
 
 @attack("T14", group="protocol")
 def memory_without_end(session):
-    """Where control groups exist the kernel ends it; elsewhere it is not promised."""
+    """With control groups the kernel ends the executor; without them this is not promised."""
     result = session.strike("memory", deadline_ms=8000, bytes=3 << 29)
     session.note(f"1.5 GiB of memory of a limit of 1: {result.kind} {result.text[:80]}")
     if session.memory_is_limited and result.kind == TOOK:
@@ -159,7 +159,7 @@ def one_memfd_beyond_the_limit_of_files(session):
 
 @attack("T20", group="protocol")
 def nothing_is_left_of_the_dead(session):
-    """No zombie, no process of a tenant's that outlives it."""
+    """No zombie and no process of a tenant outlives it."""
     for _ in range(3):
         session.strike("segv", deadline_ms=DEADLINE_MS)
     if not eventually(lambda: session.zombies() == 0, 3):
@@ -169,8 +169,8 @@ def nothing_is_left_of_the_dead(session):
 
 @attack("T21", group="protocol")
 def memory_that_changes_while_it_is_read(session):
-    """Outputs are written on after their run has answered, while the daemon reads, hashes and stores them: nobody else notices, and
-    what was read once stays what it is."""
+    """Outputs are modified after their run has answered, while the daemon reads, hashes and stores them: no other tenant notices,
+    and bytes that were read once stay the same."""
     api, complaints = session.api, []
     text = b"probe=scribble\nms=1500\n".ljust(1 << 20, b"\n")
     identifier = first(first(api.call("CreateBuffer", encode(f2=len(text))).reply, 1), 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the neighbour waits while it is attacked, against the same machine with good load of equal intensity."""
+"""Measures how long the neighbour waits during an attack, compared to a valid load of equal intensity on the same machine."""
 
 import re
 import urllib.request
@@ -8,7 +8,7 @@ import calls
 from attack import attack
 from wire import decode, encode, first
 
-ARRAY_ID = 24  # Of a job.
+ARRAY_ID = 24  # The field of a job.
 
 
 def work_of(probe, **arguments):
@@ -24,7 +24,7 @@ def latency_while_the_protocol_is_broken(session):
 
 @attack("T30", group="latency", brief=False)
 def latency_while_metrics_are_scraped(session):
-    """With 300 tenants to be looked at, by clients that ask as fast as they can."""
+    """Clients scrape metrics of 300 tenants as fast as they can."""
     for number in range(300):
         api = session.target.api(f"crowd-{number}")
         api.sandbox()
@@ -37,7 +37,7 @@ def latency_while_metrics_are_scraped(session):
 
 
 def make_jobs(session, arrays, elements):
-    """Ended jobs of the attacker; None, or what went wrong."""
+    """Makes ended jobs of the attacker; returns None, or the error."""
     handle, refused = session.api.handle_soon(calls.ADD)
     if handle is None:
         return f"no graph: {refused}"
@@ -54,7 +54,7 @@ def make_jobs(session, arrays, elements):
 
 @attack("T30", group="latency", brief=False)
 def latency_while_100000_jobs_are_listed(session):
-    """Page after page of all of one tenant's jobs, and those with a label that none has, which looks at every row."""
+    """Lists all of one tenant's jobs page by page, and those with a label that no job has, which reads every row."""
     refused = make_jobs(session, 100, 1000)
     if refused is not None:
         return [refused]
@@ -98,5 +98,5 @@ def latency_while_kernels_do_not_end(session):
 
 @attack("T30", group="latency")
 def latency_while_executors_crash(session):
-    """Last, as the breaker stays open afterwards: it is as in production here, and is what keeps crashes from costing others."""
+    """This attack comes last, since the breaker stays open afterwards, as in production; it limits the cost of crashes for others."""
     return session.compare_latency("crashes", work_of("segv"))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every call at its documented maximum, over and over, beside a neighbour: it waits no longer for them than for good work.
+"""Makes every call at its documented maximum, repeatedly, beside a neighbour: it waits no longer for them than for valid work.
 
-The neighbour's 99th percentile beside each is to stay under the larger of 20 ms and three times what it is beside a tenant that keeps
-every processor busy with good work. What the daemon says of its own threads and of its lock is noted: an item of 50 ms is a finding."""
+The neighbour's 99th percentile beside each call must stay under the larger of 20 ms and three times its value beside a tenant that keeps
+every processor busy with valid work. Slow items in the daemon's log about its threads and its lock are noted: one of 50 ms is a finding."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from wire import encode, first
 
 P99_MS, TIMES, SLOW_MS_MAX = 20, 3, 50
 MIB = 1 << 20
-# Refusals are answers, too: who asks for everything meets limits.
+# Refusals are valid answers: requests at the maximum meet limits.
 ANSWERS = ("OK", "RESOURCE_EXHAUSTED", "NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "DEADLINE_EXCEEDED", "CANCELLED", "UNAVAILABLE")
 SLOW = re.compile(r'was busy with one item for long tenant=(\S+) thread="?([\w ]+)"? item=(\S+) ms=(\d+)')
 
@@ -29,7 +29,7 @@ LABELS = [encode(f1=f"label-{i}", f2="x" * 250) for i in range(32)]
 
 
 def kept(api, name, make):
-    """What one of the threads has made once."""
+    """Returns a value that one of the threads has made once."""
     things = api.__dict__.setdefault("things", {})
     if name not in things:
         things[name] = make()
@@ -46,7 +46,7 @@ def bound(value=VALUES):
 
 
 def ids_of(api):
-    """Some ended jobs with many labels."""
+    """Returns the ids of some ended jobs with many labels."""
     def make():
         answers = [api.call("Submit", encode(f1=encode(f4=LABELS), f2=handle_of(api), f4=bound())) for _ in range(100)]
         return [api.job_id(answer) for answer in answers if answer.ok]
@@ -77,7 +77,7 @@ def put_graph(session, api):
 
 
 def chain(api, count):
-    """A document of so many nodes, each of which reads what the one before it wrote."""
+    """Returns a document of `count` nodes, each of which reads the output of the one before it."""
     def make():
         text = calls.document("add", calls.IN_OUT, [("amount", 7)])
         node = text["nodes"]["node"]
@@ -89,7 +89,7 @@ def chain(api, count):
 
 
 def prepare_large(session, api):
-    """A document of thousands of nodes, another each time."""
+    """Prepares a document of thousands of nodes, a different one each time."""
     text = chain(api, 5000)
     answer = api.prepare('{"description": "' + fresh(api).decode() + '", ' + text[1:], timeout=60)
     api.release(first(answer.reply, 1))
@@ -97,7 +97,7 @@ def prepare_large(session, api):
 
 
 def prepare_again(session, api):
-    """Prepared and let go of, over and over."""
+    """Prepares and releases repeatedly."""
     answer = api.prepare(json.dumps({**calls.ADD, "name": fresh(api).decode()}))
     api.release(first(answer.reply, 1))
     return answer
@@ -110,7 +110,7 @@ def run_buffers(session, api):
 
 
 def stream(session, api):
-    """All items are sent before a result is read."""
+    """Sends all items before it reads a result."""
     item, handle = encode(f2=encode(f1=bound(LARGEST))), handle_of(api)
     connection, deadline = wire.Connection(api.address), time.monotonic() + 60
     try:
@@ -130,7 +130,7 @@ def stream(session, api):
 
 
 def submit_arrays(session, api):
-    """As many elements as an array may have, with labels; then cancelled."""
+    """Submits the maximal number of elements of an array, with labels; then cancels them."""
     answer = api.call("Submit", encode(f1=encode(f4=LABELS), f2=handle_of(api), f4=bound(), f10=encode(f1=0, f2=999)), timeout=60)
     array = first(first(answer.reply, 1), ARRAY_ID)
     if array:
@@ -139,7 +139,7 @@ def submit_arrays(session, api):
 
 
 def submit_after_many(session, api):
-    """Elements that come after as many jobs as one may."""
+    """Submits elements that depend on the maximal number of jobs."""
     after = [encode(f1=job, f2=1) for job in ids_of(api)[:64]]
     answer = api.call("Submit", encode(f2=handle_of(api), f4=bound(), f9=after, f10=encode(f1=0, f2=999)), timeout=60)
     array = first(first(answer.reply, 1), ARRAY_ID)
@@ -153,7 +153,7 @@ def submit_large(session, api):
 
 
 def watch(session, api):
-    """As many watchers at once as a connection has streams."""
+    """Opens as many watches at once as a connection has streams."""
     ids = ids_of(api)
     request, deadline = encode(f2=ids[-1] if ids else "none"), time.monotonic() + 60
     connection, statuses = wire.Connection(api.address), []
@@ -177,7 +177,7 @@ def watch(session, api):
 
 
 def watch_all(session, api):
-    """The same of all jobs: a list for each, then an array's changes, of which nobody reads more than the first answer."""
+    """Watches all jobs as often: each watch gets a list, then an array's changes, of which only the first answer is read."""
     deadline, connection = time.monotonic() + 60, wire.Connection(api.address)
     try:
         streams = {connection.open(calls.SERVICE + "WatchJobs", api.metadata) for _ in range(STREAMS)}
@@ -202,7 +202,7 @@ def write_buffer(session, api):
 
 
 def make_buffers(session, api):
-    """Made, and deleted, which gives large memory back to the system."""
+    """Makes and deletes buffers, which returns large memory to the system."""
     answer = api.call("CreateBuffer", encode(f2=512 * MIB))
     buffer = first(first(answer.reply, 1), 1)
     if buffer:
@@ -215,7 +215,7 @@ def small_buffers(session, api):
 
 
 def as_admin(api, method, message=b""):
-    """Nobody asks for credentials here, so that every tenant may what its operator may, once it is in the directory."""
+    """Calls as an administrator: without credentials every tenant has its operator's rights, once it is in the directory."""
     kept(api, "tenant", lambda: api.call("CreateTenant", encode(f2=encode(f1=dict(api.metadata)["hpvm-tenant"])), service=calls.ADMIN))
     return api.call(method, message, service=calls.ADMIN)
 
@@ -225,7 +225,7 @@ def admin(method, message=b""):
 
 
 def tokens(session, api):
-    """Made and revoked, each on disk and in the audit before it is answered."""
+    """Makes and revokes tokens, each on disk and in the audit before the answer."""
     answer = as_admin(api, "CreateToken")
     token = first(first(answer.reply, 1), 1)
     if token:
@@ -234,13 +234,13 @@ def tokens(session, api):
 
 
 def update_tenant(session, api):
-    """As many device names as a list may have; on disk and in the audit before it is answered."""
+    """Sets the maximal number of device names; on disk and in the audit before the answer."""
     devices = encode(f1=["cpu", *(f"vulkan:{i}" for i in range(63))])
     return as_admin(api, "UpdateTenant", encode(f2=dict(api.metadata)["hpvm-tenant"], f4="x" * 200, f9=devices))
 
 
 def submit_again(session, api):
-    """A key that is known, over and over."""
+    """Submits with a known key, repeatedly."""
     return api.call("Submit", encode(f1=encode(f1="again", f4=LABELS), f2=handle_of(api), f4=bound()))
 
 
@@ -254,7 +254,7 @@ def retry(session, api):
     return api.call("RetryJob", encode(f2=ids[0] if ids else "none"))
 
 
-STREAMS = 100  # limits.streams_per_connection_max, as it comes.
+STREAMS = 100  # The default of limits.streams_per_connection_max.
 WORKS = {
     "ServerInfo": call("ServerInfo"), "ListDevices": call("ListDevices"), "ListCosts": call("ListCosts"),
     "PutModule of 64 MiB": put_module, "PutGraph of 16 MiB": put_graph, "PrepareGraph of 5,000 nodes": prepare_large,
@@ -279,7 +279,7 @@ BRIEF = ("Submit and CancelJob of arrays", "ListJobs of 1000", "CreateBuffer and
 
 
 def slow_items(session, since):
-    """Of the attacker, after so many bytes of the log: (thread, item, ms)."""
+    """Returns the attacker's slow items in the log after byte `since`: (thread, item, ms)."""
     with session.target.log.open("rb") as log:
         log.seek(since)
         text = log.read().decode(errors="replace")
@@ -295,7 +295,7 @@ def beside(name, work):
             codes[answer.code] = codes.get(answer.code, 0) + 1
             said.setdefault(answer.code, answer.message)
         seconds, turns = 3.0 if session.full else 0.5, 1 if session.times > 1 else 3
-        for tries in range(1, 4):  # A machine with other work, once more before it counts.
+        for tries in range(1, 4):  # A slow result is measured again, since the machine may have other load.
             since = session.target.log.stat().st_size
             good, bad = [], []
             for _ in range(turns):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels that read and write beyond their buffers, that do not end, and that look for what others left."""
+"""Kernels that access memory beyond their buffers, that do not end, and that look for data of others."""
 
 import concurrent.futures
 import ctypes
@@ -24,7 +24,7 @@ DISTANCES = (4, -4, 1, -1, 64, -64, 4096, -4096, 65536, -65536, 1 << 24, -(1 << 
 
 @attack("T7")
 def accesses_beyond_the_buffers(session):
-    """By a byte, an element, a page and gibibytes, on both sides: a trap each time, and the executor lives."""
+    """Accesses miss by a byte, an element, a page and gibibytes, on both sides: each traps, and the executor lives."""
     complaints, before = [], session.target.executor_of(session.tenant)
     for kernel in ("peek", "poke", "poke_atomic"):
         for distance in DISTANCES:
@@ -40,7 +40,7 @@ def accesses_beyond_the_buffers(session):
 
 @attack("T7")
 def addresses_beyond_32_bits(session):
-    """Offsets in the instruction itself, and addresses that are no buffer's: a trap, or refused as a module."""
+    """Offsets in the instruction itself, and addresses outside of all buffers: a trap, or the module is refused."""
     complaints, before = [], session.target.executor_of(session.tenant)
     for entry in ("far_load", "far_store", "far_load_2g", "absolute_load", "absolute_store", "pointer_from_data"):
         answer = session.api.prepare(calls.document(entry, calls.IN_OUT), {"k": FAR})
@@ -49,7 +49,7 @@ def addresses_beyond_32_bits(session):
             handle = first(answer.reply, 1)
             answer = session.api.call("Run", encode(f2=handle, f3=[encode(f1="in", f2=far)]))
             session.api.release(handle)
-            # The module's own page may be read: it is zeros, of the executor's own making.
+            # The module's own page may be read: the executor has filled it with zeros.
             own = entry in ("absolute_load", "absolute_store") and answer.ok and not session.api.output(answer).strip(b"\0")
             if answer.code != "ABORTED" and not own:
                 complaints.append(f"{entry}: {answer} {session.api.output(answer)[:64]!r}")
@@ -62,7 +62,7 @@ def addresses_beyond_32_bits(session):
 
 @attack("T7")
 def an_index_that_changes_meanwhile(session):
-    """Instances rewrite the indices that others have just compared: a lookup uses what was compared, or traps."""
+    """Instances overwrite the indices that others have just compared: a lookup uses the compared value, or traps."""
     complaints, before = [], session.target.executor_of(session.tenant)
     count = 4096
     ports = (("index", "inout", "i32"), ("table", "in", "i32"), ("out", "out", "i32"))
@@ -81,7 +81,7 @@ def an_index_that_changes_meanwhile(session):
 
 
 def written_without_end(api, identifier, contents, ends):
-    """Until `ends` is set; how often."""
+    """Writes until `ends` is set; returns how often."""
     times = 0
     while not ends.is_set():
         api.call("WriteBuffer", encode(f1=encode(f2=identifier), f2=contents[times % len(contents)]))
@@ -91,8 +91,8 @@ def written_without_end(api, identifier, contents, ends):
 
 @attack("T7", group="sources")
 def an_index_buffer_that_is_rewritten_while_kernels_run(session):
-    """A client rewrites the indices in a loop, good ones and ones far outside of the table, while kernels on a device with a driver
-    look them up: each run is right or traps, whether their range was known or not, and the executor lives."""
+    """A client rewrites the indices in a loop, valid ones and ones far outside of the table, while kernels on a device with a driver
+    use them: each run is right or traps, whether or not the range was known, and the executor lives."""
     complaints, count = [], 1 << 14
     good = calls.ints(*(index * 7 % count for index in range(count)))
     bad = calls.ints(*((index * 7 % count if index % 64 else 0x3f000000 + index) for index in range(count)))
@@ -137,7 +137,7 @@ def memory(size, seals=SEAL_SHRINK | SEAL_GROW, flags=os.MFD_ALLOW_SEALING | os.
 
 
 def rewritten_without_end(descriptor, size, contents, ends):
-    """In place, and now and then a hole, until `ends` is set; how often."""
+    """Rewrites in place, sometimes with holes, until `ends` is set; returns how often."""
     libc, times = ctypes.CDLL(None, use_errno=True), 0
     with mmap.mmap(descriptor, size) as mapped:
         while not ends.is_set():
@@ -182,7 +182,7 @@ def runs_beside_a_writer(session, device, count=1 << 14):
 
 @attack("T7", group="sources")
 def registered_memory_that_is_rewritten_while_kernels_run(session):
-    """The same in memory of the client's own, as fast as it can, with holes punched into it: right or a trap, and the executor lives."""
+    """A client rewrites its own registered memory as fast as it can, and punches holes into it: right or a trap, and the executor lives."""
     before, complaints = session.target.executor_of(session.tenant), []
     for device in ("cpu", "opencl"):
         complaints += runs_beside_a_writer(session, device)
@@ -192,7 +192,7 @@ def registered_memory_that_is_rewritten_while_kernels_run(session):
 
 
 def lying_descriptors(folder):
-    """(what, descriptor) of what is no shared memory of a sealed size."""
+    """Yields (what, descriptor) of descriptors that are no sealed shared memory of fixed size."""
     (folder / "file").write_bytes(bytes(8192))
     yield "no seals", memory(8192, 0)
     yield "may shrink", memory(8192, SEAL_GROW)
@@ -206,8 +206,8 @@ def lying_descriptors(folder):
 
 @attack("T7", group="sources")
 def registered_memory_that_lies(session):
-    """Descriptors that are no memory or could change their size, tickets that are another's, more than the quota, memory that shrinks
-    or goes with its client while a run reads it: each is refused or does no harm."""
+    """Descriptors that are no memory or could change their size, tickets of others, more than the quota, memory that shrinks
+    or disappears with its client while a run reads it: each is refused or harmless."""
     complaints, before = [], session.target.executor_of(session.tenant)
     with tempfile.TemporaryDirectory() as folder:
         for what, descriptor in lying_descriptors(pathlib.Path(folder)):
@@ -235,10 +235,10 @@ def registered_memory_that_lies(session):
     os.close(sparse)
     try:
         os.ftruncate(good, 4096)
-        complaints.append("registered memory was made smaller")
+        complaints.append("registered memory could be shrunk")
     except PermissionError:
         pass
-    # Nobody but the daemon has it any more, and a run reads it.
+    # Only the daemon still has it, and a run reads it.
     os.close(good)
     identifier = first(first(answers[0].reply, 1), 1)
     handle, refused = session.api.handle(calls.ADD)
@@ -254,7 +254,7 @@ def registered_memory_that_lies(session):
 
 @attack("T2")
 def what_is_in_fresh_memory(session):
-    """Outputs that no instance writes, group memory, new buffers: zeros, however often others have used them."""
+    """Outputs that no instance writes, group memory and new buffers are zeros, however often others have used them."""
     complaints = []
     neighbour = session.target.api("neighbour")
     group = [64]
@@ -282,7 +282,7 @@ def what_is_in_fresh_memory(session):
 
 @attack("T2")
 def the_secret_in_an_attackers_processes(session):
-    """Every byte of the attacker's executor and compiler, read from outside: the neighbour's secret is in none."""
+    """Reads every byte of the attacker's executor and compiler from outside: none has the neighbour's secret."""
     target = session.target
     own = target.executor_of(session.tenant)
     found = [pid for pid in (own, target.compiler_of(own)) if pid and holds(pid, session.secret)]
@@ -292,7 +292,7 @@ def the_secret_in_an_attackers_processes(session):
 
 
 def holds(pid, needle):
-    """Whether a process's memory has these bytes. Needs root."""
+    """Returns whether a process's memory contains these bytes. Needs root."""
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
             for line in maps:

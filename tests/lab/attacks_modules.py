@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Modules that are wrong, that take a compiler's time and memory, or that are no modules. The compiler's child pays, nobody else."""
+"""Modules that are invalid, that cost a compiler much time and memory, or that are no modules. Only the compiler's child is affected."""
 
 import random
 import time
@@ -29,7 +29,7 @@ def vector(items):
 
 
 def module(bodies, locals_of=b"\0", pages=1):
-    """Functions (i32, i32) -> () named k0..., with memory."""
+    """Returns a module of functions (i32, i32) -> () named k0..., with memory."""
     types = section(1, vector([b"\x60\2\x7f\x7f\0"]))
     functions = section(3, vector([b"\0"] * len(bodies)))
     memory = section(5, vector([b"\0" + leb(pages)]))
@@ -62,7 +62,7 @@ def bombs():
     yield "zeros", b"\0" * 1_000_000
 
 
-# Those that meet the compiler's limit of time.
+# Modules that reach the compiler's time limit.
 LONG = ("calls that double, 30 deep", "a million additions")
 
 
@@ -73,7 +73,7 @@ def CALL_TWICE(index):
 def attempt(session, what, data, entry="k0"):
     begin = time.monotonic()
     answer = session.api.prepare(calls.document(entry, calls.IN_OUT), {"k": data}, timeout=SECONDS_MAX)
-    if answer.ok:  # It may be a good module: it is run, and must not take anything down.
+    if answer.ok:  # A module may be valid: then it is run, and must not crash anything.
         handle = first(answer.reply, 1)
         values = calls.tensor(calls.I32, calls.ints(1, 2, 3, 4))
         session.api.call("Run", calls.encode(f1=calls.encode(f2=500_000_000), f2=handle, f3=[calls.encode(f1="in", f2=values)]))
@@ -86,7 +86,7 @@ def attempt(session, what, data, entry="k0"):
 
 @attack("T3")
 def compile_bombs(session):
-    """Each is refused, or done within the compiler's limits; the neighbour compiles and runs meanwhile."""
+    """Each module is refused, or compiled within the limits; the neighbour compiles and runs meanwhile."""
     complaints, slowest = [], (0.0, "")
     before = session.target.executor_of(session.tenant)
     for what, data in bombs():
@@ -103,7 +103,7 @@ def compile_bombs(session):
 
 @attack("T3")
 def modules_with_errors(session):
-    """Good ones with bytes changed, cut and repeated."""
+    """Valid modules with bytes changed, cut and repeated."""
     chance, complaints = random.Random(11), []
     for _ in range(2000 if session.full else 40):
         data = bytearray(calls.KERNELS)
@@ -134,7 +134,7 @@ OPENCL = {
 
 @attack("T6")
 def sources_and_words_of_other_languages(session):
-    """OpenCL C that reaches for the host, SPIR-V of random words: refused, whatever there is to compile them."""
+    """OpenCL C that tries to reach the host, SPIR-V of random words: refused, with any compiler."""
     complaints, chance = [], random.Random(13)
     for what, text in OPENCL.items():
         document = calls.document("k0", calls.IN_OUT)
@@ -162,5 +162,5 @@ def sources_and_words_of_other_languages(session):
     return complaints + session.check_tenant_works()
 
 
-# Once more where drivers are, which compile them: what is accepted runs, and must not leave the sandbox.
+# The same where drivers compile them: accepted sources run, and must not leave the sandbox.
 ATTACKS.append(Attack("sources where drivers are", "T8", sources_and_words_of_other_languages, 0, "sources", True))

@@ -6,7 +6,7 @@ import signal
 
 from attack import native
 
-# Files: the filter knows no open where there is no driver.
+# Files: the filter forbids open where there is no driver.
 for path, name in (("/etc/shadow", "password hashes"), ("/etc/passwd", "a file for everybody"), ("{store}", "the job store"),
                    ("{key}", "the key of the caches"), ("{identity}", "tokens and tenants"),
                    ("{n_blob}", "a neighbour's stored bytes"), ("{n_cache}", "a neighbour's compiled kernel"), ("{log}", "the daemon's log"),
@@ -75,7 +75,7 @@ for family, name in ((2, "IPv4"), (10, "IPv6"), (16, "netlink"), (17, "packet"),
     for kind in (1, 2, 3):
         native("T18", 1, f"socket of {name}, {kind}", "socket", family=family, kind=kind, brief=kind == 3)
 
-# The kernel's rarer doors. Arguments are none that would do anything.
+# The kernel's rarely used calls. Their arguments have no effect.
 CALLS = {"bpf": 321, "perf_event_open": 298, "io_uring_setup": 425, "io_uring_enter": 426, "userfaultfd": 323, "keyctl": 250,
          "add_key": 248, "request_key": 249, "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161, "open_tree": 428,
          "fsopen": 430, "fsmount": 432, "move_mount": 429, "init_module": 175, "finit_module": 313, "kexec_load": 246, "iopl": 172,
@@ -99,7 +99,7 @@ for probe in ("shmget", "semget", "msgget", "real_time", "raise_priority", "mloc
     native("T18", 1, probe, probe)
 native("T19", 0, "raise its limits", "raise_limits", core=True)
 
-# Bombs. What holds without a user id or a control group of its own is what the filter and the limits give.
+# Resource exhaustion. Without a user id or a control group of its own, only the filter and the limits protect.
 native("T19", 0, "descriptors without end", "descriptors", core=True, count=5000)
 native("T19", 3, "threads without end", "threads", core=True, count=3000, brief=False)
 native("T21", 0, "resize shared memory", "resize_shared", core=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much as the daemon will take of everything; then the neighbour takes what it needs, and all of it comes back."""
+"""Takes as much of everything as the daemon allows; then the neighbour takes what it needs, and all of it is returned."""
 
 import time
 
@@ -7,14 +7,14 @@ import calls
 from attack import attack, eventually
 from wire import encode, first
 
-# A lab's limits, so that a full tenant is soon full.
+# The lab's limits are low, so that a tenant is soon at its limit.
 LIMITS = {"limits.buffer_bytes_max": 48 << 20, "limits.buffers_bytes_max": 64 << 20, "limits.buffers_max": 200, "limits.stored_bytes_max": 16 << 20, "limits.module_bytes_max": 8 << 20,
           "limits.document_bytes_max": 8 << 20, "limits.prepared_graphs_max": 50, "jobs.queued_per_tenant_max": 50,
           "jobs.running_per_tenant_max": 4, "jobs.stored_bytes_max": 64 << 20, "jobs.kept_bytes_max": 32 << 20, "jobs.watchers_max": 100, "jobs.watchers_per_tenant_max": 50, "executor.memory_bytes_max": 1 << 30}
 
 
 def neighbour_can(session):
-    """A new job, a new buffer and an upload of another tenant's go as ever."""
+    """Checks that another tenant's job, buffer and upload still work."""
     api, complaints = session.target.api("neighbour"), []
     answer = api.submit(calls.ADD, {"in": calls.tensor(calls.I32, calls.ints(1))})
     if not answer.ok:
@@ -29,7 +29,7 @@ def neighbour_can(session):
 
 
 def until_refused(session, what, call, most):
-    """Calls until it is refused; by RESOURCE_EXHAUSTED, before `most` have been taken."""
+    """Calls until a call is refused; the refusal must be RESOURCE_EXHAUSTED, and come before `most` calls."""
     kept = []
     for _ in range(most + 1):
         answer = call(len(kept))
@@ -49,9 +49,9 @@ def buffers_without_end(session):
     complaints += again + neighbour_can(session)
     for answer in kept + more:
         api.call("DeleteBuffer", encode(f2=first(first(answer.reply, 1), 1)))
-    answer = api.call("CreateBuffer", encode(f2=48 << 20))  # All of it came back.
+    answer = api.call("CreateBuffer", encode(f2=48 << 20))  # All of it was returned.
     if not answer.ok:
-        complaints.append(f"what was deleted is still counted: {answer}")
+        complaints.append(f"deleted buffers are still counted: {answer}")
     else:
         api.call("DeleteBuffer", encode(f2=first(first(answer.reply, 1), 1)))
     return complaints
@@ -59,7 +59,7 @@ def buffers_without_end(session):
 
 @attack("T33")
 def uploads_without_end(session):
-    """Modules that nothing uses make room for new ones, so none need be refused; what is held is bounded."""
+    """Unused modules make room for new ones, so none need be refused; the held memory is bounded."""
     before, complaints = session.target.resident_bytes(), []
     for index in range(64):
         answer = session.api.put_module(index.to_bytes(8, "little") * (1 << 18))[1]
@@ -71,7 +71,7 @@ def uploads_without_end(session):
         complaints.append(f"the daemon's memory grew by {grown >> 20} MiB")
     answer = session.api.put_module(bytes(9 << 20))[1]
     if answer.ok:
-        complaints.append("a module beyond the limit was taken")
+        complaints.append("a module beyond the limit was accepted")
     return complaints + neighbour_can(session)
 
 
@@ -96,13 +96,13 @@ def jobs_without_end(session):
     for answer in kept:
         session.api.call("CancelJob", encode(f2=session.api.job_id(answer)))
     if not eventually(lambda: session.api.submit(calls.ADD, {"in": value}).ok, 10):
-        complaints.append("no job is taken after all were cancelled")
+        complaints.append("no job is accepted after all were cancelled")
     return complaints
 
 
 @attack("T33")
 def disk_without_end(session):
-    """Jobs with large inputs: the store takes what the tenant may have, and no more."""
+    """Jobs with large inputs: the store takes the tenant's limit, and no more."""
     api = session.api
     identifier = first(first(api.call("CreateBuffer", encode(f2=16 << 20)).reply, 1), 1)
     view = encode(f1="in", f3=encode(f1=identifier, f3=calls.I32, f4=[4 << 20]))
@@ -110,7 +110,7 @@ def disk_without_end(session):
     ids = []
 
     def submit(index):
-        # Other bytes each time: equal ones are stored once.
+        # Different bytes each time: equal ones are stored once.
         api.call("WriteBuffer", encode(f1=encode(f2=identifier), f2=index.to_bytes(8, "little")))
         answer = api.call("Submit", encode(f2=handle, f4=[view]), timeout=60)
         if answer.ok:
@@ -126,7 +126,7 @@ def disk_without_end(session):
 
 @attack("T33")
 def arrays_and_dependencies(session):
-    """One call that makes very many jobs, or one that waits for very many."""
+    """One call makes very many jobs, or one waits for very many."""
     api = session.api
     handle, _ = api.handle_soon(calls.ADD)
     value = [encode(f1="in", f2=calls.tensor(calls.I32, calls.ints(1)))]
@@ -137,7 +137,7 @@ def arrays_and_dependencies(session):
             complaints.append(f"an array from {first_index} to {last} by {step}: {answer}")
     answer = api.call("Submit", encode(f2=handle, f4=value, f9=[encode(f1=f"job-{i:032x}") for i in range(5000)]))
     if answer.ok:
-        complaints.append("5,000 dependencies were taken")
+        complaints.append("5,000 dependencies were accepted")
     return complaints
 
 
@@ -167,7 +167,7 @@ def watchers_without_end(session):
 
 @attack("T27c")
 def watches_that_nobody_reads(session):
-    """As many as there are places, in many connections, beside a flood of large changes."""
+    """Opens all watches that are allowed, in many connections, beside a flood of large changes."""
     import wire
     labels = [(f"label-{i}", "x" * 250) for i in range(30)]
     opened, complaints = [], []
@@ -190,7 +190,7 @@ def watches_that_nobody_reads(session):
 
 @attack("T33")
 def streams_that_hoard(session):
-    """Items as far ahead as the window allows, in many streams, whose results nobody reads: what waits is paid for."""
+    """Sends items as far ahead as the window allows, in many streams whose results nobody reads: waiting items are charged."""
     import wire
     handle, refused = session.api.handle(calls.ADD)
     if handle is None:
@@ -205,7 +205,7 @@ def streams_that_hoard(session):
             connection.write(stream, encode(f1=encode(f2=handle, f4=64)))
             try:
                 kind, which = None, None
-                while (kind, which) != (wire.HEADERS, stream):  # It is open.
+                while (kind, which) != (wire.HEADERS, stream):  # The stream is open.
                     kind, flags, which, payload = connection.receive(time.monotonic() + 5)
                     if kind != wire.HEADERS:
                         connection.keep(kind, flags, which, payload)

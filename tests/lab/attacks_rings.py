@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that call through rings of shared memory (hpvm/v1/ring.proto, base/io/ring.h), and write there what they like."""
+"""Clients that call through rings of shared memory (hpvm/v1/ring.proto, base/io/ring.h), and write arbitrary bytes there."""
 
 import ctypes
 import mmap
@@ -15,7 +15,7 @@ from attacks_memory import memory
 from session import percentile
 from wire import decode, encode, first
 
-# base/io/ring.h: for each way {written, wants_room | taken, asleep | bytes}, each part at a multiple of 64.
+# base/io/ring.h: for each direction {written, wants_room | taken, asleep | bytes}, each part at a multiple of 64.
 RING = 256 * 1024
 WAY = 128 + RING
 PAIR = 2 * WAY
@@ -26,7 +26,7 @@ SPIN = calls.document("spin", (("out", "inout", "i32"),), instances="1")
 
 
 class Ring:
-    """A client's end, on a connection of its own. Whatever a method does, the attacker may do more to `memory`."""
+    """Ring is a client's end, on a connection of its own. Besides calling methods, the attacker may change `memory`."""
 
     def __init__(self, session, ticket=None):
         self.connection = wire.Connection(session.target.address)
@@ -40,7 +40,7 @@ class Ring:
         self.calls_max = self.opened()
 
     def opened(self):
-        """What the first message says; None: the call ended instead."""
+        """Returns the content of the first message; None when the call ended instead."""
         deadline = time.monotonic() + 10
         while True:
             kind, flags, which, payload = self.connection.receive(deadline)
@@ -52,7 +52,7 @@ class Ring:
                 return None
 
     def ended(self, seconds=20):
-        """How the call ended."""
+        """Returns how the call ended."""
         return self.connection.finish(self.stream, time.monotonic() + seconds)
 
     def word(self, at, value=None):
@@ -67,7 +67,7 @@ class Ring:
         return (self.put - self.word(TO_SERVER + TAKEN)) % (1 << 32) + size <= RING
 
     def write(self, data):
-        """At the position; then it is shown, and the bell is rung."""
+        """Writes at the current position, publishes the bytes, and rings the bell."""
         for begin in range(0, len(data), 16):
             at = (self.put + begin) % RING
             self.memory[TO_SERVER + BYTES + at:TO_SERVER + BYTES + at + 16] = data[begin:begin + 16].ljust(16, b"\0")
@@ -80,7 +80,7 @@ class Ring:
         self.write(struct.pack("<IIII", FRAME, len(head), len(body), 0) + head + body)
 
     def answer(self, seconds=10):
-        """(id, refused, body) of the next frame; None: none came."""
+        """Returns (id, refused, body) of the next frame; None when none came."""
         deadline = time.monotonic() + seconds
         while self.word(TO_CLIENT + WRITTEN) == self.got:
             if time.monotonic() > deadline:
@@ -110,7 +110,7 @@ def is_right(body):
 
 
 def works(session, handle):
-    """A ring of the attacker's does what it should."""
+    """Checks that a ring of the attacker's still works."""
     ring = Ring(session)
     ring.call(7, run_of(handle))
     answer = ring.answer()
@@ -119,7 +119,7 @@ def works(session, handle):
 
 
 def lies():
-    """(what, what it does to a ring that has worked)."""
+    """Yields (what, a function that corrupts a ring that has worked)."""
     yield "a position that cannot be", lambda ring: ring.word(TO_SERVER + WRITTEN, ring.put + RING + 16)
     yield "half a header", lambda ring: ring.word(TO_SERVER + WRITTEN, ring.put + 8)
     yield "a position before the last", lambda ring: ring.word(TO_SERVER + WRITTEN, ring.put - 16)
@@ -135,7 +135,7 @@ def lies():
 
 @attack("T7")
 def rings_that_lie(session):
-    """Positions, headers and heads that cannot be: the ring ends, with a reason, and nothing else does."""
+    """Impossible positions, headers and heads: the ring ends, with a reason, and nothing else does."""
     handle, refused = session.api.handle(calls.ADD)
     endless, refused_too = session.api.handle(SPIN)
     if handle is None or endless is None:
@@ -154,7 +154,7 @@ def rings_that_lie(session):
         if ended.code != "INVALID_ARGUMENT":
             complaints.append(f"{what}: {ended}")
         ring.close()
-    # What is no RunRequest is one call's failure.
+    # A body that is no RunRequest fails only its own call.
     ring, chance = Ring(session), random.Random(5)
     for identifier in range(1, 200):
         ring.call(identifier, bytes(chance.randrange(256) for _ in range(chance.randrange(300))))
@@ -191,7 +191,7 @@ def descriptors_of_rings_that_lie(session):
         answer = session.api.call("OpenRing", encode(f2=ticket), timeout=5)
         if answer.code not in ("NOT_FOUND", "INVALID_ARGUMENT"):
             complaints.append(f"{what}: {answer}")
-    # Two clients with one ticket: the second descriptors are dropped, and whoever names it first has the ring.
+    # Two clients with one ticket: the second descriptors are dropped, and the first to name the ticket gets the ring.
     ticket = os.urandom(32)
     ring = Ring(session, ticket)
     session.api.hand_in(os.urandom(32), good, bell)
@@ -202,7 +202,7 @@ def descriptors_of_rings_that_lie(session):
         complaints.append(f"one ticket for two: {ring.calls_max}, {answer}")
     try:
         os.ftruncate(ring.descriptor, 4096)
-        complaints.append("a ring's memory was made smaller")
+        complaints.append("a ring's memory could be shrunk")
     except PermissionError:
         pass
     ring.close()
@@ -213,7 +213,7 @@ def descriptors_of_rings_that_lie(session):
 
 @attack("T7")
 def memory_of_rings_that_changes(session):
-    """Holes, and random words, in the middle of everything, while calls go on: whatever comes of them, it is the attacker's own ring."""
+    """Holes and random words anywhere in the memory, during calls: only the attacker's own ring is affected."""
     handle, refused = session.api.handle(calls.ADD)
     if handle is None:
         return [f"no handle: {refused}"]
@@ -239,7 +239,7 @@ def memory_of_rings_that_changes(session):
 
 @attack("T33")
 def clients_that_die_with_runs_by_ring(session):
-    """Runs without end in many rings, whose connections break: they end, and what they held comes back."""
+    """Endless runs in many rings whose connections break: they end, and their resources are returned."""
     handle, refused = session.api.handle(SPIN)
     if handle is None:
         return [f"no handle: {refused}"]
@@ -263,7 +263,7 @@ def clients_that_die_with_runs_by_ring(session):
 
 @attack("T33")
 def rings_without_end(session):
-    """As many as there are: a tenant has 32, and they come back when their connections break."""
+    """Opens as many rings as possible: a tenant has 32, and they are returned when their connections break."""
     rings, complaints = [], []
     for _ in range(40):
         ring = Ring(session)
@@ -281,7 +281,7 @@ def rings_without_end(session):
 
 
 def flooded(session, flood, seconds):
-    """The neighbour's 99th percentile before and meanwhile; `flood` is called again and again."""
+    """Returns the neighbour's 99th percentile before and during the flood; `flood` is called repeatedly."""
     neighbour = session.target.neighbour
     begin = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     time.sleep(seconds)
@@ -295,7 +295,7 @@ def flooded(session, flood, seconds):
 
 @attack("T33")
 def floods_of_runs_by_ring(session):
-    """Good calls, refused calls and calls that are no request, in eight rings at once and as fast as they take them: others wait little."""
+    """Valid calls, refused calls and invalid requests, in eight rings at once and as fast as possible: others wait little."""
     handle, refused = session.api.handle(calls.ADD)
     if handle is None:
         return [f"no handle: {refused}"]
@@ -309,7 +309,7 @@ def floods_of_runs_by_ring(session):
                     if ring.has_room(256):
                         sent[0] += 1
                         ring.call(sent[0], body)
-                # Their answers are taken unread.
+                # Their answers are discarded unread.
                 ring.got = ring.word(TO_CLIENT + WRITTEN)
                 ring.word(TO_CLIENT + TAKEN, ring.got)
                 ring.word(TO_CLIENT + WANTS_ROOM, 0)
@@ -325,7 +325,7 @@ def floods_of_runs_by_ring(session):
 
 @attack("T33")
 def a_bell_that_is_rung_without_end(session):
-    """Without a frame: the ring ends; in the meantime others wait little."""
+    """Rings the bell without a frame: the ring ends; in the meantime others wait little."""
     ring, quiet_begin = Ring(session), time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     deadline = time.monotonic() + 20
     ring.connection.socket.setblocking(False)
@@ -347,7 +347,7 @@ def a_bell_that_is_rung_without_end(session):
 
 @attack("T33")
 def answers_by_ring_that_nobody_takes(session):
-    """The daemon takes no more calls than whose answers it keeps, and its memory stays what it is."""
+    """The daemon takes no more calls than it can keep answers for, and its memory does not grow."""
     handle, refused = session.api.handle(calls.ADD)
     if handle is None:
         return [f"no handle: {refused}"]

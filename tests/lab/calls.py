@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hpvm.v1 as one tenant, over wire.py; field numbers as in proto/hpvm/v1."""
+"""Calls hpvm.v1 as one tenant, over wire.py; field numbers as in proto/hpvm/v1."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ SERVICE, ADMIN, OPERATIONS = "/hpvm.v1.Hpvm/", "/hpvm.v1.Admin/", "/hpvm.v1.Oper
 
 
 def document(entry, ports, scalars=(), instances="n", **leaf):
-    """A graph of one leaf; `ports`: (name, access, element type)."""
+    """Returns a graph of one leaf; `ports`: (name, access, element type)."""
     inputs = {name: {"type": kind, "shape": ["n"]} for name, access, kind in ports if access != "out"}
     outputs = {f"{name}_out": {"type": kind, "shape": ["n"]} for name, access, kind in ports if access != "in"}
     node = {"ports": [{"name": name, "access": access, "type": kind, "shape": ["n"]} for name, access, kind in ports],
@@ -47,21 +47,21 @@ STRIKE = document("strike", (("attack", "in", "u8"), ("report", "out", "u8")))
 
 
 def strike(api, probe, arguments, timeout=None, deadline_ms=5000):
-    """Has the payload in the tenant's executor do something; an Answer with its report in the message."""
+    """Makes the payload in the tenant's executor perform a probe; returns an Answer with its report in the message."""
     text = "".join(f"{key}={value}\n" for key, value in {"probe": probe, **arguments}.items()).encode()
     text += b"\n" * (-len(text) % 16)
     return api.run(STRIKE, {"attack": tensor(U8, text)}, deadline_ms=deadline_ms, timeout=timeout)
 
 
 class Api:
-    """Opens a connection of its own when it has none, and again after a failure. One thread."""
+    """Api opens a connection of its own when it has none, and again after a failure. For one thread."""
 
     def __init__(self, address, metadata, timeout=20):
         self.address, self.metadata, self.timeout = address, list(metadata), timeout
         self.connection, self.handles = None, {}
 
     def close(self):
-        """Gives its graphs back: a tenant may hold only so many."""
+        """Releases its graphs: a tenant may hold only a limited number."""
         for handle in self.handles.values():
             if self.connection is None:
                 break
@@ -75,10 +75,10 @@ class Api:
             self.connection = None
 
     def call(self, method, *messages, timeout=None, service=SERVICE, metadata=()):
-        """An Answer; UNAVAILABLE of ours when the connection failed."""
+        """Returns an Answer; UNAVAILABLE of ours when the connection failed."""
         for _ in range(100):
             answer = self.call_once(service + method, messages, timeout, metadata)
-            # The executor of the attack before this one: nothing has been tried yet.
+            # The executor of the previous attack is ending: nothing has been tried yet.
             if "process%20is%20ending" not in answer.message.replace(" ", "%20"):
                 break
             time.sleep(0.02)
@@ -94,14 +94,14 @@ class Api:
             return wire.Answer("UNAVAILABLE", f"connection: {error}", [])
 
     def hand_in(self, ticket, *descriptors):
-        """A datagram to the socket that takes clients' memory."""
+        """Sends a datagram to the socket that takes clients' memory."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as plain:
             plain.settimeout(5)
             plain.connect(self.address[5:] + ".memory")
             socket.send_fds(plain, [ticket], list(descriptors))
 
     def register(self, descriptor, **fields):
-        """RegisterBuffer of this memory: the Answer."""
+        """Calls RegisterBuffer for this memory; returns the Answer."""
         ticket = os.urandom(32)
         self.hand_in(ticket, descriptor)
         return self.call("RegisterBuffer", encode(f2=ticket, **fields))
@@ -121,7 +121,7 @@ class Api:
         return digest, self.call("PutGraph", *messages)
 
     def prepare(self, text, modules=None, timeout=None):
-        """An Answer with a handle. `modules`: bytes by name."""
+        """Returns an Answer with a handle. `modules`: bytes by name."""
         bindings = []
         for name, data in (modules if modules is not None else {"k": KERNELS}).items():
             digest, answer = self.put_module(data)
@@ -134,7 +134,7 @@ class Api:
         return self.call("PrepareGraph", encode(f2=digest, f3=bindings), timeout=timeout)
 
     def handle(self, text):
-        """Of a good document; prepared once."""
+        """Returns the handle of a valid document; prepared once."""
         key = json.dumps(text)
         if key not in self.handles:
             answer = self.prepare(text)
@@ -147,7 +147,7 @@ class Api:
         return self.handles[key], None
 
     def handle_soon(self, text):
-        """The same, once what the attack before has left is cleared away: an executor that says why it ends, a breaker of a minute."""
+        """Returns the handle once the remains of the previous attack are gone: an executor that is ending, an open breaker of a minute."""
         end = time.monotonic() + 75
         handle, refused = self.handle(text)
         while handle is None and time.monotonic() < end:
@@ -159,7 +159,7 @@ class Api:
         return self.call("ReleaseGraph", encode(f2=handle))
 
     def run(self, text, inputs, deadline_ms=5000, timeout=None, outputs=()):
-        """`inputs`: {name: encoded Tensor}."""
+        """Runs a graph. `inputs`: {name: encoded Tensor}."""
         handle, refused = self.handle(text)
         if handle is None:
             return refused
@@ -188,6 +188,6 @@ class Api:
         return decode(first(self.call("GetJob", encode(f2=identifier)).reply, 1))
 
     def sandbox(self):
-        """(level or None, detail)."""
+        """Returns (level or None, detail)."""
         found = decode(first(self.call("ListDevices", b"").reply, 2))
         return (found.get(1, [0])[0] if found.get(2, [0])[0] else None), found.get(3, [b""])[0].decode(errors="replace")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of attackers, and of tenants that only work, for tests/lab. Rebuilt by build.sh; the .wasm is committed.
+// Kernels of attackers, and of tenants with valid work, for tests/lab. Rebuilt by build.sh; the .wasm is committed.
 #include "hpvm.h"
 
 HPVM_KERNEL void add(const int* in, int* out, int amount) {
@@ -7,12 +7,12 @@ HPVM_KERNEL void add(const int* in, int* out, int amount) {
   out[i] = in[i] + amount;
 }
 
-// Never computed in the attack's executor: its name is what counts.
+// Never computed in the attack's executor: only its name matters.
 HPVM_KERNEL void strike(const unsigned char* attack, unsigned char* report) {
   report[hpvm_instance_id(0)] = attack[hpvm_instance_id(0)];
 }
 
-// About a millisecond for each of `rounds`.
+// Takes about a millisecond for each of `rounds`.
 HPVM_KERNEL void busy(const int* in, int* out, int rounds) {
   const int i = hpvm_instance_id(0);
   unsigned chain = in[i];
@@ -32,7 +32,7 @@ HPVM_KERNEL void poke(const int* in, int* out, int distance) {
   *(volatile int*)((char*)&out[i] + distance) = in[i];
 }
 
-// An atomic one takes another way through the compiler.
+// An atomic access takes another path through the compiler.
 HPVM_KERNEL void poke_atomic(const int* in, int* out, int distance) {
   const int i = hpvm_instance_id(0);
   hpvm_atomic_add_i32((int*)((char*)&out[i] + distance), in[i]);
@@ -52,7 +52,7 @@ HPVM_KERNEL void spin(volatile int* out) {
 static int deep(volatile int* out, int n) { return n == 0 ? out[0] : deep(out, n + 1) + out[n & 3]; }
 HPVM_KERNEL void recurse(volatile int* out) { out[0] = deep(out, 1); }
 
-// What group memory holds before anything was written to it.
+// Reads group memory before anything was written to it.
 HPVM_KERNEL void listen(int* out) {
   int* scratch = hpvm_local_alloc(sizeof(int) * hpvm_group_size(0));
   out[hpvm_instance_id(0)] = ((volatile int*)scratch)[hpvm_local_id(0)];
@@ -64,8 +64,8 @@ HPVM_KERNEL void leave(const int* in, int* out) {
   out[hpvm_instance_id(0)] = scratch[hpvm_local_id(0)];
 }
 
-// Odd instances rewrite the indices that even ones look up, all the while: with places in the table and places far
-// beyond it in turn. Where the kernel compares an index itself before it uses it, no lookup may leave the table.
+// Odd instances rewrite the indices that even ones look up, continuously: alternately with positions in the table and far
+// beyond it. Where the kernel compares an index itself before it uses it, no lookup may leave the table.
 HPVM_KERNEL void rewrite(volatile int* index, const int* table, int* out, int n, int turns, int compares) {
   const int i = hpvm_instance_id(0);
   int sum = 0;
@@ -80,7 +80,7 @@ HPVM_KERNEL void rewrite(volatile int* index, const int* table, int* out, int n,
   out[i] = sum;
 }
 
-// Sixteen lookups an instance, so that whoever writes the indices meanwhile has time to.
+// Sixteen lookups for each instance, so that there is time to rewrite the indices meanwhile.
 HPVM_KERNEL void lookup(const int* index, const int* table, int* out) {
   const int i = hpvm_instance_id(0);
   int sum = 0;

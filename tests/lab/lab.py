@@ -5,9 +5,9 @@
     lab.py BUILD_FOLDER [--full] [--every] [--times N] [--only TEXT] [--settings NAME,...] [--groups NAME,...] [--mutant NAME] [--log FILE]
     lab.py BUILD_FOLDER --list
 
-BUILD_FOLDER has bin/ and tests/. --full tries everything at every level; without it what a minute and a half allows. --every tries
-everything, too, as briefly as without --full. --times tries all of it so often, in the same daemon.
-A mutant breaks one promise on purpose, to see that the lab notices: it must fail.
+BUILD_FOLDER has bin/ and tests/. --full tries everything at every level; without it the lab runs for a minute and a half. --every tries
+everything, too, as briefly as without --full. --times repeats all of it that often, in the same daemon.
+A mutant breaks one promise on purpose, to check that the lab notices: it must fail.
 """
 
 import argparse
@@ -28,14 +28,14 @@ from session import Session
 import attacks_native, attacks_executor, attacks_latency  # noqa: F401, E401  They register themselves.
 import attacks_api, attacks_documents, attacks_modules, attacks_memory, attacks_rings, attacks_quota, attacks_clients, attacks_credentials, attacks_matrix  # noqa: F401, E401
 
-# Everything once at the highest level; native code also at each lower one, with drivers, and as in a plain container.
+# Everything once at the highest level; native code also at each lower level, with drivers, and as in a plain container.
 ONCE = ("native", "crash", "protocol", "api", "clients")
 SETTINGS = {"top": ONCE, "latency": ("latency",), "matrix": ("matrix",), "credentials": ("credentials",), "tcp": ("clients",), "tls": ("clients",), "drivers": ("native", "sources"), "dropped": ("native", "protocol"), "level-3": ("native",), "level-2": ("native",), "level-1": ("native",),
             "level-0": ("native",)}
 
 WIRES = ("tcp", "tls")
 
-# What attacks make outside of the lab's folder, where nothing forbids it.
+# Files that attacks create outside of the lab's folder, when nothing prevents it.
 PLANTED = ("/tmp/hpvm-lab-planted", "/dev/shm/hpvm-lab-planted")
 
 
@@ -119,7 +119,7 @@ class Lab:
     def run(self):
         names = self.options.settings.split(",") if self.options.settings else list(SETTINGS)
         folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-lab-"))
-        folder.chmod(0o755)  # Programs are started from there by users of all kinds; the state folder is closed.
+        folder.chmod(0o755)  # Various users start programs from there; the state folder is closed.
         try:
             for name in names:
                 if name == "tls" and shutil.which("openssl") is None:
@@ -134,7 +134,7 @@ class Lab:
             for planted in PLANTED:
                 pathlib.Path(planted).unlink(missing_ok=True)
         self.say(f"{self.tried} attacks, {len(self.failed)} findings")
-        for attack, what in self.failed:  # Once more at the end, where a log that is cut short still has them.
+        for attack, what in self.failed:  # Failures are repeated at the end, so that a truncated log still has them.
             self.say(f"  FAILED {getattr(attack, 'name', attack)}: {what}"[:1000])
         return 1 if self.failed else 0
 

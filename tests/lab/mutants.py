@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Promises broken on purpose: with each of these the lab must find something."""
+"""Promises broken on purpose: for each of these the lab must report a failure."""
 
 import dataclasses
 import os
@@ -32,7 +32,7 @@ def hand_out_secret(session):
 
 
 def no_owner_check(session):
-    """The attacker is taken for the neighbour: as if ids were looked up without the tenant."""
+    """The attacker is treated as the neighbour, as if ids were looked up without the tenant."""
     session.thief = targets.NEIGHBOUR
 
 
@@ -48,7 +48,7 @@ def neighbour_killed(session):
 
 
 def log_forged(session):
-    """What a caller says stands in the log as it came."""
+    """A caller's text appears unescaped in the log."""
     with session.target.log.open("ab") as log:
         log.write(b"\nlab-injected\x1b[2J\n")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""With a promise broken on purpose the lab must find something, with none nothing.
+"""The lab must find something when a promise is broken on purpose, and nothing otherwise.
 
     mutants_test.py BUILD_FOLDER
 """
@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 LAB = pathlib.Path(__file__).resolve().parent / "lab.py"
-# The mutant, and attacks that are enough to notice it.
+# The mutant, and attacks that suffice to notice it.
 CASES = (("", ("--only", "inherited files")), ("no_sandbox", ("--only", "read the job store")), ("leak", ("--only", "inherited files")),
          ("no_owner_check", ("--groups", "api", "--only", "ids of a neighbour")), ("neighbour_killed", ("--only", "inherited files")),
          ("daemon_killed", ("--only", "inherited files")), ("log_forged", ("--groups", "api", "--only", "text for the log")))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The neighbour: runs a small graph steadily, checks every result, and writes down how long each took.
+// The neighbour: runs a small graph steadily, checks every result, and records each duration.
 //
 //   hpvm-lab-neighbour ENDPOINT TENANT MODULE PERIOD_US LOG
 //
-// A line of LOG is a run: its start (CLOCK_MONOTONIC, ns), how long it took (ns), then "ok" or what was wrong. Ends at
-// the end of standard input. Its inputs begin with the bytes that the environment variable LAB_SECRET holds, its
-// token, if it has one, is in LAB_TOKEN.
+// Each line of LOG is a run: its start (CLOCK_MONOTONIC, ns), its duration (ns), then "ok" or the fault. Ends at the
+// end of standard input. Its inputs begin with the bytes of the environment variable LAB_SECRET; its token, if it has
+// one, is in LAB_TOKEN.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

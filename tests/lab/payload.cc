@@ -11,8 +11,8 @@
 
 #include "engine/engine.h"
 
-// The number of the run that it executes and the channel to the daemon are all that this needs of the runner's inside.
-// tests/lab/CMakeLists.txt compiles executor/runner.cc with that name, too.
+// Gives access to the number of the current run and the channel to the daemon, all that is needed of the runner's
+// internals. tests/lab/CMakeLists.txt compiles executor/runner.cc with that name, too.
 #define private public
 #define UseRing BrokenUseRing
 #include "base/io/ring_channel.h"
@@ -29,7 +29,7 @@ RingMemory* to_daemon = nullptr;
 
 }  // namespace
 
-// In place of UseRing.
+// Replaces UseRing.
 void RingChannelWriter::BrokenUseRing(RingMemory& ring, int bell) {
   ring_.emplace(ring);
   bell_ = bell;
@@ -118,7 +118,7 @@ std::string Outcome(long result) { return result < 0 ? Refused() : Took(std::to_
 
 namespace hpvm::executor {
 
-// In place of ExecuteRun: tests/lab/CMakeLists.txt compiles executor/runner.cc with that name.
+// Replaces ExecuteRun: tests/lab/CMakeLists.txt compiles executor/runner.cc with that name.
 std::span<const uint8_t> BrokenExecuteRun(engine::Engine& engine, RunJob& job, const DeviceIndices& devices, Time now,
                                           OutputArena& arena, internal::RunDone* done);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an attacker does who has taken over the runner: native code in the place of a kernel, after the lock-down.
+// Actions of an attacker who has taken over the runner: native code in place of a kernel, after the lock-down.
 //
-// hpvm-executor-broken is the real executor but for one function: a run with an input tensor "attack" executes the
-// probe which that input names and answers with what came of it. Everything else is as in production, so what a probe
-// meets is the sandbox and the daemon themselves. A test's program; never installed.
+// hpvm-executor-broken is the real executor except for one function: a run with an input tensor "attack" executes the
+// probe that the input names, and answers with the outcome. Everything else is as in production, so a probe meets the
+// real sandbox and daemon. A test program; never installed.
 #ifndef HPVMD_TESTS_LAB_PAYLOAD_H_
 #define HPVMD_TESTS_LAB_PAYLOAD_H_
 
@@ -18,21 +18,21 @@
 
 namespace hpvm::lab {
 
-// One probe's surroundings. On the thread that executes the run.
+// One probe's environment. Used on the thread that executes the run.
 struct Task {
-  std::map<std::string, std::string> arguments;  // Of the attack's text: "key=value" lines.
+  std::map<std::string, std::string> arguments;  // "key=value" lines of the attack's text.
   executor::RunJob& job;
-  uint64_t request_id = 0;  // The run's, on the daemon's socket.
-  internal::RunDone* done;  // The answer, for probes that lie in it.
+  uint64_t request_id = 0;   // Id of the run on the daemon's socket.
+  internal::RunDone* done;   // The answer, for probes that falsify it.
   bool keep_answer = false;  // Set by a probe that has filled `done` itself.
-  bool run_kernel = false;   // Set by a probe after which the run goes on as any other.
+  bool run_kernel = false;   // Set by a probe after which the run continues normally.
 
   std::string Text(const char* name) const;
-  int64_t Number(const char* name) const;  // 0 when it is not there.
+  int64_t Number(const char* name) const;  // Returns 0 when it is missing.
 };
 
-// What came of it: "took: ..." when the attacker got what it wanted, "refused: ..." when not. A probe that kills its
-// process answers nothing.
+// Returns the outcome: "took: ..." when the attacker succeeded, "refused: ..." when not. A probe that kills its
+// process returns nothing.
 using Probe = std::string (*)(Task&);
 struct NamedProbe {
   const char* name;
@@ -45,16 +45,16 @@ std::span<const NamedProbe> ResourceProbes();
 std::span<const NamedProbe> ProtocolProbes();
 std::span<const NamedProbe> CrashProbes();
 
-// How the process reaches its daemon, and the channel's writer, which is the runner's own.
+// Returns the process's rings to its daemon, and the channel's writer, which is the runner's own.
 RingPairMemory& DaemonRings();
 int DaemonBell();
 RingChannelWriter& DaemonWriter();
-// What comes next is read from the socket.
+// Makes the daemon read the following data from the socket.
 void PutDaemonMark();
 
 std::string Took(const std::string& what);
-std::string Refused();  // By errno.
-// The outcome of a system call's result: negative is refused. Closes nothing.
+std::string Refused();  // Formats errno.
+// Returns the outcome of a system call's result: negative means refused. Closes nothing.
 std::string Outcome(long result);
 
 }  // namespace hpvm::lab

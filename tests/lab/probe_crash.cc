@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways in which a process ends, or stops without ending.
+// Ways in which a process ends, or stops without ending.
 #include <assert.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 namespace hpvm::lab {
 namespace {
 
-// A signal to itself, which the filter allows; the default action, as nothing handles it.
+// Sends a signal to itself, which the filter allows; the default action applies.
 void Raise(int number) {
   signal(number, SIG_DFL);
   syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), number);
@@ -40,14 +40,14 @@ std::string Ill(Task&) {
 std::string Fpe(Task& task) {
   int quotient = 1, rest = 0;
   const int zero = static_cast<int>(task.Number("none"));
-  asm volatile("idivl %2" : "+a"(quotient), "+d"(rest) : "r"(zero));  // A compiler knows a way around it.
+  asm volatile("idivl %2" : "+a"(quotient), "+d"(rest) : "r"(zero));  // In assembly, because compilers optimise C.
   return Took(std::to_string(quotient));
 }
 std::string Abort(Task&) {
-  abort();  // Ends the first process of a namespace too, which ignores signals of its own.
+  abort();  // Also ends the first process of a namespace, which ignores its own signals.
 }
 std::string Sys(Task&) {
-  syscall(SYS_ptrace, 0, 0, 0, 0);  // Deadly where there is a filter.
+  syscall(SYS_ptrace, 0, 0, 0, 0);  // Fatal with a filter.
   Raise(SIGSYS);
   return Took("a call");
 }
@@ -82,7 +82,7 @@ std::string DoubleFree(Task&) {
 #endif
   free(block);
 #pragma GCC diagnostic pop
-  abort();  // An allocator that does not notice.
+  abort();  // The allocator did not notice.
 }
 
 constexpr NamedProbe kProbes[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files, folders, devices, /proc, and what the process was started with.
+// Files, folders, devices, /proc, and inherited resources of the process.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ std::string ReadSome(int fd, off_t offset) {
   return got < 0 ? Refused() : Took(Printable(bytes.data(), static_cast<size_t>(got)));
 }
 
-// path, offset. With the old call and the new: filters have forgotten one of them before.
+// path, offset. With the old call and the new one: filters have forgotten one of them before.
 std::string Read(Task& task) {
   const std::string path = task.Text("path");
   UniqueFd file(static_cast<int>(syscall(SYS_open, path.c_str(), O_RDONLY, 0)));
@@ -89,7 +89,7 @@ std::string Link(Task& task) {
   return Outcome(made);
 }
 
-// A file of the lab's own: at levels that do not promise it, it goes.
+// A file of the lab's own: at levels that do not forbid it, it is removed.
 std::string Remove(Task& task) { return Outcome(unlink(task.Text("path").c_str())); }
 std::string Rename(Task& task) {
   return Outcome(rename(task.Text("path").c_str(), (task.Text("path") + ".moved").c_str()));
@@ -102,7 +102,7 @@ std::string Watch(Task& task) {
   return Outcome(watch.valid() ? inotify_add_watch(watch.get(), task.Text("path").c_str(), IN_ALL_EVENTS) : -1);
 }
 
-// What was there from the start, besides the sockets and standard streams: folders and files of the daemon's.
+// Descriptors open from the start, besides the sockets and standard streams: folders and files of the daemon.
 std::string Inherited(Task&) {
   std::string found;
   for (int fd = 0; fd < 1024; ++fd) {
@@ -118,7 +118,7 @@ std::string Inherited(Task&) {
   return found.empty() ? Refused() : Took(found);
 }
 
-// Through every descriptor it has, upwards: an open folder is a way out of any root.
+// Tries each descriptor, upwards: an open folder is a way out of any root.
 std::string OpenAt(Task& task) {
   for (int fd = 0; fd < 256; ++fd) {
     UniqueFd file(openat(fd, "../../../../../../../etc/passwd", O_RDONLY));
@@ -130,7 +130,7 @@ std::string OpenAt(Task& task) {
   return Outcome(file.valid() ? 0 : -1);
 }
 
-// Code of a library's can be written through this file, whatever its pages say.
+// This file allows writes to a library's code, whatever the page permissions.
 std::string OwnMemory(Task&) {
   UniqueFd file(open("/proc/self/mem", O_RDWR));
   return Outcome(file.valid() ? 0 : -1);

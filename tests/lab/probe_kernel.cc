@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's rarer doors, each with arguments that do nothing where the door is open.
+// Rarely used system calls, each with arguments that do nothing where the call is allowed.
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -22,8 +22,7 @@
 namespace hpvm::lab {
 namespace {
 
-// A call by number: number, a to f. An error that only says that the arguments are nonsense means that the door is
-// open.
+// A call by number: number, a to f. An error that only rejects the arguments means that the call is allowed.
 std::string Call(Task& task) {
   const long result = syscall(task.Number("number"), task.Number("a"), task.Number("b"), task.Number("c"),
                               task.Number("d"), task.Number("e"), task.Number("f"));
@@ -50,7 +49,7 @@ std::string MapExecutable(Task&) {
   void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return Outcome(page == MAP_FAILED ? -1 : 0);
 }
-// Two views of one memory: written by the one, run by the other.
+// Two mappings of one memory: one for writing, the other for execution.
 std::string MapTwice(Task&) {
   UniqueFd memory(memfd_create("code", 0));
   if (!memory.valid() || ftruncate(memory.get(), 4096) != 0) {
@@ -104,13 +103,13 @@ std::string RaiseLimits(Task&) {
 }
 std::string LockMemory(Task&) { return Outcome(mlockall(MCL_CURRENT | MCL_FUTURE)); }
 
-// The table of 32-bit calls, in which numbers mean other things: getpid there is 20.
+// The table of 32-bit calls, in which numbers have other meanings: getpid is 20 there.
 std::string OldTable(Task&) {
   long result = 20;
   asm volatile("int $0x80" : "+a"(result) : : "memory", "r8", "r9", "r10", "r11");
   return result > 0 ? Took(std::to_string(result)) : "refused: " + std::to_string(result);
 }
-// The table of x32: the same calls under numbers with another bit.
+// The x32 table: the same calls, with an additional bit in their numbers.
 std::string OtherTable(Task&) { return Outcome(syscall(0x40000000 | SYS_getuid)); }
 
 constexpr NamedProbe kProbes[] = {

@@ -47,7 +47,7 @@ std::string WriteMemory(Task& task) {
   return Outcome(process_vm_writev(Pid(task), &local, 1, &remote, 1, 0));
 }
 
-// Signal 0: whether it could; nothing is harmed where it can.
+// Signal 0: tests the permission without harm.
 std::string Kill(Task& task) { return Outcome(kill(Pid(task), 0)); }
 std::string ThreadKill(Task& task) { return Outcome(syscall(SYS_tgkill, Pid(task), Pid(task), 0)); }
 std::string KillAll(Task&) { return Outcome(kill(-1, 0)); }
@@ -186,7 +186,7 @@ std::string SocketPair(Task&) {
   return Outcome(socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
 }
 
-// For the lab, which finds the executor of a tenant by it.
+// Lets the lab find the executor of a tenant.
 std::string Name(Task& task) {
   prctl(PR_SET_NAME, task.Text("tag").c_str(), 0, 0, 0);
   return "refused: named";

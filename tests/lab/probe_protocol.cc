@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages that an executor must not send, and lies in those that it may.
+// Messages that an executor must not send, and false contents of those that it may.
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ namespace hpvm::lab {
 namespace {
 
 constexpr int kSocket = 3;
-const std::string kOn = "refused: went on";  // The daemon is what judges these.
+const std::string kOn = "refused: went on";  // The daemon judges these.
 
 void Send(const internal::Envelope& envelope, size_t body_bytes = 0, int fd = -1) {
   const std::vector<uint8_t> body(body_bytes);
@@ -41,13 +41,13 @@ void Ring() {
   (void)put;
 }
 
-// Until the daemon has looked: the runner's own next frame mends what was broken.
+// Waits until the daemon has looked: the runner's own next frame would repair the damage.
 void RingAndWait() {
   Ring();
   std::this_thread::sleep_for(std::chrono::milliseconds(800));
 }
 
-// In the ring, where the next frame would stand.
+// In the ring, in place of the next frame.
 void SendHeader(uint32_t magic, uint32_t head, uint32_t body, uint32_t fds) {
   const FrameHeader header{magic, head, body, fds};
   RingMemory& ring = DaemonRings().to_server;
@@ -61,7 +61,7 @@ std::string HugeHead(Task&) { return SendHeader(kFrameMagic, UINT32_MAX, 0, 0), 
 std::string HugeBody(Task&) { return SendHeader(kFrameMagic, 4, UINT32_MAX, 0), kOn; }
 std::string ManyDescriptors(Task&) { return SendHeader(kFrameMagic, 4, 0, UINT32_MAX), kOn; }
 std::string EmptyFrame(Task&) { return SendHeader(kFrameMagic, 0, 0, 0), kOn; }
-// Promises bytes that never come: nothing that follows is understood, and no more is said.
+// Announces bytes that never come: the rest of the stream cannot be understood.
 std::string HalfFrame(Task&) {
   PutDaemonMark();
   const FrameHeader header{kFrameMagic, 200 * 1024, 4 << 20, 0};
@@ -79,8 +79,8 @@ std::string SendDescriptor(Task&) {
   internal::Envelope envelope = Answer(1);
   return Send(envelope, 0, memory.get()), kOn;
 }
-// The rings themselves.
-// Again and again: other threads of the runner put frames, too, and then the position is right once more.
+// The rings themselves. Repeatedly: other threads of the runner put frames, too, and then the position is right
+// again.
 std::string PutPosition(uint32_t beyond) {
   for (int i = 0; i < 80; ++i) {
     DaemonRings().to_server.written.fetch_add(beyond);
@@ -92,7 +92,7 @@ std::string PutPosition(uint32_t beyond) {
 std::string RingAhead(Task&) { return PutPosition(kRingBytes + 16); }
 std::string RingBehind(Task&) { return PutPosition(static_cast<uint32_t>(-16)); }
 std::string RingNotWhole(Task&) { return SendHeader(kFrameMagic, 1024, 0, 0), kOn; }
-// Seen at the daemon's next request.
+// Noticed at the daemon's next request.
 std::string RingTaken(Task&) { return DaemonRings().to_client.taken.fetch_add(kRingBytes), kOn; }
 std::string RingBells(Task&) {
   for (int i = 0; i < 1'000'000; ++i) {
@@ -100,7 +100,7 @@ std::string RingBells(Task&) {
   }
   return kOn;
 }
-// Rings again as soon as the daemon sleeps, so that none of the bells is lost in another.
+// Rings again as soon as the daemon sleeps, so that no bell merges with another.
 std::string RingPatientBells(Task&) {
   const Time end = RealClock().Now() + std::chrono::seconds(10);
   while (RealClock().Now() < end) {
@@ -191,7 +191,7 @@ std::string LastWords(Task&) {
   return Send(envelope), kOn;
 }
 
-// Lies in the answer itself.
+// False values in the answer itself.
 std::string Lie(Task& task, const Status& status = absl::OkStatus()) {
   task.keep_answer = true;
   SetStatus(status, task.done->mutable_status());
@@ -258,7 +258,7 @@ std::string MemoryLies(Task& task) {
   return Lie(task, ResourceExhausted("Needs a little memory."));
 }
 
-// Says nothing, whatever it is told.
+// Never answers.
 std::string Silent(Task&) {
   std::this_thread::sleep_for(std::chrono::seconds(600));
   return kOn;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much as there is of everything. Each stops at a bound of its own, so that a machine without the limit survives.
+// Exhausts every kind of resource. Each probe stops at a bound of its own, so that a machine without the limit
+// survives.
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -34,7 +35,7 @@ std::string Descriptors(Task& task) {
 }
 
 std::atomic<bool> g_threads_end{false};
-// With stacks of their own, through the call itself: std::thread's failure would end the process.
+// Makes threads by the system call itself, with stacks of their own: a failure of std::thread would end the process.
 std::string Threads(Task& task) {
   const auto wanted = static_cast<size_t>(task.Number("count"));
   std::vector<pthread_t> held;
@@ -99,7 +100,7 @@ std::string SharedMemory(Task& task) {
   return Took(std::to_string(wanted));
 }
 
-// Standard error is read by the daemon: lines that look like its own, terminal codes, and very many of them.
+// The daemon reads standard error: lines that look like its own, terminal codes, and very many of them.
 std::string Log(Task& task) {
   const std::string line = task.Text("text") + "\n";
   const auto bytes = static_cast<uint64_t>(task.Number("bytes"));
@@ -116,14 +117,14 @@ std::string Log(Task& task) {
   return "refused: written " + std::to_string(put);
 }
 
-// Changes the size of every memory that the daemon shared; a smaller one would kill whoever maps it.
+// Changes the size of all memory that the daemon shared; a smaller size would kill processes that map it.
 std::string ResizeShared(Task&) {
   std::string changed;
   int refused = 0;
   for (int fd = 4; fd < 256; ++fd) {
     const int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SEAL) == 0) {
-      continue;  // Its own, such as one of this process's making.
+      continue;  // Its own, for example created by this process.
     }
     if (ftruncate(fd, 0) == 0 || ftruncate(fd, 1 << 30) == 0) {
       changed += std::to_string(fd) + " ";
@@ -134,7 +135,7 @@ std::string ResizeShared(Task&) {
   return changed.empty() ? Refused() + " for " + std::to_string(refused) : Took(changed);
 }
 
-// Writes into the outputs' shared memory long after the run has answered.
+// Writes into the outputs' shared memory long after the run has been answered.
 std::string Scribble(Task& task) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(task.Number("ms"));
   for (const auto& [id, memory] : task.job.memories) {
@@ -154,7 +155,7 @@ std::string Scribble(Task& task) {
   return "";
 }
 
-// A worker that ignores the wish to stop, with every thread that there is.
+// Ignores the request to stop, on every available thread.
 std::string Spin(Task& task) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(task.Number("ms"));
   std::vector<std::thread> threads;

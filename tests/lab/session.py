@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One daemon, its neighbour, and the attacks on it: what each came to, and what must hold after every one."""
+"""One daemon, its neighbour, and the attacks on it: the result of each, and the conditions that must hold after every attack."""
 
 import dataclasses
 import os
@@ -16,11 +16,11 @@ from attack import KNOWN, ODD, TOOK, Result, verdict
 
 QUANTUM_MS = 5
 BRIEF_GROWTH_MS = 40
-# What a machine with other work adds to a single 99th percentile, however it is measured; figures are reported without it.
+# Time that other load adds to a single 99th percentile, however it is measured; reported figures do not include it.
 NOISE_MS = 3
 
 
-# What an executor with drivers may do besides: it loads libraries, asks device nodes, and sees itself.
+# Additional rights of an executor with drivers: it loads libraries, asks device nodes, and sees itself.
 FOR_DRIVERS = ("read its environment", "read its memory's map", "mbind", "mmap_twice", "ioctl 0x5412 on 0", "ioctl 0x5412 on 2", "ioctl 0x541b on 3",
                "ioctl 0x8912 on 3", "ioctl 0xc020462a on 1")
 
@@ -31,7 +31,7 @@ def percentile(values, part):
 
 @dataclasses.dataclass
 class Measured:
-    """The neighbour beside one call of the matrix: its 99th percentile then and beside good work, in ms, after so many tries."""
+    """Measured is the neighbour's 99th percentile beside one call of the matrix and beside valid work, in ms, after `tries` tries."""
     held: bool
     bad: float
     good: float
@@ -41,14 +41,14 @@ class Measured:
 
 
 class Facts(dict):
-    """What attackers are told; what changes meanwhile is looked up."""
+    """Facts are known to attackers; changing values are looked up."""
 
     def __init__(self, session):
         super().__init__()
         self.session = session
 
     def __missing__(self, name):
-        if name == "victim":  # Where it may be removed it is there again.
+        if name == "victim":  # The file is restored wherever an attack may have removed it.
             victim = self.session.target.folder / "victim"
             victim.write_text("a file")
             os.chown(victim, *[self.session.target.uid] * 2)
@@ -62,10 +62,10 @@ class Facts(dict):
 class Session:
     def __init__(self, target, say, mutant="", full=False, times=1):
         self.target, self.say, self.mutant, self.full, self.times = target, say, mutant, full, times
-        self.tenant = self.thief = targets.ATTACKER  # Who strikes; who tries the neighbour's ids.
+        self.tenant = self.thief = targets.ATTACKER  # The tenant that strikes, and the one that tries the neighbour's ids.
         self.api = target.api(self.tenant)
         self.findings, self.outcomes, self.notes = [], {}, []
-        self.measured = {}  # What was measured beside each call of the matrix, of each time that it was tried.
+        self.measured = {}  # Measurements beside each call of the matrix, one for each time that it was tried.
         self.memory_is_limited = False
         self.secret = target.secret.encode()
         self.leaks = []
@@ -78,7 +78,7 @@ class Session:
         self.pid = target.process.pid
         self.gather_facts()
 
-    # Level and what it is made of, from the daemon; what it does not say yet, from the process itself.
+    # Level and its parts, from the daemon; parts that the daemon does not report come from the process itself.
     def reached_level(self):
         level, detail = self.api.sandbox()
         if level is None:
@@ -88,7 +88,7 @@ class Session:
         return level, detail
 
     def start_listeners(self):
-        """Services that a process outside of a sandbox could reach."""
+        """Starts services that a process outside of a sandbox could reach."""
         self.abstract_name = f"hpvm-lab-{os.getpid()}"
         self.listeners = [socket.socket(socket.AF_INET), socket.socket(socket.AF_UNIX)]
         self.listeners[0].bind(("127.0.0.1", 0))
@@ -104,7 +104,7 @@ class Session:
         cache = target.state / "cache" / targets.NEIGHBOUR
         kernels = [path for path in cache.rglob("*") if path.is_file()] or [cache / "none"]
         blobs = [path for path in (target.state / "blobs").rglob("*") if path.is_file()] or [target.state / "blobs/none"]
-        # Files of the state folder by what they are; a missing one makes its attack fail as not tried.
+        # Files of the state folder by kind; for a missing file the attack fails as not tried.
         def state(pattern):
             return next(iter(sorted(target.state.rglob(pattern))), target.state / pattern)
         address = {pid: self.heap_of(pid) for pid in (neighbour, self.pid)}
@@ -134,7 +134,7 @@ class Session:
         self.notes.append(text)
 
     def sums(self):
-        """Of what was tried several times one line each."""
+        """Returns one line for each call that was tried several times."""
         return [f"{name}: held {sum(m.held for m in all_of)} of {len(all_of)}; the neighbour's p99 {statistics.median(m.bad for m in all_of):.1f} ms as "
                 f"the median, {max(m.bad for m in all_of):.1f} at most; beside good work {statistics.median(m.good for m in all_of):.1f} and "
                 f"{max(m.good for m in all_of):.1f}; measured again {sum(m.tries - 1 for m in all_of)} times; "
@@ -161,15 +161,15 @@ class Session:
         return targets.zombies(self.target.process.pid)
 
     def check_tenant_works(self):
-        """The attacker's own good work still goes, in an executor of its own."""
+        """Checks that the attacker's own valid work still runs, in an executor of its own."""
         for _ in range(20):
             answer = self.api.run(calls.ADD, {"in": calls.tensor(calls.I32, calls.ints(1, 2, 3, 4))})
             if answer.ok and self.api.output(answer) == calls.ints(8, 9, 10, 11):
                 return []
             time.sleep(0.1)
-        return [f"the attacker's good work fails: {answer}"]
+        return [f"the attacker's valid work fails: {answer}"]
 
-    # What must hold after each attack.
+    # Conditions that must hold after each attack.
     def check_after(self, attack):
         found = []
         neighbour = self.target.neighbour
@@ -190,7 +190,7 @@ class Session:
         return found
 
     def finish(self):
-        """What shows only a little later."""
+        """Reports problems that appear only a little later."""
         time.sleep(0.2)
         for complaint in self.check_after(None):
             self.findings.append((None, complaint))
@@ -203,7 +203,7 @@ class Session:
         complaints = []
         try:
             outcome = attack.run(self)
-        except Exception:  # pylint: disable=broad-except  An attack that cannot be tried is a finding; the others go on.
+        except Exception:  # pylint: disable=broad-except  An attack that cannot be tried is a finding; the others continue.
             outcome = Result(ODD, traceback.format_exc(limit=-3))
         if isinstance(outcome, Result):
             self.outcomes[attack.name] = outcome.kind
@@ -231,7 +231,7 @@ class Session:
     # --- Latency
 
     def while_doing(self, work, seconds):
-        """The neighbour's latencies while threads call work(api) without a pause."""
+        """Returns the neighbour's latencies while threads call work(api) without a pause."""
         ends = threading.Event()
 
         def loop():
@@ -255,9 +255,9 @@ class Session:
         return self.target.neighbour.latencies_ms(begin, end)
 
     def compare_latency(self, name, work, rounds=3):
-        """Good and bad load by turns; the medians of their 99th percentiles. Tried again twice before it counts."""
+        """Alternates valid and hostile load, and compares the medians of their 99th percentiles. A failure is tried twice more before it counts."""
         seconds = 3.0 if self.full else 0.7
-        # The brief form runs wherever the tests do, beside whatever: it sees what costs others many slices, not half of one.
+        # The brief form runs wherever the tests do, beside other load: it detects costs of many slices, not of half a slice.
         allowed = QUANTUM_MS if self.full else BRIEF_GROWTH_MS
         for attempt in range(3):
             good, bad = [], []
@@ -279,7 +279,7 @@ class Session:
 
 
 def good_work(session, api):
-    """A tenant that keeps every processor busy."""
+    """Runs as a tenant that keeps every processor busy."""
     api.run(BUSY, {"in": calls.tensor(calls.I32, calls.ints(*range(8)))}, deadline_ms=10_000)
 
 

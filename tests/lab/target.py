@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The daemon under attack, its neighbour tenant, and what an attacker may know of them."""
+"""The daemon under attack, its neighbour tenant, and the facts about them that an attacker may know."""
 
 import dataclasses
 import json
@@ -24,20 +24,20 @@ DROPPED_UID = 65534
 
 @dataclasses.dataclass
 class Setting:
-    """How one daemon of a session is started."""
+    """Setting defines how one daemon of a session is started."""
     name: str
     sandbox_max: int = 4
     dropped: bool = False          # As in a plain container: an unprivileged user, no capabilities, no new privileges.
     executor: str = "hpvm-executor-broken"
     devices: str = "cpu"
     drivers: bool = False          # Executors that load drivers, and so may open what drivers need.
-    wire: str = "unix"             # Or "tcp", "tls": how floods come.
-    credentials: bool = False      # Tokens; otherwise tenants are whom calls say.
+    wire: str = "unix"             # Or "tcp", "tls": the transport of floods.
+    credentials: bool = False      # With tokens; otherwise each call names its tenant.
     more: dict = dataclasses.field(default_factory=dict)   # {"section.key": value}
 
 
 def children(pid):
-    """All live descendants: {pid: (name, arguments)}."""
+    """Returns all live descendants: {pid: (name, arguments)}."""
     found = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -84,7 +84,7 @@ def zombies(pid):
 
 
 class Neighbour:
-    """Its own process, which checks every result; the secret is in its inputs, so in its executor's memory."""
+    """Neighbour is a process that checks every result; the secret is in its inputs, so in its executor's memory."""
 
     PERIOD_US = 5000
 
@@ -104,7 +104,7 @@ class Neighbour:
             time.sleep(0.05)
 
     def read(self):
-        """Everything so far: [(start_ns, latency_ns, verdict)]."""
+        """Returns everything so far: [(start_ns, latency_ns, verdict)]."""
         with self.log.open("rb") as file:
             file.seek(self.at)
             data = file.read()
@@ -127,7 +127,7 @@ class Neighbour:
 
 
 class Target:
-    """A daemon of its own in a folder of its own."""
+    """Target is a daemon of its own in a folder of its own."""
 
     def __init__(self, build, folder, setting):
         self.setting, self.folder = setting, pathlib.Path(folder) / setting.name
@@ -151,7 +151,7 @@ class Target:
                 free.bind(("127.0.0.1", 0))
                 tcp = f"127.0.0.1:{free.getsockname()[1]}"
             self.listen, self.flooded = f"{self.address}, {tcp}", f"tls:{tcp}" if setting.wire == "tls" else tcp
-            self.other = self.flooded + "@127.0.0.2"  # Another client's address, as limits are by address.
+            self.other = self.flooded + "@127.0.0.2"  # A different client address, since limits are by address.
         self.log = self.folder / "hpvmd.log"
         self.log.touch()
         self.uid = DROPPED_UID if setting.dropped and os.geteuid() == 0 else os.geteuid()
@@ -170,7 +170,7 @@ class Target:
             self.process.wait()
             raise
 
-    # What differs from the defaults: nothing here weakens what the attacks try, but for the breaker, which has an attack of its own.
+    # Differences from the defaults: none weakens the defences under attack, except for the breaker, which has an attack of its own.
     def values(self):
         return {"server.listen": f'"{self.listen}"', **self.tls_files(), "server.state_dir": f'"{self.state}"', "server.drain_ms": 3000, "metrics.listen": '"127.0.0.1:0"',
                 **({"auth.tokens": "true", "auth.peers": "true"} if self.setting.credentials else {"tenants.from_metadata": "true"}), "devices.backends": f'"{self.setting.devices}"',
@@ -221,7 +221,7 @@ class Target:
         return {"LAB_TOKEN": self.tokens[tenant]} if self.setting.credentials else {}
 
     def ticket(self):
-        """The line that the socket beside the daemon's own has for this process."""
+        """Returns the line that the socket beside the daemon's own has for this process."""
         with socket.socket(socket.AF_UNIX) as plain:
             plain.settimeout(5)
             plain.connect(f"{self.socket}.auth")
@@ -240,7 +240,7 @@ class Target:
         return calls.Api(self.address, self.metadata(tenant), timeout)
 
     def plant(self):
-        """The neighbour's secrets: a buffer, a job's input and output, an upload, names and labels."""
+        """Plants the neighbour's secrets: a buffer, a job's input and output, an upload, names and labels."""
         api = self.api(NEIGHBOUR)
         data = self.secret.encode().ljust(64, b".")
         self.buffer_id = first(first(api.call("CreateBuffer", encode(f2=len(data))).reply, 1), 1).decode()
@@ -250,7 +250,7 @@ class Target:
             raise RuntimeError(f"the neighbour's job: {answer} {self.tail()}")
         self.job_id = api.job_id(answer)
         self.module_sha256 = api.put_module(calls.KERNELS)[0]
-        # With a section of its own, which no other tenant's has.
+        # The module has a section of its own, which no other tenant's module has.
         own_module = calls.KERNELS + b"\0" + bytes((len(self.secret) + 2,)) + b"\1x" + self.secret.encode()
         self.own_module_sha256, self.own_module_bytes = api.put_module(own_module)[0], len(own_module)
         graph = json.dumps({**calls.ADD, "name": self.secret})
@@ -268,7 +268,7 @@ class Target:
                 if arguments[0] == mark and not any(a.startswith(b"--") for a in arguments[1:])}
 
     def executor_of(self, tenant):
-        """Its process, started if there is none. An executor does not show whose it is; this one is asked to name a thread."""
+        """Returns the tenant's executor, started if there is none. Executors do not show their tenant, so this one is asked to name a thread."""
         api = self.apis.setdefault(tenant, self.api(tenant))
         tag = f"lab-{tenant}"[:15]
         for _ in range(20):
@@ -294,7 +294,7 @@ class Target:
         return self.log.read_text(errors="replace")[-size:]
 
     def stop(self):
-        """The daemon's exit code, and what of its processes is left."""
+        """Returns the daemon's exit code, and the processes that it left."""
         self.neighbour.stop()
         for api in self.apis.values():
             api.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocol buffers and HTTP/2 by hand: an attacker's client says what no library would let it say.
+"""Protocol buffers and HTTP/2 by hand: an attacker's client sends bytes that no library would send.
 
 encode(f1=..., f2=...) makes a message from its field numbers: int is a varint, bytes and str are length-delimited, a list
 repeats. decode(bytes) is {number: [values]}, nested messages as bytes."""
@@ -77,7 +77,7 @@ def frame(kind, flags, stream, payload=b""):
 
 
 def literal(name, value):
-    """A header that is in no table, nor put into one."""
+    """Returns a header that uses no table and is added to none."""
     def text(item):
         item = item if isinstance(item, bytes) else item.encode()
         size = len(item)
@@ -97,7 +97,7 @@ def headers(method, metadata=(), authority="lab"):
     return b"".join(literal(name, value) for name, value in fields)
 
 
-# Names of the static table that answers use: others are of no interest here.
+# Names of the static table that answers use; others are not needed here.
 STATIC = {8: (":status", "200"), 12: (":status", "400"), 13: (":status", "404"), 14: (":status", "500"), 28: ("content-length", ""),
           31: ("content-type", "")}
 
@@ -119,7 +119,7 @@ def _integer(data, at, bits):
 
 
 def parse_headers(block):
-    """What the answers' headers say; the dynamic table has been forbidden, compressed text is passed over."""
+    """Returns the headers of an answer; the dynamic table has been forbidden, and compressed text is skipped."""
     found, at = {}, 0
 
     def text(at):
@@ -166,7 +166,7 @@ class Answer:
 
 
 def any_certificate():
-    """TLS as a client without a certificate, who believes any server."""
+    """Returns a TLS context without a client certificate that accepts any server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
@@ -174,7 +174,7 @@ def any_certificate():
 
 
 class Connection:
-    """One HTTP/2 connection; one thread. Nothing is checked that an attacker would not care for."""
+    """Connection is one HTTP/2 connection, for one thread. It checks nothing that an attacker would not care about."""
 
     def __init__(self, address, timeout=10, settings=((1, 0), (4, 2 ** 31 - 1)), tls=None, preface=True):
         self.timeout = timeout
@@ -185,7 +185,7 @@ class Connection:
         else:
             if address.startswith("tls:"):
                 address, tls = address[4:], any_certificate()
-            address, _, source = address.partition("@")  # The address that the client has.
+            address, _, source = address.partition("@")  # The client's own address.
             host, port = address.rsplit(":", 1)
             self.socket = socket.create_connection((host, int(port)), timeout, (source, 0) if source else None)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -213,7 +213,7 @@ class Connection:
             raise Refused(str(error)) from error
 
     def receive(self, deadline):
-        """The next frame: (kind, flags, stream, payload)."""
+        """Returns the next frame: (kind, flags, stream, payload)."""
         while True:
             if len(self.buffer) >= 9:
                 size = int.from_bytes(self.buffer[:3], "big")
@@ -235,7 +235,7 @@ class Connection:
             self.buffer += data
 
     def keep(self, kind, flags, stream, payload):
-        """What the connection itself needs of a frame."""
+        """Handles the parts of a frame that concern the connection itself."""
         if kind == SETTINGS and not flags & ACK:
             for at in range(0, len(payload), 6):
                 key, value = struct.unpack(">HI", payload[at:at + 6])
@@ -262,7 +262,7 @@ class Connection:
         return stream
 
     def write(self, stream, message, end=False, deadline=None):
-        """One gRPC message, as the windows allow."""
+        """Sends one gRPC message, as the windows allow."""
         deadline = deadline or time.monotonic() + self.timeout
         data, at = b"\0" + struct.pack(">I", len(message)) + message, 0
         while at < len(data):
@@ -285,7 +285,7 @@ class Connection:
     early = None
 
     def finish(self, stream, deadline):
-        """Everything that comes for `stream`, to its end."""
+        """Reads everything that comes for `stream`, to its end."""
         replies, data, found = [], b"", {}
         while True:
             kind, flags, which, payload = self.early or self.receive(deadline)

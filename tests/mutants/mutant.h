@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seeded bugs, for the check that tests catch them. Only in copies of the tree that have the patches (patches.py).
+// Seeded bugs, to check that tests catch them. Only copies of the tree with the patches (patches.py) contain them.
 #ifndef HPVMD_TESTS_MUTANTS_MUTANT_H_
 #define HPVMD_TESTS_MUTANTS_MUTANT_H_
 
@@ -9,8 +9,7 @@
 
 namespace hpvm {
 
-// The bug that is switched on, or several with commas between them. Read from the environment once, before a sandbox
-// can stand in the way.
+// The enabled bug, or several separated by commas. Read from the environment once, before a sandbox can prevent that.
 inline std::string& ChosenMutants() {
   static std::string& chosen = *new std::string([] {
     const char* const named = std::getenv("HPVMD_MUTANT");
@@ -31,7 +30,7 @@ inline bool IsMutant(std::string_view name) {
   return false;
 }
 
-// While no other thread runs.
+// Call only while no other thread runs.
 inline void SetMutant(std::string_view name) { ChosenMutants() = name; }
 
 }  // namespace hpvm

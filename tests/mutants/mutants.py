@@ -4,6 +4,7 @@
 
     tests/mutants/mutants.py --build FOLDER [--only NAME ...] [--jobs N] [--log FILE] [--table FILE]
     tests/mutants/mutants.py --list
+    tests/mutants/mutants.py --count
 
 The bugs are patches (patches/*.patch), never part of the product's text. The script copies the tree to FOLDER, applies
 all of them there, each behind a switch that reads the environment variable HPVMD_MUTANT, and builds the tests
@@ -11,6 +12,7 @@ once. Then it tries each bug: the tests that its patch names, cheapest first, th
 fails has to pass without the bug. Exit 1 when a bug survives. A FOLDER that it made before is brought up to date.
 """
 import argparse
+import collections
 import concurrent.futures
 import datetime
 import os
@@ -40,7 +42,7 @@ CAMPAIGNS = {
     "gpu_random_opencl": ["hpvm-gpu-random", "--device", "opencl:0", "--seeds", "0..999999", "--seconds", "120"],
     "gpu_random_vulkan": ["hpvm-gpu-random", "--device", "vulkan:0", "--seeds", "0..50", "--seconds", "120"],
 }
-# What else is tried, in this order, when the tests that a patch names have passed.
+# Tests that run, in this order, after the tests that a patch names have passed.
 OTHERS = {
     "compiler/back/llvm": ["gang_assumed_test", "gang_control_test", "gang_memory_test", "gang_transpose_test", "group_test",
                            "golden_conformance_test", "spmd_found", "spmd", "diff"],
@@ -91,7 +93,7 @@ def command_of(folder, test):
 
 
 def run(folder, test, mutant):
-    """How the test failed, or None."""
+    """Returns how the test failed, or None."""
     environment = {**os.environ, "HPVMD_MUTANT": mutant, "GTEST_FAIL_FAST": "1", "GTEST_COLOR": "no"}
     with subprocess.Popen(command_of(folder, test), cwd=folder, env=environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as process:
@@ -118,23 +120,23 @@ def describe(output, status):
 
 
 class Trial:
-    """Tries bugs, several at a time if asked; what catches one is known to pass without it."""
+    """Trial tries bugs, several at a time if asked. A test counts as catching a bug only if it passes without the bug."""
 
     def __init__(self, folder):
         self.folder = folder
         self.lock = threading.Lock()
-        self.clean = {}  # By test: why it fails without a bug, or None.
+        self.clean = {}  # For each test: why it fails without a bug, or None.
 
     def fails_anyway(self, test):
         with self.lock:
             if test not in self.clean:
                 self.clean[test] = run(self.folder, test, "")
                 if self.clean[test] is not None:
-                    print(f"{test} fails without a seeded bug: {self.clean[test]}. It is left out.", flush=True)
+                    print(f"{test} fails without a seeded bug: {self.clean[test]}. The test is skipped.", flush=True)
             return self.clean[test] is not None
 
     def catch(self, patch):
-        """The test that failed, how, and after how many seconds of tests; or None."""
+        """Returns the test that failed, how, and after how many seconds of tests; or None."""
         start = time.monotonic()
         for test in tests_of(patch):
             how = run(self.folder, test, patch.name)
@@ -173,22 +175,35 @@ def write_log(path, chosen, results):
             file.write(f"  {report(patch, results[patch.name])}\n")
 
 
+def print_counts(*folders):
+    """Prints a line for each folder, and below it a line for each group (first word of the names) with its number of bugs."""
+    for folder, names in folders:
+        groups = collections.Counter(name.split("_")[0] for name in set(names))
+        print(f"{folder}: {groups.total()}")
+        for group, count in sorted(groups.items()):
+            print(f"  {group + '_':<12}{count:4}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=pathlib.Path, help="folder for the copy and its build")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these bugs alone")
-    parser.add_argument("--jobs", type=int, default=1, help="bugs that are tried, and files that are compiled, at a time")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="try only these bugs")
+    parser.add_argument("--jobs", type=int, default=1, help="number of bugs to try, and of files to compile, at a time")
     parser.add_argument("--log", type=pathlib.Path, help="also add the results to this file")
     parser.add_argument("--table", help="also write a table in Markdown to this file")
-    parser.add_argument("--list", action="store_true", help="say which bugs there are, and no more")
+    parser.add_argument("--list", action="store_true", help="list the bugs and exit")
+    parser.add_argument("--count", action="store_true", help="print the number of bugs in each group, including system/, and exit")
     options = parser.parse_args()
     known = patches.read_all(HERE / "patches")
+    if options.count:
+        print_counts(("patches", (patch.bug for patch in known)), ("system", seeded.system_bugs()))
+        return 0
     chosen = [patch for patch in known if options.only is None or patch.name in options.only]
     if options.list:
         print("".join(f"{patch.name} ({patch.file}): {patch.what}\n" for patch in chosen), end="")
         return 0
     if options.build is None or len(chosen) < len(options.only or []):
-        parser.error("--build FOLDER is missing, or --only has a name that is none.")
+        parser.error("--build FOLDER is missing, or --only names an unknown bug.")
     options.build = options.build.resolve()
     if shutil.which("cmake") is None:
         parser.error("there is no cmake on the PATH.")
@@ -199,7 +214,7 @@ def main():
     rows = [(patch.name, patch.what, patch.file, *(caught[:2] if caught else ("NOT CAUGHT", "")))
             for patch in chosen for caught in [results[patch.name]]]
     if options.table:
-        seeded.write_table(options.table, ("Seeded bug", "What goes wrong", "Where", "Caught by", "How"), rows)
+        seeded.write_table(options.table, ("Seeded bug", "Effect", "File", "Caught by", "How"), rows)
     if options.log:
         write_log(options.log, chosen, results)
     return seeded.finish(len(chosen), sum(caught is None for caught in results.values()))

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patches that seed bugs: read, found in the sources as they are now, and applied together.
+"""Reads patches that seed bugs, finds their places in the current sources, and applies them together.
 
-A patch is a unified diff of one file under two lines that say what goes wrong and which tests are likely to notice:
+A patch is a unified diff of one file below two lines: the bug that it seeds, and the tests that are likely to catch it.
 
-    What: Lanes that are off trap.
+    Bug: Inactive lanes trap.
     Tests: gang_control_test spmd
     --- a/compiler/back/llvm/gang/gang_trap.cc
     ...
 
-All hunks are found in the text without patches, so that neighbours do not disturb each other; lines that another
-patch changes must not be changed as well.
+All hunks are located in the unpatched text, so that neighbouring patches do not disturb each other. No two patches may
+change the same lines.
 """
 import dataclasses
 import pathlib
 import re
 
-CONTEXT_LEFT_OUT_MAX = 2  # Lines at each end of a hunk that need not be found.
+CONTEXT_LEFT_OUT_MAX = 2  # Context lines at each end of a hunk that need not match.
 INCLUDE = '#include "base/mutant.h"\n'
 
 
@@ -25,7 +25,7 @@ class PatchError(Exception):
 
 @dataclasses.dataclass
 class Hunk:
-    line: int   # Where it was, from 0.
+    line: int   # Line of the hunk in the original file, from 0.
     body: list  # (" ", "-" or "+", text)
 
     def before(self):
@@ -34,12 +34,12 @@ class Hunk:
 
 @dataclasses.dataclass
 class Patch:
-    name: str    # Of the file, and of the bug unless that needs patches of several files.
+    name: str    # The patch file's stem; equals `bug` unless the bug needs patches of several files.
     what: str
     tests: list
     file: str
     hunks: list
-    bug: str = ""  # What switches it on.
+    bug: str = ""  # The value of HPVMD_MUTANT that enables the bug.
 
 
 @dataclasses.dataclass
@@ -51,28 +51,28 @@ class Edit:
 
 
 def read(path):
-    head = {"What": "", "Tests": ""}
+    head = {"Bug": "", "Tests": ""}
     patch = Patch(path.stem, "", [], "", [])
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         if line.startswith("+++ b/"):
             if patch.file:
-                raise PatchError(f"{patch.name}: a patch changes one file.")
+                raise PatchError(f"{patch.name}: a patch must change exactly one file.")
             patch.file = line[6:].split("\t")[0].strip()
         elif found := re.match(r"@@ -(\d+)", line):
             patch.hunks.append(Hunk(int(found.group(1)) - 1, []))
         elif patch.hunks and line[:1] in " +-":
             patch.hunks[-1].body.append((line[:1], line[1:]))
-        elif found := re.match(r"(What|Tests): (.*)", line):
+        elif found := re.match(r"(Bug|Tests): (.*)", line):
             head[found.group(1)] = found.group(2).strip()
-    patch.what, patch.tests = head["What"], head["Tests"].split()
+    patch.what, patch.tests = head["Bug"], head["Tests"].split()
     if not patch.file or not patch.hunks or not patch.what or not patch.tests:
-        raise PatchError(f"{patch.name}: a patch says What and Tests, names a file (+++ b/...) and has a hunk.")
+        raise PatchError(f"{patch.name}: a patch needs the lines Bug and Tests, a file (+++ b/...) and a hunk.")
     added = "".join(text for hunk in patch.hunks for mark, text in hunk.body if mark == "+")
     bugs = set(re.findall(r'HPVMD_MUTANT\("(\w+)"\)', added))
     patch.bug = next(iter(bugs), "")
-    # A bug in several files has a patch for each, named after it and the file.
+    # A bug that spans several files has one patch for each, named after the bug and the file.
     if len(bugs) != 1 or patch.name not in (patch.bug, f"{patch.bug}_{pathlib.PurePosixPath(patch.file).stem}"):
-        raise PatchError(f"{patch.name}: what it adds is not behind HPVMD_MUTANT(\"{patch.name}\").")
+        raise PatchError(f"{patch.name}: the added code is not behind HPVMD_MUTANT(\"{patch.name}\").")
     return patch
 
 
@@ -81,7 +81,7 @@ def read_all(folder):
 
 
 def _trimmed(body, fuzz):
-    """The hunk without some context, and how many lines are missing in front."""
+    """Returns the hunk without some of its context, and the number of lines removed at its front."""
     marks = [mark for mark, _ in body]
     first = next((i for i, mark in enumerate(marks) if mark != " "), len(marks))
     last = next((i for i, mark in enumerate(reversed(marks)) if mark != " "), len(marks))
@@ -100,7 +100,7 @@ def _find(lines, hunk, name):
 
 
 def edits_of(patch, text):
-    """What the patch changes in the text; PatchError when it has no place there."""
+    """Returns the edits that the patch makes in the text; raises PatchError when a hunk has no place there."""
     lines = text.splitlines(keepends=True)
     edits = []
     for hunk in patch.hunks:
@@ -122,7 +122,7 @@ def edits_of(patch, text):
 
 
 def apply(patches, text):
-    """The text with all patches, which are of one file, and the include that their switches need."""
+    """Returns the text with all patches, which are of one file, and the include that their switches need."""
     lines = text.splitlines(keepends=True)
     edits = sorted((edit for patch in patches for edit in edits_of(patch, text)),
                    key=lambda edit: (edit.begin, edit.end, edit.name))
@@ -137,7 +137,7 @@ def apply(patches, text):
 
 
 def apply_all(patches, root):
-    """By file: its new text."""
+    """Returns the new text of each patched file, by file."""
     by_file = {}
     for patch in patches:
         by_file.setdefault(patch.file, []).append(patch)

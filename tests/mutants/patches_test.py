@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every seeded bug's patch has its place in the sources, names tests that exist, and is nowhere in the product's text."""
+"""Checks that every patch finds its place in the sources, names existing tests, and is absent from the product's text."""
 import pathlib
 import re
 import subprocess
@@ -13,7 +13,7 @@ import patches
 import seeded
 
 TEXT = "".join(f"line {i}\n" for i in range(20))
-HEAD = "What: It is wrong.\nTests: some_test\n--- a/x.cc\n+++ b/x.cc\n"
+HEAD = "Bug: It is wrong.\nTests: some_test\n--- a/x.cc\n+++ b/x.cc\n"
 
 
 def parsed(hunk, name="bug"):
@@ -24,7 +24,7 @@ def parsed(hunk, name="bug"):
 
 
 def change(line, name="bug", number=None):
-    """A patch that puts a switch in place of a line, with a line of context on either side."""
+    """Returns a patch that replaces a line with a switch, with one line of context on either side."""
     number = line if number is None else number
     return parsed(f"@@ -{number} +{number} @@\n line {line - 1}\n-line {line}\n+HPVMD_MUTANT(\"{name}\")\n"
                   f" line {line + 1}\n", name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scripts that try seeded bugs share: copies of the tree that have them, and how results are written."""
+"""Code shared by the scripts that try seeded bugs: it copies the tree with the bugs applied, and writes results."""
 import os
 import pathlib
 import subprocess
@@ -11,7 +11,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def system_bugs(prefix=""):
-    """By name: the file of each bug of daemon and scheduler (system/*.patch)."""
+    """Returns the patched file of each bug of the daemon and the scheduler (system/*.patch), by bug name."""
     found = {}
     for patch in patches.read_all(HERE / "system"):
         if patch.bug.startswith(prefix):
@@ -20,7 +20,7 @@ def system_bugs(prefix=""):
 
 
 def copy_tree(folder, changed):
-    """The tree as it is, with `changed` texts; what is the same already keeps its time."""
+    """Copies the tree, with the texts of `changed` in place of the originals; unchanged files keep their time."""
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "-co", "--exclude-standard"], check=True,
                             capture_output=True, text=True).stdout
     names = {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
@@ -45,7 +45,7 @@ def write(path, content, mode):
 
 
 def write_table(path, columns, rows):
-    """In Markdown; the first column holds names."""
+    """Writes a Markdown table; the first column holds names."""
     with open(path, "w", encoding="utf-8") as file:
         file.write("| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|\n")
         for name, *cells in rows:
@@ -53,6 +53,6 @@ def write_table(path, columns, rows):
 
 
 def finish(total, missed):
-    """Says how many were caught; the exit status."""
+    """Prints how many bugs were caught; returns the exit status."""
     print(f"{total - missed} of {total} caught.")
     return 1 if missed else 0

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the released files of proto/hpvm/v1 keep what an earlier release had (proto/README.md has the rules).
+"""Checks that the released files of proto/hpvm/v1 keep all items of earlier releases (proto/README.md has the rules).
 
     compatibility.py [PROTO_FOLDER [GOLDEN]]
 
-Ends with 1 and a sentence for each break. Additions are listed; HPVMD_BLESS=1 writes them to the golden file, if nothing is broken.
+Exits with 1 and prints a sentence for each break. The script lists additions; HPVMD_BLESS=1 writes them to the golden file if nothing is broken.
 """
 
 import os
@@ -23,7 +23,7 @@ FIELD = descriptor_pb2.FieldDescriptorProto
 
 
 class Broken(Exception):
-    """The files themselves cannot be read."""
+    """The files cannot be read."""
 
 
 def descriptors(folder, names):
@@ -42,7 +42,7 @@ def released(folder):
 
 
 def type_of(field, message):
-    """As a reader of the .proto would write it, and so that a change on the wire or in what can be told from absence shows."""
+    """Returns the type as the .proto has it; it changes with the wire format and with field presence."""
     name = field.type_name[1:] or FIELD.Type.Name(field.type).removeprefix("TYPE_").lower()
     if field.label == FIELD.LABEL_REPEATED:
         return f"repeated {name}"
@@ -52,7 +52,7 @@ def type_of(field, message):
 
 
 def of_message(message, scope, found):
-    """{item: {key: value}}: a message's fields by number, and what it reserves."""
+    """Adds {item: {key: value}}: a message's fields by number, and its reserved numbers and names."""
     name = f"{scope}.{message.name}"
     item = found.setdefault(f"message {name}", {})
     for field in message.field:
@@ -72,7 +72,7 @@ def of_enum(enum, scope, found):
 
 
 def of_reserved(item, ranges, names, beyond):
-    """`beyond` is how far a range's end lies behind its last number."""
+    """Adds reserved numbers and names. `beyond` is the distance from a range's last number to its end."""
     for part in ranges:
         item[f"reserved {part.start} to {part.end - beyond}"] = ""
     for name in names:
@@ -125,18 +125,18 @@ def is_reserved(item, number, name):
 
 
 def moved(was, now, key):
-    """Where what had this number is now, if under another."""
+    """Returns the present number of the item that had this number, if it has another."""
     name = was[key].split(":")[0]
     return next((other for other, value in now.items() if other not in was and value.split(":")[0] == name), None)
 
 
 def compare_item(item, was, now):
-    """Sentences for what is broken of one message, enumeration or service."""
+    """Yields a sentence for each break of one message, enumeration or service."""
     kind = {"message": "field", "enum": "value", "service": "method"}[item.split()[0]]
     name = item.split()[1]
     for key, value in was.items():
         if key.startswith("reserved "):
-            continue  # Judged by what takes it; a name may be reserved in another range.
+            continue  # The fields that use reserved numbers are judged below; a name may be reserved in another range.
         if key not in now:
             where = moved(was, now, key) if kind != "method" else None
             what = f"method {name}.{key}" if kind == "method" else f"{kind} {value.split(':')[0]} = {key} of {name}"
@@ -158,7 +158,7 @@ def compare_item(item, was, now):
 
 
 def compare(was, now):
-    """(what is broken, what is new), in sentences and names."""
+    """Returns the breaks as sentences, and the names of additions."""
     broken, new = [], []
     for item, keys in was.items():
         if item not in now:

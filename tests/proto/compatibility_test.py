@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The checker of compatibility, against copies that are broken on purpose."""
+"""Tests the checker of compatibility with copies that are broken on purpose."""
 
 import contextlib
 import io
@@ -42,7 +42,7 @@ service Jobs {
   rpc Watch(Job) returns (stream Job);
 }
 """
-# What is changed to what, and what the sentence about it names.
+# Each entry replaces one text by another, and names a part of the expected message.
 BREAKS = {
     "a field is gone": ("  string id = 1;\n", "", "field id = 1 of hpvm.v1.Job is gone"),
     "gone and reserved": ("  string id = 1;\n", "  reserved 1;\n", "field id = 1 of hpvm.v1.Job is gone"),
@@ -98,7 +98,7 @@ class Checker(unittest.TestCase):
         (self.folder / "hpvm/v1/job.proto").write_text(text)
 
     def check(self, bless=False):
-        """Its exit code and what it prints."""
+        """Returns the checker's exit code and output."""
         printed, code = io.StringIO(), 0
         with mock.patch.object(sys, "argv", ["compatibility.py", str(self.folder), str(self.golden)]), mock.patch.dict(
                 os.environ, {"HPVMD_BLESS": "1" if bless else ""}), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -117,10 +117,10 @@ class Checker(unittest.TestCase):
             with self.subTest(name):
                 self.assertIn(old, SMALL)
                 text = SMALL.replace(old, new)
-                if name == "a message is gone":  # And with it who uses it.
+                if name == "a message is gone":  # Replaces its uses as well.
                     text = text.replace("map<string, Part> labels", "map<string, State> labels")
                 self.small(text)
-                for bless in (False, True):  # Blessing is for additions.
+                for bless in (False, True):  # HPVMD_BLESS accepts additions only.
                     code, printed = self.check(bless)
                     self.assertEqual(code, 1, printed)
                     self.assertIn(said, printed)
@@ -141,7 +141,7 @@ class Checker(unittest.TestCase):
                 self.assertEqual("HPVMD_BLESS" in printed, changes, printed)
                 self.assertEqual(self.check(bless=True)[0], 0)
                 self.assertEqual(self.golden.read_text() != before, changes)
-                self.small(SMALL)  # Once written down it counts; more that is reserved may be given back.
+                self.small(SMALL)  # A released item stays; only reserved numbers and names may be given back.
                 self.assertEqual(self.check()[0], 1 if changes and name != "more is reserved" else 0)
 
     def test_only_released_files(self):
@@ -157,7 +157,7 @@ class Checker(unittest.TestCase):
         self.assertIn("message hpvm.v1.Job is gone", printed)
 
     def test_real_files(self):
-        """As they are they pass; a copy with one field renumbered does not, nor one that is no file of protocols."""
+        """The real files pass; a copy with one renumbered field fails, and so does a file that is not a .proto."""
         shutil.copytree(ROOT / "proto/hpvm/v1", self.folder / "hpvm/v1", dirs_exist_ok=True)
         shutil.copy(ROOT / "proto/released.txt", self.folder)
         shutil.copy(GOLDEN, self.golden)

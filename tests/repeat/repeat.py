@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs tests many times, first on the machine as it is and then beside a load, to find those that fail now and then.
+"""Runs tests many times, first on the machine as it is and then beside a load, to find tests that fail occasionally.
 
     repeat.py BUILD [--times 50] [--at-once 1] [--load 0 --load 8] [--label fast] [--tests REGEX] [--except REGEX]
               [--seconds S] [--log FILE]
 
 BUILD is a build folder with its tests built. Every chosen test runs once before any runs twice, and so on; a test that failed
-runs no more. So many runs stand beside each other as --at-once says. After --seconds none begins, and the summary
-says how often each has run. The load is so many processes: most compute, every fourth walks through memory, every eighth
-writes and syncs a file. A summary is added to FILE: the commit, the machine, what was left out, each test with its
-slowest repetition, the output of what failed. Exit 1 if anything failed, or nothing ran.
+is not run again. --at-once is the number of concurrent runs. After --seconds no run begins, and the summary
+reports how often each test has run. --load is the number of load processes: most compute, every fourth walks through memory, every eighth
+writes and syncs a file. A summary is added to FILE: the commit, the machine, omitted tests, each test with its
+slowest repetition, the output of failures. Exits with 1 if anything failed, or nothing ran.
 """
 
 import argparse
@@ -32,7 +32,7 @@ DISK = ("import os, sys\nfd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600
 
 
 class Load:
-    """So many busy processes, until the block ends."""
+    """Load is a number of busy processes, until the block ends."""
 
     def __init__(self, count):
         self.count = count
@@ -54,7 +54,7 @@ class Load:
 
 
 class Test:
-    """One test as ctest knows it, and what became of its runs."""
+    """Test is one test as ctest knows it, with the results of its runs."""
 
     def __init__(self, known):
         properties = {item["name"]: item["value"] for item in known["properties"]}
@@ -85,7 +85,7 @@ class Test:
 
 
 def tests(build, arguments):
-    """The tests that ctest chooses, by name."""
+    """Returns the tests that ctest chooses, by name."""
     shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1", *arguments], stdout=subprocess.PIPE,
                            text=True, check=True).stdout
     return {known["name"]: Test(known) for known in json.loads(shown)["tests"]}
@@ -101,7 +101,7 @@ def commit(build):
 
 
 def repeat(options, chosen, load):
-    """Lines about one way of running them; whether all passed."""
+    """Returns lines about one way of running the tests, and whether all passed."""
     began = time.monotonic()
     ends = began + (options.seconds or float("inf"))
     known = sorted(tests(options.build, chosen).values(), key=lambda test: test.name)
@@ -119,7 +119,7 @@ def repeat(options, chosen, load):
 
 
 def write(path, lines):
-    """At once, so that a form that is broken off leaves what was done."""
+    """Appends at once, so that an interrupted run leaves its results."""
     if path:
         pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
         with open(path, "a", encoding="utf-8") as log:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-scenario ENDPOINT SCENARIO GRAPHS: does each step of a scenario (README.md) with the C++ client. GRAPHS is a
-// folder of the documents that steps name, with their modules inside. Before it goes on after a step "restart" it says
-// so, and waits for a line. Ends with 1 and the step that did not go as it should.
+// hpvm-scenario ENDPOINT SCENARIO GRAPHS: performs each step of a scenario (README.md) with the C++ client. GRAPHS is
+// a folder of the documents that steps name, with their modules. After a step "restart" it prints a message and waits
+// for a line before it continues. Exits with 1 and names the step that failed.
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -64,7 +64,7 @@ class Player {
  public:
   Player(Client& client, std::string graphs) : client_(client), admin_(client), graphs_(std::move(graphs)) {}
 
-  // What a step says of its failure is part of it.
+  // The failure that a step expects is part of it.
   Status Play(const Json& step) {
     const auto done = kSteps.find(step.at("do").get<std::string>());
     if (done == kSteps.end()) {
@@ -106,7 +106,7 @@ class Player {
     return document.dump();
   }
 
-  // Tensors into `inputs`, buffers into `buffers`.
+  // Puts tensors into `inputs`, buffers into `buffers`.
   Status Inputs(const Json& values, std::map<std::string, Tensor>* inputs, std::map<std::string, BufferView>* buffers) {
     for (const auto& [name, value] : values.items()) {
       if (value.contains("buffer")) {
@@ -350,13 +350,13 @@ class Player {
     std::cout << "restart" << std::endl;
     std::string line;
     std::getline(std::cin, line);
-    return client_.ServerInfo().status();  // Waits for it.
+    return client_.ServerInfo().status();  // Waits for the server.
   }
 
   Client& client_;
   Admin admin_;
   const std::string graphs_;
-  std::map<std::string, std::string> ids_;  // Of what steps name: handles, jobs, buffers, tokens.
+  std::map<std::string, std::string> ids_;  // Names of steps to ids: handles, jobs, buffers, tokens.
   std::map<std::string, Buffer> buffers_;
 };
 

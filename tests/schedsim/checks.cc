@@ -107,7 +107,7 @@ class RemainderChecker {
   const FlatGraph& whole_;
   const scheduler::Remainder& rest_;
   const std::vector<bool>& is_kept_;
-  std::vector<FlatValueId> whole_of_;  // By value of the rest, once it is there.
+  std::vector<FlatValueId> whole_of_;  // Indexed by value of the rest, once it exists.
   std::set<uint32_t> needed_;
   std::vector<std::string> faults_;
 };

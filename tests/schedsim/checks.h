@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must hold of decisions, said again without their code. Sentences as "property: what is wrong"; none: all is
-// well.
+// Properties of decisions, checked independently of the code that makes them. Faults are sentences "property: what is
+// wrong"; none when all properties hold.
 #ifndef HPVMD_TESTS_SCHEDSIM_CHECKS_H_
 #define HPVMD_TESTS_SCHEDSIM_CHECKS_H_
 
@@ -13,11 +13,11 @@
 
 namespace hpvm::schedsim {
 
-// What one part of a launch writes is nothing that another one touches.
+// No part of a launch writes bytes that another part accesses.
 std::vector<std::string> CheckParts(const graph::FlatGraph& flat, const scheduler::AccessModel& accesses,
                                     const std::vector<scheduler::Task>& tasks);
 
-// Exactly the nodes are left that outputs still need; they use the values that they used, and so do the outputs.
+// Exactly the nodes that outputs still need are left; they use the same values as before, and so do the outputs.
 std::vector<std::string> CheckRemainder(const graph::FlatGraph& whole, const scheduler::Remainder& rest,
                                         const std::vector<bool>& is_kept);
 

@@ -48,7 +48,8 @@ bool Clockwork::CheckWaits() {
   return true;
 }
 
-// When what the segment waits for is reached; kNever: not before others go on. `*fails`: never.
+// Returns when the segment's wait points are reached; kNever when not before others continue. `*fails` is set when
+// never.
 int64_t Clockwork::Ready(uint32_t s, bool* fails) const {
   int64_t ready = 0;
   for (uint32_t w = 0; w < At(s).wait_count; ++w) {
@@ -59,7 +60,7 @@ int64_t Clockwork::Ready(uint32_t s, bool* fails) const {
   return ready;
 }
 
-// Drivers begin what they were given as soon as they can.
+// Drivers start submitted segments as soon as they can.
 void Clockwork::Settle() {
   for (uint32_t s = 0; s < next_; ++s) {
     Flight& flight = flights_[s];
@@ -78,7 +79,7 @@ void Clockwork::Settle() {
   }
 }
 
-// Returns, and leaves in blocked_, when it can go on; kNever: all is submitted.
+// Returns, and leaves in blocked_, when submission can continue; kNever when all is submitted.
 int64_t Clockwork::SubmitAhead() {
   for (; next_ < range_.segment_count; ++next_) {
     const Segment& segment = At(next_);
@@ -106,7 +107,7 @@ int64_t Clockwork::SubmitAhead() {
   return blocked_ = kNever;
 }
 
-// A segment of the submitting thread's own.
+// Runs a segment of the submitting thread itself.
 bool Clockwork::RunHere(uint32_t s) {
   while (true) {
     SubmitAhead();
@@ -148,7 +149,7 @@ void Clockwork::RunSegment(uint32_t s, int64_t at) {
     start_[i] = at;
     at += takes;
     out_.end = std::max(out_.end, at);
-    // It began, and nobody knows what it did.
+    // The step began, and its effect is unknown.
     flight.is_done = !IsLost(segment, at) && !(step.kind == Step::Kind::kRun && step.task == in_.failing_task);
     end_[i] = flight.is_done ? at : kNotRun;
     if (flight.is_done && step.kind == Step::Kind::kRun) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the segments of a memory plan run: submitted as the engine does it, worked off by lanes in virtual time.
+// Clockwork determines when the segments of a memory plan run: submitted as the engine does, executed by lanes in
+// virtual time.
 #ifndef HPVMD_TESTS_SCHEDSIM_CLOCKWORK_H_
 #define HPVMD_TESTS_SCHEDSIM_CLOCKWORK_H_
 
@@ -20,25 +21,25 @@ class Clockwork {
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
   static constexpr int64_t kNotRun = std::numeric_limits<int64_t>::min();
 
-  // Borrowed. Adds to the execution's faults, end and times of tasks.
+  // Borrows its arguments. Adds to the execution's faults, end and times of tasks.
   Clockwork(const ExecutionInput& input, Execution* out) : in_(input), plan_(input.plan), out_(*out) {}
 
-  // As the engine does: segments of drivers are submitted ahead, in plan order and as far as the window goes; those of
-  // the host run on the submitting thread, in plan order. A pass begins when all of the one before has ended. Whether
-  // all of it ran.
+  // Like the engine: driver segments are submitted ahead, in plan order and within the window; host segments run on
+  // the submitting thread, in plan order. A pass begins when all of the previous one has ended. Returns true when all
+  // of it ran.
   bool Pass(const scheduler::StepRange& range);
 
-  // Of the last pass, by step; kNotRun.
+  // Times of the last pass, by step; kNotRun for steps that did not run.
   const std::vector<int64_t>& start() const { return start_; }
   const std::vector<int64_t>& end() const { return end_; }
-  // What was submitted and did not end may have done anything.
+  // Submitted segments that did not end may have had any effect.
   std::vector<scheduler::SegmentState> States() const;
-  int64_t longest() const { return longest_; }  // Of the steps that ran.
+  int64_t longest() const { return longest_; }  // Longest step that ran.
 
  private:
   static constexpr int64_t kWaits = kNever - 1;  // For something that is not settled yet.
 
-  // How a segment stands in a pass.
+  // State of a segment in a pass.
   struct Flight {
     bool is_submitted = false, is_settled = false, is_done = false;
     int64_t submitted = 0, end = 0;
@@ -66,15 +67,15 @@ class Clockwork {
   const ExecutionInput& in_;
   const scheduler::Residency& plan_;
   Execution& out_;
-  // Of the pass.
+  // Range of the pass.
   scheduler::StepRange range_;
-  std::vector<Flight> flights_;                          // By segment.
-  std::map<uint32_t, std::vector<uint32_t>> in_flight_;  // By lane.
+  std::vector<Flight> flights_;                          // Indexed by segment.
+  std::map<uint32_t, std::vector<uint32_t>> in_flight_;  // Keyed by lane.
   std::map<uint32_t, int64_t> lane_end_;
-  std::vector<int64_t> start_, end_;  // By step.
-  uint32_t next_ = 0;                 // To be submitted ahead.
+  std::vector<int64_t> start_, end_;  // Indexed by step.
+  uint32_t next_ = 0;                 // The next segment to submit ahead.
   int64_t thread_ = 0, blocked_ = 0;
-  bool is_broken_ = false;  // Something failed, and nothing begins any more.
+  bool is_broken_ = false;  // Something failed, and nothing starts any more.
   int64_t longest_ = 0;
 };
 

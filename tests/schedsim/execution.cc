@@ -21,14 +21,14 @@ using scheduler::StorageId;
 constexpr int64_t kNotRun = Clockwork::kNotRun;
 constexpr size_t kFaultsMax = 8;
 
-// Whose bytes some bytes of memory are: of which value, at the same place. kNothing where nobody knows.
+// The value that some bytes of memory hold, at the same position. kNothing when unknown.
 struct Holder {
   static constexpr uint32_t kNothing = 0xffffffffu, kZero = 0xfffffffeu;
-  uint32_t writer = kNothing;  // The value whose maker wrote them last, or whose content was bound.
+  uint32_t writer = kNothing;  // The value whose producer wrote them last, or whose contents were bound.
   uint64_t shift = 0;          // The address of the storage's first byte.
 };
 
-// Who touches bytes, and until when.
+// A step that accesses bytes, and its end.
 struct Busy {
   int64_t written_until = kNotRun, read_until = kNotRun;
 };
@@ -83,7 +83,8 @@ class Executor {
     return iteration * static_cast<uint32_t>(flat_.values.size()) + value;
   }
 
-  // What each value is made of in an iteration: by range, the value whose maker wrote it, and when.
+  // Determines the contents of each value in an iteration: by range, the value whose producer wrote it, and the
+  // iteration.
   void NameContents(uint32_t iteration) {
     iteration_ = iteration;
     const std::vector<IntervalMap<uint32_t>> last = std::move(contents_);
@@ -173,8 +174,8 @@ class Executor {
     }
   }
 
-  // Nobody may write what another step touches meanwhile, nor touch what another one writes. A step may touch the same
-  // bytes by several ports, so that all its accesses are looked at before they are noted.
+  // No step may write bytes that another step accesses at the same time, nor access bytes that another one writes. A
+  // step may access the same bytes by several ports, so all its accesses are checked before they are recorded.
   void Begin(uint32_t index) {
     const int64_t until = clock_.end()[index] == kNotRun ? Clockwork::kNever : clock_.end()[index];
     if (in_.stop_at >= 0 && clock_.start()[index] >= in_.stop_at + clock_.longest()) {
@@ -214,7 +215,7 @@ class Executor {
     }
   }
 
-  // A step that never ended leaves nothing behind that anybody could rely on.
+  // The results of a step that never ended are undefined.
   void Spoil(uint32_t index) {
     for (const scheduler::StepAccess& access : scheduler::AccessesOf(in_.plan_input, plan_, index)) {
       if (access.writes) {
@@ -252,7 +253,7 @@ class Executor {
     moving_.erase(index);
   }
 
-  // Whether the storage holds the value's bytes; `value` invalid: zeros.
+  // Returns true when the storage holds the value's bytes; an invalid `value` stands for zeros.
   bool Holds(StorageId storage, FlatValueId value, ByteRange range) {
     bool holds = true;
     const auto [memory, address] = Locate(storage);
@@ -354,19 +355,19 @@ class Executor {
     }
   }
 
-  // What is said to be kept after a break must be there.
+  // Pieces that the plan says are kept after a break must exist.
   void CheckHeld() {
     if (out_.states.empty()) {
       out_.states.assign(plan_.body.segment_count, SegmentState::kUntouched);
     }
-    const auto held = scheduler::FindHeld({.flat = flat_,
-                                           .tasks = in_.plan_input.tasks,
-                                           .accesses = in_.plan_input.accesses,
-                                           .residency = plan_,
-                                           .states = out_.states});
+    const auto held = scheduler::FindSurviving({.flat = flat_,
+                                                .tasks = in_.plan_input.tasks,
+                                                .accesses = in_.plan_input.accesses,
+                                                .residency = plan_,
+                                                .states = out_.states});
     for (uint32_t v = 0; v < held.size(); ++v) {
-      for (const scheduler::HeldPiece& piece : held[v]) {
-        // Without a storage: zeros that lie nowhere.
+      for (const scheduler::SurvivingPiece& piece : held[v]) {
+        // A piece without a storage stands for zeros that are stored nowhere.
         if (piece.storage.valid() ? !Holds(piece.storage, FlatValueId(v), piece.range) : !IsZero(v, piece.range)) {
           Add("kept", "Value " + std::to_string(v) + " is said to be in storage " +
                           std::to_string(piece.storage.valid() ? piece.storage.index : 0) + ", and is not.");
@@ -381,11 +382,11 @@ class Executor {
   Execution out_;
   Clockwork clock_;
   uint32_t iteration_ = 0;
-  std::vector<uint32_t> place_;                  // By storage: whose memory it has now.
-  std::vector<IntervalMap<uint32_t>> contents_;  // By value.
+  std::vector<uint32_t> place_;                  // Indexed by storage: the place of its present memory.
+  std::vector<IntervalMap<uint32_t>> contents_;  // Indexed by value.
   std::map<uint64_t, IntervalMap<Holder>> memory_;
   std::map<uint64_t, IntervalMap<Busy>> busy_;
-  std::map<uint32_t, std::vector<std::pair<ByteRange, Holder>>> moving_;  // By step: what a copy has read.
+  std::map<uint32_t, std::vector<std::pair<ByteRange, Holder>>> moving_;  // Keyed by step: the bytes read by a copy.
 };
 
 }  // namespace

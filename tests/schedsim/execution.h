@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A memory plan carried out in virtual time, as the engine submits it and devices work it off.
+// Executes a memory plan in virtual time, as the engine submits it and devices process it.
 #ifndef HPVMD_TESTS_SCHEDSIM_EXECUTION_H_
 #define HPVMD_TESTS_SCHEDSIM_EXECUTION_H_
 
@@ -19,28 +19,28 @@ namespace hpvm::schedsim {
 struct ExecutionInput {
   const scheduler::ResidencyInput& plan_input;
   const scheduler::Residency& plan;
-  // How long a step takes, in nanoseconds; jitter included.
+  // Duration of a step in nanoseconds, including jitter.
   std::function<int64_t(const scheduler::Step&)> duration;
-  uint32_t bodies = 1;  // Iterations.
-  uint32_t window = 8;  // Segments of one lane that are submitted and not done.
-  // From this moment on the device does nothing any more; negative: never.
+  uint32_t bodies = 1;  // Number of iterations.
+  uint32_t window = 8;  // Maximum number of submitted unfinished segments of one lane.
+  // Time at which the device is lost; never when negative.
   int64_t lost_at = -1;
   scheduler::DeviceIndex lost_device = 0;
-  // From this moment on no step begins; negative: never.
+  // Time from which no step starts any more; never when negative.
   int64_t stop_at = -1;
-  uint32_t failing_task = 0xffffffffu;  // Its launch fails.
+  uint32_t failing_task = 0xffffffffu;  // The task whose launch fails.
 };
 
 struct Execution {
   std::vector<std::string> faults;  // "property: sentence".
-  int64_t end = 0;                  // When everything that was begun is over.
+  int64_t end = 0;                  // End of everything that was started.
   bool is_complete = false;
-  std::vector<scheduler::SegmentState> states;  // Of the body that ran last.
-  std::vector<int64_t> task_ns;                 // By task, of that body; -1: did not run.
+  std::vector<scheduler::SegmentState> states;  // States after the last body.
+  std::vector<int64_t> task_ns;                 // Indexed by task, for that body; -1 when it did not run.
 };
 
-// Everything: prologue, bodies, between which storages trade places, epilogue. Contents are replayed in the order of
-// time: what a step reads is looked at when it begins, what it writes is there when it ends.
+// Runs everything: prologue, bodies, between which storages are swapped, epilogue. Contents are replayed in order of
+// time: a step's inputs are checked when it begins, and its outputs exist when it ends.
 Execution Execute(const ExecutionInput& input);
 
 }  // namespace hpvm::schedsim

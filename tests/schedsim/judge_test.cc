@@ -11,15 +11,15 @@ namespace {
 
 using scheduler::PlanJudge;
 
-// Whatever the machine does, the plan that stays is as good as the best there is.
+// The plan that stays is as good as the best available one, whatever the machine does.
 TEST(PlanJudgeTest, FindsTheBestPlanInHindsight) {
   for (const std::string& broken : RunJudgeWorlds(1, 2000)) {
     ADD_FAILURE() << broken;
   }
 }
 
-// The champion takes `champion_ns` and the challenger `challenger_ns`, until there is a verdict. After how many runs;
-// 0: none.
+// Runs with the given durations of champion and challenger until there is a verdict. Returns the number of runs; 0
+// for none.
 int Compete(PlanJudge& judge, double champion_ns, double challenger_ns, PlanJudge::Step verdict) {
   for (int run = 1; run < 100; ++run) {
     const PlanJudge::Step step = judge.After({.ns = judge.is_trial() ? challenger_ns : champion_ns});
@@ -45,7 +45,7 @@ TEST(PlanJudgeTest, TheBetterOneStays) {
   }
 }
 
-// Runs in which a device tries its code out say nothing against a plan.
+// Runs in which a device tries code variants do not count against a plan.
 TEST(PlanJudgeTest, ExperimentsAreNotCompared) {
   PlanJudge judge(2);
   int experiments = 6;
@@ -67,7 +67,7 @@ TEST(PlanJudgeTest, ExperimentsAreNotCompared) {
   ADD_FAILURE() << "Never adopted.";
 }
 
-// A loser has another chance when the champion has become slower than it was.
+// A loser gets another chance when the champion has become slower.
 TEST(PlanJudgeTest, ALoserIsTriedAgainWhenTheChampionGetsSlower) {
   PlanJudge judge(2);
   ASSERT_NE(Compete(judge, 1e6, 1.2e6, PlanJudge::Step::kGoBack), 0);
@@ -76,7 +76,7 @@ TEST(PlanJudgeTest, ALoserIsTriedAgainWhenTheChampionGetsSlower) {
   EXPECT_LT(runs, 64);
 }
 
-// A plan that takes several times as long as planned goes at once, not when its devices have settled.
+// A plan that takes several times its planned time is dropped at once, not when its devices have settled.
 TEST(PlanJudgeTest, AWrongPlanGoesAtOnce) {
   PlanJudge judge(4);
   const PlanJudge::Run wrong{.ns = 5e6, .is_settled = false, .promises = true, .is_far_off = true};
@@ -85,7 +85,7 @@ TEST(PlanJudgeTest, AWrongPlanGoesAtOnce) {
   ASSERT_TRUE(judge.Made(1e6, true));
   ASSERT_TRUE(judge.is_trial());
   EXPECT_EQ(judge.After({.ns = 1.2e6, .is_settled = false}), PlanJudge::Step::kAdopt);
-  // One that hardly promises more is not worth a try, nor is one without a promise, nor are they without end.
+  // A plan that hardly promises more is not tried, nor is one without a promise, and the number of trials is limited.
   PlanJudge other(4);
   EXPECT_EQ(other.After({.ns = 5e6, .is_settled = false, .is_far_off = true}), PlanJudge::Step::kKeep);
   for (int hurry = 0; hurry < 3; ++hurry) {
@@ -95,8 +95,8 @@ TEST(PlanJudgeTest, AWrongPlanGoesAtOnce) {
   EXPECT_EQ(other.After(wrong), PlanJudge::Step::kKeep);
 }
 
-// When a plan over several devices has settled, and when another one has won, there is more to plan by: that is tried
-// once if it is planned to be better.
+// When a plan over several devices has settled, and when another one has won, more is known: a new plan is tried once
+// if it is predicted to be better.
 TEST(PlanJudgeTest, PlansAnewByWhatItHasLearnt) {
   PlanJudge judge(4);
   EXPECT_EQ(judge.After({.ns = 1e6}), PlanJudge::Step::kKeep);
@@ -114,8 +114,9 @@ TEST(PlanJudgeTest, PlansAnewByWhatItHasLearnt) {
   EXPECT_TRUE(judge.Made(0.3e6, true));
 }
 
-// Where a plan of before is kept, one is placed anew after a number of runs, without a promise: shares may have become
-// wrong since. Nothing that is planned to be hardly better is tried. Where there was never another plan none is made.
+// When an earlier plan is kept, a new placement is tried after a number of runs, without a predicted gain, because
+// shares may have become wrong. A plan that is predicted to be hardly better is not tried. No plan is made when there
+// was never another one.
 TEST(PlanJudgeTest, PlansAnewAfterManyRuns) {
   for (const bool has_former : {false, true}) {
     PlanJudge judge(4);
@@ -137,8 +138,8 @@ TEST(PlanJudgeTest, PlansAnewAfterManyRuns) {
   }
 }
 
-// A plan of one device that would be a little slower is tried, since costs err; one that would be twice as slow is
-// tried only where a guess says so.
+// A plan of one device that would be a little slower is tried, because costs are estimates; a plan that would be
+// twice as slow is tried only if that is a guess.
 TEST(PlanJudgeTest, WhatIsKnownToBeSlowIsNotTried) {
   for (const bool is_guess : {true, false}) {
     PlanJudge judge(2);
@@ -154,7 +155,7 @@ TEST(PlanJudgeTest, WhatIsKnownToBeSlowIsNotTried) {
   EXPECT_TRUE(judge.Made(1.2e6, false));
 }
 
-// A run without the time for it is the champion's, and the trial goes on afterwards.
+// A run without time for a trial uses the champion, and the trial continues afterwards.
 TEST(PlanJudgeTest, ATrialYields) {
   PlanJudge judge(2);
   while (judge.After({.ns = 1e6}) != PlanJudge::Step::kTry) {

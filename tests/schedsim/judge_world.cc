@@ -17,7 +17,8 @@ namespace {
 using scheduler::PlanJudge;
 
 constexpr uint32_t kRuns = 800, kLast = 200, kFirst = 30, kSoon = 60;
-// When speeds change, and when other tenants have gone: the rest of the runs is for the judge to find out.
+// Time at which speeds change, and time at which other tenants have gone: in the remaining runs the judge has to
+// notice.
 constexpr uint32_t kChangeAt = 200, kQuietFrom = 300;
 
 class JudgeWorld {
@@ -29,7 +30,7 @@ class JudgeWorld {
     const double base = std::exp(In(std::log(1e5), std::log(1e9)));
     bool was_twin = false;
     for (uint32_t d = 0; d < devices_; ++d) {
-      const bool is_twin = d > 0 && !was_twin && Chance(0.4);  // It looks like the one before, and is slower.
+      const bool is_twin = d > 0 && !was_twin && Chance(0.4);  // Looks like the previous device, but is slower.
       was_twin = is_twin;
       alone_ns_.push_back(is_twin ? alone_ns_[d - 1] * In(1, 3) : base * In(1, 4));
       drift_.push_back(has_drift_ && Chance(0.5) ? In(0.5, 2) : 1);
@@ -44,7 +45,7 @@ class JudgeWorld {
         plans_.back().push_back(d);
         rate += 1 / alone_ns_[d];
       }
-      loss_ = In(1, 2);  // What devices that work side by side cost each other.
+      loss_ = In(1, 2);  // Slowdown of devices that work concurrently.
       planned_ns_.push_back(In(1.0, 1.2) / rate);
     }
     is_known_.assign(plans_.size(), false);
@@ -113,7 +114,7 @@ class JudgeWorld {
     return loss_ * longest;
   }
 
-  // What placement would choose by what is known by now.
+  // Returns what placement would choose from present knowledge.
   uint32_t Planned() const {
     return static_cast<uint32_t>(std::ranges::min_element(planned_ns_) - planned_ns_.begin());
   }
@@ -200,7 +201,7 @@ class JudgeWorld {
     }
   }
 
-  // Nothing has misled the judge but experiments, noise and estimates.
+  // Only experiments, noise and estimates have misled the judge.
   void CheckSoon() {
     double best_ns = TrueNs(0);
     for (uint32_t plan = 1; plan < plans_.size(); ++plan) {
@@ -226,10 +227,10 @@ class JudgeWorld {
   const uint32_t devices_;
   PlanJudge judge_;
   bool has_noise_ = false, has_contention_ = false, has_drift_ = false;
-  std::vector<double> alone_ns_, drift_;      // By device.
-  std::vector<uint32_t> experiments_;         // By device: launches that its tuner still wants.
-  std::vector<std::vector<uint32_t>> plans_;  // Their devices: each alone, then all together.
-  std::vector<double> planned_ns_;            // By plan.
+  std::vector<double> alone_ns_, drift_;      // Indexed by device.
+  std::vector<uint32_t> experiments_;         // Indexed by device: launches that its tuner still needs.
+  std::vector<std::vector<uint32_t>> plans_;  // Devices of each plan: each alone, then all together.
+  std::vector<double> planned_ns_;            // Indexed by plan.
   std::vector<bool> is_known_;
   double loss_ = 1;
   uint32_t run_ = 0, champion_ = 0, champion_before_ = 0;

@@ -100,7 +100,7 @@ class GraphMaker {
                            : scale < 90 ? 1 + rng_.Below(80)
                            : scale < 99 ? 1 + rng_.Below(400)
                                         : 1 + rng_.Below(3'000);
-    window_ = rng_.Below(3) == 0 ? 3 : rng_.Below(2) == 0 ? 12 : 100'000;  // Chains, bands, anything.
+    window_ = rng_.Below(3) == 0 ? 3 : rng_.Below(2) == 0 ? 12 : 100'000;  // Chains, bands, any graph.
     for (uint64_t n = 0; n < nodes; ++n) {
       AddNode();
     }
@@ -138,7 +138,7 @@ class GraphMaker {
         port.overwrites = port.access != Access::kIn && rng_.Below(2) == 0;
         kernel.ports.push_back(port);
       }
-      // Of others the parts write the same bytes: nobody must cut them.
+      // For other kernels the parts write the same bytes, so they must not be split.
       kernel.may_cut = rng_.Below(by_rows ? 3 : 9) > (by_rows ? 0 : 6);
       kernel.grain = uint64_t{1} << rng_.Below(4);
       AddCandidates();
@@ -185,7 +185,7 @@ class GraphMaker {
         values_.push_back(p.out);
       }
       flat().ports.push_back(p);
-      // As data says: an input tells how many instances there are.
+      // Data-dependent: an input determines the number of instances.
       if (port.access == Access::kIn && rng_.Below(20) == 0) {
         flat().nodes[id.index].extent_port[0] = static_cast<int32_t>(flat().ports.size() - 1 - node.first_port);
       }
@@ -241,7 +241,7 @@ void LimitMemory(Rng& rng, const SimGraph& graph, SimMachine* machine) {
   machine->spaces.resize(disk + 1);
   for (scheduler::SpaceIndex space = 0; space < disk; ++space) {
     scheduler::SpaceFacts& facts = machine->spaces[space];
-    // Host memory is also where copies between others pass through.
+    // Copies between other spaces also pass through host memory.
     facts.bytes_max = largest * (space == 0 ? 4 : 1) + rng.Below(4) * largest / 2;
     if (rng.Below(12) == 0) {
       facts.bytes_max = largest / (2 + rng.Below(3));  // Too little for some launches.

@@ -12,7 +12,7 @@
 
 namespace hpvm::schedsim {
 
-// How a port's bytes belong to instances along dimension 0.
+// Relation of a port's bytes to the instances along dimension 0.
 enum class Pattern : uint8_t { kWhole, kRows, kHalo, kFixed };
 
 struct SimPort {
@@ -27,10 +27,10 @@ struct SimKernel {
   bool may_cut = false;
 };
 
-// By kernel (the leaf) and port: says the same for every node of a kernel.
+// Accesses by kernel (the leaf) and port: the same for every node of a kernel.
 class SimAccesses final : public scheduler::AccessModel {
  public:
-  // Both are borrowed.
+  // Borrows both.
   SimAccesses(const graph::FlatGraph& flat, const std::vector<SimKernel>& kernels) : flat_(flat), kernels_(kernels) {}
   scheduler::PortAccess Of(graph::FlatNodeId node, uint32_t choice, const scheduler::Box& box,
                            uint32_t port) const override;
@@ -42,24 +42,24 @@ class SimAccesses final : public scheduler::AccessModel {
 };
 
 struct SimMachine {
-  std::vector<scheduler::DeviceFacts> devices;  // With the disk at the end when `spaces` are limited.
-  std::vector<scheduler::SpaceFacts> spaces;    // Empty: no limits.
-  uint32_t computing = 0;                       // Devices that run kernels: the first ones.
+  std::vector<scheduler::DeviceFacts> devices;  // Includes the disk at the end when `spaces` are limited.
+  std::vector<scheduler::SpaceFacts> spaces;    // No limits when empty.
+  uint32_t computing = 0;                       // The first devices run kernels.
 };
 
 struct SimGraph {
   graph::FlatGraph flat;
-  std::vector<SimKernel> kernels;                             // By leaf.
-  std::vector<std::vector<scheduler::Candidate>> candidates;  // By leaf.
+  std::vector<SimKernel> kernels;                             // Indexed by leaf.
+  std::vector<std::vector<scheduler::Candidate>> candidates;  // Indexed by leaf.
   std::vector<scheduler::Carry> carries;
   std::vector<uint32_t> on_host;
 };
 
 SimMachine MakeMachine(Rng& rng);
 SimGraph MakeGraph(Rng& rng, const SimMachine& machine);
-// Room for the buffers of any one launch, or a little more, in each space; a disk below.
+// Limits each space to the buffers of any one launch, or a little more; adds a disk below.
 void LimitMemory(Rng& rng, const SimGraph& graph, SimMachine* machine);
-// Bytes that one launch needs at once.
+// Returns the bytes that one launch needs at once.
 uint64_t Footprint(const graph::FlatGraph& flat, uint32_t node);
 uint32_t PortsEnd(const graph::FlatGraph& flat, uint32_t node);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpv-schedsim: runs seeds of the scheduler's simulation and tells the broken promises of each.
+// hpv-schedsim: runs seeds of the scheduler's simulation and reports the broken promises of each.
 //
 //   hpv-schedsim --seed 17               one world
 //   hpv-schedsim --seeds 1-100000        many; --seconds ends them early
@@ -21,7 +21,7 @@ namespace {
 
 volatile uint64_t present_seed = 0;
 
-// Says in which world the program dies. Only what a signal handler may do.
+// Prints the world in which the program dies. Only async-signal-safe calls.
 void SayWhere(int signal_number) {
   char text[64] = "\nFAILED seed 00000000000000000000; ended by a signal\n";
   uint64_t rest = present_seed;
@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
       }
     }
   }
-  // Judges of plans have worlds of their own, small ones.
+  // Judges of plans have small worlds of their own.
   constexpr uint64_t kJudgeWorlds = 2000;
   if (one->empty() && failures < failures_max) {
     for (const std::string& broken : hpvm::schedsim::RunJudgeWorlds(first, first + kJudgeWorlds - 1)) {

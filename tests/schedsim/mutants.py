@@ -19,7 +19,7 @@ import seeded  # noqa: E402
 
 
 def run(binary, name, seeds, seconds):
-    """The property that was broken, and the seed; or None."""
+    """Returns the broken property and the seed; or None."""
     command = [binary, "--seeds", f"1-{seeds}", "--seconds", str(seconds)]
     environment = {**os.environ, "HPVMD_MUTANT": name}
     try:

@@ -7,7 +7,7 @@
 namespace hpvm::schedsim {
 namespace {
 
-// Every world keeps all promises, and together they are not all the same.
+// Every world keeps all promises, and the worlds differ.
 TEST(SchedSimTest, Worlds) {
   Counts counts;
   for (uint64_t seed = 1; seed <= 400; ++seed) {
@@ -23,7 +23,7 @@ TEST(SchedSimTest, Worlds) {
   EXPECT_GT(counts.with_carries, 10u);
 }
 
-// A seed is a world.
+// A seed determines a world.
 TEST(SchedSimTest, ASeedGivesTheSameWorldTwice) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     EXPECT_EQ(RunWorld(seed).counts.ToString(), RunWorld(seed).counts.ToString()) << seed;

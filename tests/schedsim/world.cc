@@ -24,7 +24,7 @@ using scheduler::Placement;
 using scheduler::Residency;
 using scheduler::Task;
 
-constexpr uint32_t kInputOffset = 1'000;  // Of values that are kept after a loss, as root ports.
+constexpr uint32_t kInputOffset = 1'000;  // For values that are kept after a loss, as root ports.
 
 struct Planned {
   Placement placement;
@@ -61,7 +61,7 @@ class World {
     for (const std::vector<Candidate>& candidates : graph_.candidates) {
       for (size_t c = 0; c < candidates.size(); ++c) {
         const bool is_gpu = machine_.devices[candidates[c].device].is_gpu;
-        // Whatever the roofline says: kernels are up to a hundred times off.
+        // Independent of the roofline: kernels deviate by up to a factor of a hundred.
         const double unit_ns = std::pow(10.0, static_cast<double>(rng_.Below(300)) / 100 - (is_gpu ? 1 : 0));
         truth_.push_back({static_cast<double>(500 + rng_.Below(20'000)), unit_ns});
       }
@@ -99,7 +99,7 @@ class World {
     return static_cast<int64_t>((truth.start_ns + instances * truth.unit_ns) * Jitter());
   }
 
-  // What the model knows by now.
+  // Returns the model's present knowledge.
   scheduler::MeasuredCosts Costs() const {
     scheduler::MeasuredCosts costs;
     for (uint32_t leaf = 0; leaf < graph_.candidates.size(); ++leaf) {
@@ -113,8 +113,8 @@ class World {
     return costs;
   }
 
-  // The graph, or what is left of it, on the devices that are left. Nothing when it was refused, for a good reason or
-  // with a fault.
+  // Plans the graph, or the rest of it, on the remaining devices. Returns nothing when planning was refused, for a
+  // valid reason or with a fault.
   std::optional<Planned> Plan(const graph::FlatGraph& flat, const SimAccesses& accesses,
                               const std::vector<std::vector<Candidate>>& candidates, bool with_carries) {
     const scheduler::MeasuredCosts costs = Costs();
@@ -180,8 +180,8 @@ class World {
     return input;
   }
 
-  // No memory is too little where every launch alone fits each: all else can leave for the disk, through the host's.
-  // What iterations hand on stays, its input and its output.
+  // A refusal is a fault where every launch alone fits each space: everything else can be moved to the disk, through
+  // the host's memory. The input and the output of values that iterations pass on stay.
   void CheckRefusal(const graph::FlatGraph& flat, const std::vector<Task>& tasks, const Status& status,
                     bool with_carries) {
     ++counts().refusals;
@@ -223,7 +223,7 @@ class World {
     }
   }
 
-  // Runs the plan; after a loss, what is left of it.
+  // Runs the plan; after a loss, the rest of it.
   void CarryOut(const graph::FlatGraph& flat, const SimAccesses& accesses, const Planned& planned,
                 const std::vector<std::vector<Candidate>>& candidates, int depth, bool iterates) {
     const scheduler::ResidencyInput memory = MemoryInput(flat, accesses, planned.placement.tasks, iterates);
@@ -262,23 +262,24 @@ class World {
     ++counts().losses;
     counts().losses_again += depth > 0 ? 1 : 0;
     if (iterates) {
-      return;  // Begins again, without the device.
+      return;  // Starts again, without the device.
     }
     GoOn(flat, memory, planned, execution, candidates, input.lost_device, depth);
   }
 
   void GoOn(const graph::FlatGraph& flat, const scheduler::ResidencyInput& memory, const Planned& planned,
             const Execution& execution, std::vector<std::vector<Candidate>> candidates, uint32_t lost, int depth) {
-    const auto held = scheduler::FindHeld({.flat = flat,
-                                           .tasks = memory.tasks,
-                                           .accesses = memory.accesses,
-                                           .residency = planned.residency,
-                                           .states = execution.states});
+    const auto held = scheduler::FindSurviving({.flat = flat,
+                                                .tasks = memory.tasks,
+                                                .accesses = memory.accesses,
+                                                .residency = planned.residency,
+                                                .states = execution.states});
     std::vector<bool> is_kept(flat.values.size());
     for (size_t v = 0; v < held.size(); ++v) {
       is_kept[v] = !held[v].empty();
     }
-    const scheduler::Remainder rest = scheduler::Remain(flat, is_kept, kInputOffset * static_cast<uint32_t>(depth + 1));
+    const scheduler::Remainder rest =
+        scheduler::BuildRemainder(flat, is_kept, kInputOffset * static_cast<uint32_t>(depth + 1));
     counts().kept_values += rest.kept.size();
     Add(CheckRemainder(flat, rest, is_kept));
     for (std::vector<Candidate>& leaf : candidates) {
@@ -318,7 +319,7 @@ class World {
     }
   }
 
-  // By device, as choices are counted anew when candidates go.
+  // Matches by device, because choices are renumbered when candidates are removed.
   uint32_t OriginalChoice(uint32_t leaf, uint32_t device, uint32_t choice) const {
     const std::vector<Candidate>& candidates = graph_.candidates[leaf];
     for (uint32_t c = 0; c < candidates.size(); ++c) {
@@ -336,9 +337,9 @@ class World {
   SeededRng rng_;
   SimMachine machine_;
   SimGraph graph_;
-  std::vector<Truth> truth_;  // By leaf and choice.
+  std::vector<Truth> truth_;  // Indexed by leaf and choice.
   std::vector<size_t> first_truth_;
-  std::vector<scheduler::CostHistory> histories_;  // As truth_.
+  std::vector<scheduler::CostHistory> histories_;  // Like truth_.
   std::vector<double> bytes_per_ns_;
   double jitter_ = 0;
   uint64_t effort_ = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One simulated tenant: a random graph on random devices, run a few times. Everything follows from the seed.
+// One simulated tenant: a random graph on random devices, run a few times. The seed determines everything.
 //
-// The code that decides is the product's: placement, memory plans, orders, cost histories, what is left after a loss.
-// Simulated are the kernels (which bytes they touch, how long they take), the devices (lanes that work off what is
-// submitted, in virtual time, with jitter) and what goes wrong. Each decision is checked by code that shares nothing
-// with it (scheduler/testing), and each run is carried out in the order that its times give, with the contents of all
-// memory by ranges of bytes.
+// The deciding code is the product's: placement, memory plans, orders, cost histories, the remainder after a loss.
+// The simulation provides the kernels (which bytes they access, their durations), the devices (lanes that process
+// submissions in virtual time, with jitter) and the faults. Each decision is checked by code that shares nothing with
+// it (scheduler/testing), and each run is executed in the order of its times, with the contents of all memory by
+// ranges of bytes.
 #ifndef HPVMD_TESTS_SCHEDSIM_WORLD_H_
 #define HPVMD_TESTS_SCHEDSIM_WORLD_H_
 
@@ -15,7 +15,7 @@
 
 namespace hpvm::schedsim {
 
-// What happened, for the distribution: sums over worlds.
+// Statistics of the distribution: sums over worlds.
 struct Counts {
   uint64_t worlds = 0, nodes = 0, tasks = 0, parts = 0, runs = 0, plans = 0;
   uint64_t losses = 0, losses_again = 0, kept_values = 0, failures = 0, cancels = 0, no_device = 0;
@@ -28,7 +28,7 @@ struct Counts {
 };
 
 struct Verdict {
-  std::vector<std::string> faults;  // "property: sentence"; empty: all promises were kept.
+  std::vector<std::string> faults;  // "property: sentence"; empty when all promises were kept.
   Counts counts;
 };
 

@@ -6,9 +6,9 @@
 namespace hpvm::server::sim {
 namespace {
 
-// From a commit to when the core knows of it.
+// Time from a commit until the core knows of it.
 constexpr Duration kAnswerWithin = std::chrono::milliseconds(50);
-// Between a fault and the commit that tells of it, in worlds whose disk is quick.
+// Time between a fault and the commit that reports it, in worlds with a fast disk.
 constexpr Duration kFaultWindow = std::chrono::seconds(30);
 
 bool EndedAs(const Row& row, v1::JobDependency::Condition condition) {
@@ -67,7 +67,7 @@ void Attempts::CheckStart(const Key& key) {
     running += row->state == v1::JOB_STATE_RUNNING && row->lease == model_.lease() ? 1 : 0;
     attempts += row->attempt;
     in_place += row->in_place ? 1 : 0;
-    // The commit's answer takes a moment to come back to the core.
+    // The commit's callback reaches the core a moment later.
     is_cancelled |= row->state == v1::JOB_STATE_RUNNING && row->cancel_requested &&
                     row->changed + kAnswerWithin < context_.clock.Now();
   }
@@ -153,7 +153,7 @@ Time Attempts::LastChange(const v1::JobDependency& dependency) const {
 
 bool Attempts::WaitsForNothing(const Row& row) const {
   const auto is_fulfilled = [&](const v1::JobDependency& dependency) { return IsFulfilled(dependency); };
-  // What is no longer stored may have ended either way.
+  // A job that is no longer stored may have ended either way.
   const auto is_hopeless = [&](const v1::JobDependency& dependency) {
     return !model_.UnitRows(dependency.job_id()).empty() && !IsPossible(dependency);
   };
@@ -176,7 +176,7 @@ void Attempts::CheckCompany(const Row& row) {
   }
   const std::vector<const Row*> rows = model_.ElementsOf(row.array_id);
   const auto running = static_cast<uint64_t>(std::count_if(rows.begin(), rows.end(), [&](const Row* other) {
-    // Those of an earlier daemon have ended with it, whatever is on disk.
+    // Runs of an earlier daemon have ended with it, whatever is on disk.
     return other->state == v1::JOB_STATE_RUNNING && other->lease == model_.lease();
   }));
   context_.Check(running <= row.array_running_max, "arrays", [&] {
@@ -208,14 +208,14 @@ void Attempts::OnChange(const Row* before, const Row& after) {
     const bool is_older = before->lease < model_.lease();
     const auto fault = start_faults_.find(after.tenant);
     const bool had_fault = fault != start_faults_.end() && fault->second + kFaultWindow >= before->changed;
-    // What was not on disk yet when the daemon stopped is done again.
+    // Attempts that were not on disk yet when the daemon stopped are repeated.
     const bool is_broken_off = draining_ && after.spent < before->spent;
     context_.Check(
         (history.last != Fate::kTrapped && history.last != Fate::kDone) || is_older || had_fault || is_broken_off,
         "retries", [&] { return "A job that failed by itself is to run again: " + Describe(after) + "."; });
     context_.Check(after.spent < before->spent || is_older || history.last == Fate::kLost || had_fault, "retries",
                    [&] { return "An attempt was spent that no fault had cost: " + Describe(after) + "."; });
-    // Only its own runs count: that an earlier job wrote, whoever asked for the retry has accepted.
+    // Only its own runs count: writes of an earlier job were accepted by the client that asked for the retry.
     context_.Check(wrote_.count(after.id) == 0, "in place",
                    [&] { return "A job that writes what it reads is to run again: " + Describe(after) + "."; });
   }
@@ -225,9 +225,9 @@ void Attempts::OnChange(const Row* before, const Row& after) {
 }
 
 bool Attempts::MayBeLate(const Row& row) const {
-  // From the receipt of a submit to its row: what its graph's validation takes.
+  // Time from the receipt of a submit to its row, which validating its graph takes.
   constexpr int64_t kSlackNs = 2'000'000'000;
-  // A jump of the wall clock, or a restart after one, moves what is late.
+  // A jump of the wall clock, or a restart after one, changes which jobs are late.
   return row.deadline_unix_ns != 0 &&
          (context_.plan.jump_every > Duration{0} || context_.clock.WallNs() + kSlackNs >= row.deadline_unix_ns);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may reach an executor, and what may become of it: every run that the daemon sends is matched, by its payload,
-// with the committed rows of its job, and every change of a row with what happened to its runs.
+// Attempts checks what reaches an executor and its outcome: it matches every run that the daemon sends, by its
+// payload, with the committed rows of its job, and every change of a row with the outcome of its runs.
 #ifndef HPVMD_TESTS_SIM_ATTEMPTS_H_
 #define HPVMD_TESTS_SIM_ATTEMPTS_H_
 
@@ -16,18 +16,18 @@
 
 namespace hpvm::server::sim {
 
-// Payloads of volatile runs, which no job stands for, are larger.
+// Payloads of volatile runs, which belong to no job, are larger.
 inline constexpr uint64_t kVolatileTokens = 1'000'000'000;
 
-// How a run ended, as its executor knows.
+// Outcome of a run, as its executor knows it.
 enum class Fate : uint8_t {
   kPending,
   kDone,      // Its outputs were sent.
-  kTrapped,   // Its own fault.
+  kTrapped,   // The run's own fault.
   kStopped,   // Cancelled or late.
-  kLost,      // Executor or device.
+  kLost,      // Executor or device was lost.
   kBroken,    // The executor broke the protocol.
-  kOther,     // Any other failure of its own.
+  kOther,     // Any other failure of the run itself.
   kNoMemory,  // Nothing ran: it is sent again with memory.
 };
 
@@ -35,27 +35,27 @@ class Attempts {
  public:
   Attempts(Context& context, StoreModel& model);
 
-  // A run reaches its executor. `index` is what input "i" holds. The id is for OnEnd.
+  // A run reaches its executor. `index` is the value of input "i". The returned id is for OnEnd.
   uint64_t OnStart(const std::string& tenant, uint64_t token, uint64_t index);
   void OnEnd(uint64_t run, Fate fate);
   // Every executor ended with its daemon.
   void OnDaemonEnd(bool drained);
   void OnDaemonStart();
-  // The daemon stops in order: what it breaks off then is nobody's fault.
+  // The daemon stops in order: work that it interrupts then is nobody's fault.
   void OnDrain() { draining_ = true; }
-  // A client asked for it; the daemon may act upon it from now on.
+  // A client has asked for it; the daemon may act on it from now on.
   void OnCancelSent(const std::string& id) { cancels_.insert(id); }
-  // The executor could not be had for this tenant: a fault that costs an attempt without a run.
+  // The executor could not be started for this tenant: a fault that costs an attempt without a run.
   void OnStartFault(const std::string& tenant) { start_faults_[tenant] = context_.clock.Now(); }
 
-  // Whether a wish to cancel a running job was stored since this was last asked.
+  // Returns true when a request to cancel a running job was stored since the last call.
   bool TakeCancelStored() { return std::exchange(cancel_stored_, false); }
-  // A job that nothing keeps from running, or from ending for want of what it comes after, but its turn and a moment's
-  // patience after a lost attempt.
+  // Returns true for a job that nothing keeps from running, or from ending because of an unfulfillable dependency,
+  // except its turn and a short delay after a lost attempt.
   bool WaitsForNothing(const Row& row) const;
-  // When the last of what is depended on changed.
+  // Returns when the last of the dependencies changed.
   Time LastChange(const v1::JobDependency& dependency) const;
-  // A dispatch in progress.
+  // Number of dispatches in progress.
   size_t live() const { return live_.size(); }
   uint64_t runs() const { return next_ - 1; }
 
@@ -74,8 +74,9 @@ class Attempts {
   };
 
   void OnChange(const Row* before, const Row& after);
-  // The job that writes what it reads whose run begins now: a key may stand for several, those that RetryJob made.
-  // Empty when there is none, or when two of them run and neither has written: which of them it is cannot be told.
+  // Returns the job with in-place writes whose run begins now. A key may stand for several jobs, those that RetryJob
+  // made. Empty when there is none, or when two of them run and neither has written, because they cannot be told
+  // apart.
   std::string WriterOf(const Key& key) const;
   void CheckStart(const Key& key);
   void CheckQueue(const Row& added);
@@ -92,7 +93,7 @@ class Attempts {
   uint64_t next_ = 1;
   std::map<uint64_t, Run> live_;
   std::map<Key, History> history_;
-  std::set<std::string> wrote_;  // Jobs that write what they read and that an executor has begun.
+  std::set<std::string> wrote_;  // Jobs with in-place writes that an executor has begun.
   std::set<std::string> cancels_;
   std::map<std::string, Time> start_faults_;
   bool draining_ = false, has_restarted_ = false, cancel_stored_ = false;

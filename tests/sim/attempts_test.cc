@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose run it was that wrote what its job reads: RetryJob's jobs share the payload of the Submit.
+// Tests which run wrote the data that its job reads: RetryJob's jobs share the payload of the Submit.
 #include "tests/sim/attempts.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class AttemptsTest : public ::testing::Test {
     Change(id, next);
   }
 
-  // The daemon stops in order and breaks the attempt off.
+  // The daemon stops in order and interrupts the attempt.
   void PutBack(const std::string& id) {
     attempts_.OnDrain();
     StoredJob next = rows_[id];
@@ -61,7 +61,7 @@ class AttemptsTest : public ::testing::Test {
 
   void Run(Fate fate) { attempts_.OnEnd(attempts_.OnStart("ann", kToken, 0), fate); }
 
-  // A job whose run was lost, which may not run again by itself, and what a client made of it.
+  // A job whose run was lost and which may not run again automatically, and a client's retry of it.
   void LoseAndRetry() {
     Insert("job-a", "");
     Begin("job-a");
@@ -100,7 +100,7 @@ class AttemptsTest : public ::testing::Test {
   uint64_t sequence_ = 0;
 };
 
-// The daemon stopped while the commit was slow, before it had sent the second job's run.
+// The daemon stopped during a slow commit, before it had sent the second job's run.
 TEST_F(AttemptsTest, WhatTheEarlierJobWroteIsNotTheRetrysFault) {
   LoseAndRetry();
   PutBack("job-b");
@@ -124,7 +124,7 @@ TEST_F(AttemptsTest, AJobThatHasWrittenIsNotPutBack) {
   EXPECT_TRUE(failure().starts_with("in place: ")) << failure();
 }
 
-// Without memory nothing ran; with it, it did.
+// Without memory nothing ran; with memory it did.
 TEST_F(AttemptsTest, ARunWithoutMemoryHasWrittenNothing) {
   LoseAndRetry();
   Run(Fate::kNoMemory);
@@ -138,7 +138,7 @@ TEST_F(AttemptsTest, ARunWithoutMemoryHasWrittenNothing) {
   EXPECT_TRUE(failure().starts_with("in place: ")) << failure();
 }
 
-// Two retries of one job run at a time: once one has written, the next run is the other's.
+// Two retries of one job run at the same time: once one has written, the next run is the other's.
 TEST_F(AttemptsTest, OfTwoRetriesTheOneThatHasWrittenIsNotPutBack) {
   LoseAndRetry();
   Run(Fate::kLost);

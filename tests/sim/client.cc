@@ -42,7 +42,7 @@ void SimClient::ScheduleNext() {
   }
   const auto mean_us = static_cast<uint64_t>(context_.plan.pause_mean.count()) / 1'000;
   context_.events.After(Microseconds(rng_.Below(2 * mean_us + 1)), 0, [this] {
-    // One thing that has no place here any more is as good as another; the number of things counts.
+    // An action that is impossible now counts as done, because the number of actions is fixed.
     --actions_left_;
     Act();
     ScheduleNext();
@@ -73,7 +73,7 @@ void SimClient::Act() {
   }
 }
 
-// The same number means the same document: graphs are shared by submits.
+// The same number means the same document: submits share graphs.
 GraphSpec SimClient::DrawGraph(bool with_index, bool with_buffer) {
   const Plan& plan = context_.plan;
   SeededRng rng(context_.seed * 1'000 + rng_.Below(plan.graphs) * 4 + (with_index ? 1 : 0) + (with_buffer ? 2 : 0));
@@ -169,8 +169,8 @@ void SimClient::SubmitAfter() {
   Send(std::make_shared<Sending>(Sending{&submission}));
 }
 
-// "b" from a buffer, and "y" into the same, another or no buffer. A buffer serves one job at a time, so that what it
-// holds then is known.
+// Takes "b" from a buffer, and "y" goes into the same, another or no buffer. A buffer serves one job at a time, so
+// that its contents are known afterwards.
 void SimClient::SubmitWithBuffer() {
   Submission& submission = MakeSubmission(false);
   submission.graph = DrawGraph(false, true);
@@ -180,7 +180,7 @@ void SimClient::SubmitWithBuffer() {
   ++pending_;
   PutGraph(submission.graph, [this, &submission, bytes, writes, in_place] {
     if (submission.incarnation != 0) {
-      return;  // The answer came twice.
+      return;  // A repeated response.
     }
     submission.incarnation = context_.incarnation;
     network_.ToServer(false, [this, &submission, bytes, writes, in_place](SimDaemon& daemon) {
@@ -215,7 +215,7 @@ void SimClient::RetrySomething() {
     return;
   }
   const Submission& earlier = *board_.acknowledged[rng_.Below(board_.acknowledged.size())];
-  // Who watches the buffer wants to know what it holds.
+  // The code that watches the buffer expects known contents.
   if (earlier.tenant != tenant_ || (!earlier.buffer.empty() && earlier.incarnation == context_.incarnation)) {
     return;
   }
@@ -290,7 +290,7 @@ void SimClient::Send(const SendingRef& sending) {
       return;
     }
     if (sending->submission->key.empty()) {
-      Finish(sending);  // Nobody knows whether it came through.
+      Finish(sending);  // It is unknown whether the request arrived.
     } else {
       Send(sending);
     }
@@ -317,7 +317,7 @@ void SimClient::OnReply(const SendingRef& sending, uint32_t tried, const Outcome
                         const v1::SubmitResponse& response) {
   Submission& submission = *sending->submission;
   if (sending->over || (!outcome.ok() && tried <= std::exchange(sending->refused, std::max(tried, sending->refused)))) {
-    return;  // A refusal that comes twice is one.
+    return;  // A repeated refusal counts once.
   }
   if (outcome.ok()) {
     Finish(sending);
@@ -336,8 +336,8 @@ void SimClient::OnReply(const SendingRef& sending, uint32_t tried, const Outcome
     return;
   }
   if (absl::IsNotFound(outcome.status) && submission.retry_of.empty()) {
-    // Uploads end with the daemon. A refused request has used up nothing: it may be sent again, even without a key.
-    // Once, even if the answer to the upload comes twice.
+    // Uploads are lost with the daemon. A refused request has consumed nothing: it may be sent again, even without a
+    // key. Only once, even if the response to the upload is repeated.
     PutGraph(submission.graph, [this, sending, was_sent = std::make_shared<bool>(false)] {
       if (!std::exchange(*was_sent, true)) {
         SendLater(sending);
@@ -356,7 +356,7 @@ const Board::Known* SimClient::AnyKnown(bool own) {
   if (board_.known.empty()) {
     return nullptr;
   }
-  // Young ones are more fun.
+  // Mostly recent jobs, where more can go wrong.
   const size_t window = std::min<size_t>(board_.known.size(), Chance(rng_, 700) ? 8 : 1'000);
   const Board::Known* known = &board_.known[board_.known.size() - 1 - rng_.Below(window)];
   return own && known->tenant != tenant_ ? nullptr : known;
@@ -441,7 +441,7 @@ void SimClient::RunSomething() {
   });
 }
 
-// Asks from time to time whether the job that writes the buffer has ended.
+// Asks periodically whether the job that writes the buffer has ended.
 void SimClient::WatchBuffer(const std::string& buffer, const Submission& submission) {
   context_.events.After(Milliseconds(Between(rng_, 50, 500)), 0, [this, buffer, &submission] {
     if (buffers_.count(buffer) == 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of the simulation: it does random things, knows only what it was told, and sends again, under the same key,
-// what was not answered in time.
+// SimClient is a client of the simulation: it performs random actions, knows only what it was told, and sends
+// unanswered requests again under the same key.
 #ifndef HPVMD_TESTS_SIM_CLIENT_H_
 #define HPVMD_TESTS_SIM_CLIENT_H_
 
@@ -14,10 +14,10 @@
 
 namespace hpvm::server::sim {
 
-// What the clients of a world know together: ids travel between programs.
+// Knowledge that the clients of a world share: ids travel between programs.
 struct Board {
   struct Known {
-    std::string tenant, id;  // A job's, or an array's.
+    std::string tenant, id;  // Id of a job or an array.
   };
   std::vector<Known> known;
   std::vector<Submission*> acknowledged;
@@ -31,9 +31,9 @@ class SimClient {
             uint32_t number);
   void Begin();
   const std::string& tenant() const { return tenant_; }
-  // All that it wanted to do is done, or given up.
+  // Returns true when all its actions are done, or given up.
   bool is_done() const { return actions_left_ == 0 && pending_ == 0; }
-  // The daemon has a new life: its buffers and handles are gone.
+  // The daemon was restarted: its buffers and handles are gone.
   void OnRestart() {
     buffers_.clear();
     handles_.clear();
@@ -42,12 +42,12 @@ class SimClient {
  private:
   struct Buffer {
     std::string id, bytes;
-    bool in_use = false;  // By a job that has not ended.
+    bool in_use = false;  // Used by an unfinished job.
   };
-  // One submission on its way.
+  // One submission in progress.
   struct Sending {
     Submission* submission = nullptr;
-    uint32_t tries = 0, refused = 0;  // The last try that was refused.
+    uint32_t tries = 0, refused = 0;  // Number of the last refused try.
     bool began = false, over = false;
     uint64_t timer = 0;
   };
@@ -93,7 +93,7 @@ class SimClient {
   uint32_t actions_left_;
   uint64_t pending_ = 0;
   std::map<std::string, Buffer> buffers_;
-  std::map<uint64_t, std::string> handles_;  // By the graph's number.
+  std::map<uint64_t, std::string> handles_;  // Keyed by the graph's number.
 };
 
 }  // namespace hpvm::server::sim

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of one simulated world share: its time, its events, its trace, and the first promise that was broken.
+// State shared by the parts of one simulated world: its time, its events, its trace, and the first broken promise.
 //
-// A world is single-threaded and knows nothing of the machine's time: the clock moves to whatever is due next. Every
-// choice comes from the seed, by a stream of random numbers for each purpose, so that a change in one part leaves the
-// others' choices as they were.
+// A world is single-threaded and independent of real time: the clock jumps to the next due event. Every choice comes
+// from the seed, with a separate stream of random numbers for each purpose, so that a change in one part leaves the
+// others' choices unchanged.
 #ifndef HPVMD_TESTS_SIM_CONTEXT_H_
 #define HPVMD_TESTS_SIM_CONTEXT_H_
 
@@ -20,7 +20,7 @@
 
 namespace hpvm::server::sim {
 
-// A hash of every line, and the last lines for whoever must explain a failure.
+// A hash of all lines, and the last lines, to explain a failure.
 class Trace {
  public:
   Trace(const ManualClock& clock, bool prints) : clock_(clock), prints_(prints) {}
@@ -37,15 +37,15 @@ class Trace {
   std::deque<std::string> last_;
 };
 
-// What is to happen, in order of time, then of arrival.
+// Future events, in order of time, then of insertion.
 class EventQueue {
  public:
   explicit EventQueue(ManualClock& clock) : clock_(clock) {}
-  // `owner`: 0 for the world, else a daemon's incarnation, whose events go with it.
+  // `owner` is 0 for the world, otherwise a daemon's incarnation, whose events are dropped with it.
   void After(Duration delay, uint64_t owner, std::function<void()> action);
-  // Owners below this are gone.
+  // Drops the events of owners below this one.
   void ForgetOwnersBelow(uint64_t owner) { first_owner_ = owner; }
-  // kNever when there is none.
+  // Returns kNever when there is none.
   Time next();
   // Moves the clock to the next event and runs it.
   void RunNext();
@@ -77,7 +77,7 @@ struct Context {
 
   // A stream of random numbers for one purpose.
   SeededRng RngFor(std::string_view purpose) const;
-  // Only the first counts.
+  // Only the first failure counts.
   void Fail(std::string_view checker, std::string sentence);
   bool Check(bool holds, std::string_view checker, const std::function<std::string()>& sentence) {
     if (!holds) {
@@ -92,19 +92,19 @@ struct Context {
   EventQueue events;
   Trace trace;
   bool faults_on = true;
-  // The largest that was configured so far.
+  // The largest limit configured so far.
   uint64_t queued_per_tenant_max = plan.config.jobs_queued_per_tenant_max;
-  uint64_t incarnation = 0;  // Of the daemon that lives, or lived last.
+  uint64_t incarnation = 0;  // Incarnation of the running daemon, or the last one.
   std::optional<Failure> failure;
 };
 
-// Whether something that happens in so many of 1,000 cases happens now.
+// Returns true in `per_mille` of 1,000 cases.
 inline bool Chance(Rng& rng, uint32_t per_mille) { return per_mille != 0 && rng.Below(1'000) < per_mille; }
 // Uniform in [low, high].
 inline uint64_t Between(Rng& rng, uint64_t low, uint64_t high) { return low + rng.Below(high - low + 1); }
 inline Duration Microseconds(uint64_t us) { return Duration(static_cast<int64_t>(us) * 1'000); }
 inline Duration Milliseconds(uint64_t ms) { return Duration(static_cast<int64_t>(ms) * 1'000'000); }
-// "job-1a2b3c4d…" as people can tell ids apart in a trace.
+// Shortens "job-1a2b3c4d…" to a distinguishable prefix for a trace.
 inline std::string Short(std::string_view id) { return std::string(id.substr(0, id.find('-') + 19)); }
 
 }  // namespace hpvm::server::sim

@@ -91,7 +91,7 @@ Status SimDaemon::Start() {
   options.spawner = spawner_.get();
   options.jobs = store_.get();
   options.awaits_devices = true;
-  // In half of the worlds every request counts as large: it lies in a blob.
+  // In half of the worlds every request counts as large and is stored in a blob.
   options.request_row_bytes_max = context_.seed % 2 == 0 ? 0 : kRequestRowBytesMax;
   core_ = std::make_unique<Core>(std::move(options));
   core_->SetWake([this] { next_ = context_.clock.Now(); });
@@ -111,7 +111,7 @@ void SimDaemon::OnTime() {
   next_ = std::min(next_, core_->OnTime());
 }
 
-// The thread that probes, as an event.
+// The probing thread, as an event.
 void SimDaemon::WatchDevices() {
   if (!probe_scheduled_) {
     probe_scheduled_ = true;
@@ -149,7 +149,7 @@ void SimDaemon::Stop() {
   spawner_->EndAtOnce();
   core_->Stop();
   store_->Flush();
-  // Nobody hears an answer once the power is gone.
+  // Nobody receives a response after a loss of power.
   context_.Check(calls_.empty() || machine_.disk.is_off(), "answers", [&] {
     return std::to_string(calls_.size()) +
            " calls were not answered when the daemon stopped; the oldest: " + OldestCall() + ".";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One life of the daemon: the real core and the real store on a disk in memory, from start to crash or orderly end.
+// SimDaemon is one lifetime of the daemon: the real core and the real store on a disk in memory, from start to crash
+// or orderly stop.
 #ifndef HPVMD_TESTS_SIM_DAEMON_H_
 #define HPVMD_TESTS_SIM_DAEMON_H_
 
@@ -17,7 +18,7 @@
 
 namespace hpvm::server::sim {
 
-// What outlives a daemon.
+// State that outlives a daemon.
 struct Machine {
   Machine(Context& context, StoreModel& model, Attempts& attempts)
       : context(context),
@@ -28,7 +29,7 @@ struct Machine {
         store_rng(context.RngFor("store")),
         executor_rng(context.RngFor("executor")),
         vfs_rng(context.RngFor("vfs")) {}
-  // Sets the faults of the world's plan on the disk, while there are faults.
+  // Sets the faults of the world's plan on the disk, during the faulty phase.
   void ArmDisk();
 
   Context& context;
@@ -37,17 +38,18 @@ struct Machine {
   SimDisk disk;
   SeededRng core_rng, store_rng, executor_rng, vfs_rng;
   std::unique_ptr<DiskVfs> vfs;
-  Config config;  // As it is configured now.
+  Config config;  // The present configuration.
 };
 
 class SimDaemon {
  public:
   explicit SimDaemon(Machine& machine);
-  // As a crash, unless it was stopped.
+  // A crash, unless it was stopped.
   ~SimDaemon();
   SimDaemon(const SimDaemon&) = delete;
 
-  // Opens the store, compares it with the model, restores the jobs. Not OK: the disk was at fault; try again.
+  // Opens the store, compares it with the model, restores the jobs. An error means that the disk was at fault: try
+  // again.
   Status Start();
   bool is_serving() const { return core_ != nullptr && !is_dead_; }
 
@@ -56,20 +58,20 @@ class SimDaemon {
   JobDatabase& database() { return *watched_; }
   SimJobStore& store() { return *store_; }
 
-  // When OnTime is due.
+  // Returns when OnTime is due.
   Time next() const { return core_ == nullptr ? kNever : next_; }
   void OnTime();
 
-  // The store takes no writes any more: the process ends with code 1.
+  // The store accepts no more writes: the process ends with code 1.
   bool is_broken() const { return is_broken_; }
   void Drain();
   void StopRunning();
   bool is_idle() const { return core_->operations() == 0; }
-  // The end in order: every call is answered, every write is done.
+  // Stops in order: every call is answered, every write is done.
   void Stop();
 
-  // Calls of clients. An id for each; EndCall is false when nobody may learn the answer (the process or the power is
-  // gone). Every call must end exactly once, unless the process does first.
+  // Calls of clients. BeginCall returns an id; EndCall returns false when nobody may receive the response (the
+  // process or the power is gone). Every call must end exactly once, unless the process ends first.
   uint64_t BeginCall(const std::string& what);
   bool EndCall(uint64_t call);
   // Keeps it until the daemon's end.

@@ -9,7 +9,7 @@
 namespace hpvm::server::sim {
 namespace {
 
-// A commit or two, with what waits before them.
+// A commit or two, with the writes queued before them.
 constexpr Duration kCancelWithin = std::chrono::seconds(1);
 
 std::span<const uint8_t> BytesOf(const std::string& text) {
@@ -95,7 +95,7 @@ void Frontend::Cancel(SimDaemon& daemon, const std::string& tenant_name, const s
   const uint64_t number = daemon.BeginCall("cancel " + id);
   const Time asked = context_.clock.Now();
   history_.OnCancelAsked(id);
-  daemon.core().job_canceller().CancelJob(
+  daemon.core().job_wishes().CancelJob(
       *tenant, id, response.get(),
       [this, &daemon, tenant_name, id, response, number, asked, reply = std::move(reply)](const Outcome& outcome) {
         if (!daemon.EndCall(number)) {
@@ -179,7 +179,7 @@ void Frontend::Watch(SimDaemon& daemon, const std::string& tenant_name, const st
   watcher->tenant = tenant_name;
   watcher->id = id;
   watcher->reply = std::move(reply);
-  // As a stream's reactor, which is told from any thread and reads on its own.
+  // Like a stream's reactor, which may be notified on any thread and reads separately.
   const auto wake = [this, &daemon, weak = std::weak_ptr<Watcher>(watcher)] {
     const std::shared_ptr<Watcher> held = weak.lock();
     if (held == nullptr || std::exchange(held->wake_scheduled, true)) {

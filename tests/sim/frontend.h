@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's side of calls: what the service does between the wire and the core, with every answer shown to the
-// history first. And the wire: it loses, repeats, delays and overtakes.
+// The daemon's side of calls: what the service does between the network and the core; every response is shown to the
+// history first. Also the network: it loses, repeats, delays and reorders messages.
 #ifndef HPVMD_TESTS_SIM_FRONTEND_H_
 #define HPVMD_TESTS_SIM_FRONTEND_H_
 
@@ -26,7 +26,7 @@ class Network {
   Duration Delay();
 
   Context& context_;
-  std::function<SimDaemon*()> daemon_;  // Null while none serves.
+  std::function<SimDaemon*()> daemon_;  // Returns null while no daemon serves.
   SeededRng rng_;
 };
 
@@ -34,7 +34,7 @@ class Frontend {
  public:
   Frontend(Context& context, History& history) : context_(context), history_(history) {}
 
-  // `reply` comes at most once, later or at once; never from a daemon that has crashed.
+  // `reply` is called at most once, later or at once; never by a crashed daemon.
   using SubmitReply = std::function<void(const Outcome&, const v1::SubmitResponse&)>;
   void Submit(SimDaemon& daemon, Submission& submission, SubmitReply reply);
   using Reply = std::function<void(const Status&)>;
@@ -43,16 +43,16 @@ class Frontend {
   void GetJob(SimDaemon& daemon, const std::string& tenant, const std::string& id, const JobReply& reply);
   void ListJobs(SimDaemon& daemon, const std::string& tenant, const v1::ListJobsRequest& request);
   void Fetch(SimDaemon& daemon, const std::string& tenant, const std::string& id, const std::string& name);
-  // Until the job ends or the daemon does; `reply` with the last state.
+  // Watches until the job or the daemon ends; `reply` gets the last state.
   void Watch(SimDaemon& daemon, const std::string& tenant, const std::string& id, JobReply reply);
 
   void PutGraph(SimDaemon& daemon, const std::string& tenant, const std::string& document, const Reply& reply);
   using HandleReply = std::function<void(const Status&, const std::string& handle)>;
   void Prepare(SimDaemon& daemon, const std::string& tenant, const std::string& graph_sha256, HandleReply reply);
-  // A volatile run of "x" alone, checked here.
+  // A volatile run with input "x" only, checked here.
   void Run(SimDaemon& daemon, const std::string& tenant, const std::string& handle, const GraphSpec& graph,
            uint64_t token, Reply reply);
-  // A buffer with these bytes; its id.
+  // Makes a buffer with these bytes and returns its id.
   StatusOr<std::string> MakeBuffer(SimDaemon& daemon, const std::string& tenant, const std::string& bytes);
   StatusOr<std::string> ReadBuffer(SimDaemon& daemon, const std::string& tenant, const std::string& id);
   Status DeleteBuffer(SimDaemon& daemon, const std::string& tenant, const std::string& id);

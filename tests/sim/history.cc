@@ -7,7 +7,7 @@
 namespace hpvm::server::sim {
 namespace {
 
-// What every reader must be told alike of a job that has ended.
+// Facts about a finished job that every reader must get alike.
 std::string TerminalText(const v1::Job& job) {
   std::string text = v1::JobState_Name(job.state()) + " attempt " + std::to_string(job.attempt()) + " ended " +
                      std::to_string(job.ended_unix_ns()) + " error " + std::to_string(job.error().code()) + " " +
@@ -72,7 +72,7 @@ void History::CheckIds(Submission& submission, const v1::SubmitResponse& respons
     context_.Check(ids.empty() && array_id.empty(), "arrays", [] { return "A single job was answered as an array."; });
     ids = {response.job().id()};
   } else if (response.job().created_unix_ns() == 0 || ids.empty()) {
-    // Older than what is kept: only some ids are answered.
+    // Older than the retention: only some ids are returned.
     context_.Check(model_.WasForgotten(response.job().id()), "arrays",
                    [&] { return "An array's elements are not told: " + array_id + "."; });
     return;
@@ -102,7 +102,7 @@ void History::CheckIds(Submission& submission, const v1::SubmitResponse& respons
   }
 }
 
-// An array that is answered again no longer names elements that are older than what is kept.
+// Checks a repeated response for an array, which no longer names elements older than the retention.
 void History::CheckSomeAreTold(const Submission& submission, const std::string& array_id,
                                const std::vector<std::string>& ids) {
   std::set<std::string> missing(submission.ids.begin(), submission.ids.end());
@@ -131,7 +131,7 @@ void History::CheckRefusal(const Submission& submission, const Outcome& outcome)
   }
   const auto known = keys_.find({submission.tenant, submission.key});
   const bool has_acknowledged_key = !submission.key.empty() && known != keys_.end() && known->second == &submission;
-  // Handles and buffers end with the daemon, and what is not kept any more cannot be waited for or retried.
+  // Handles and buffers are lost with the daemon, and jobs that are no longer stored cannot be waited for or retried.
   const bool is_plain =
       submission.incarnation == 0 && submission.retry_of.empty() && submission.request.after().empty();
   if (code == absl::StatusCode::kInvalidArgument) {
@@ -183,7 +183,7 @@ void History::Look(const std::string& tenant, const v1::Job& job) {
   context_.Check(job.cancel_requested() || !seen.cancel_requested, "cancel",
                  [&] { return "The wish to cancel job " + job.id() + " was forgotten."; });
   seen.attempt = job.attempt();
-  // A wish may be shown while it is on its way to the disk; from there on it stays.
+  // A request to cancel may be shown before it is on disk; afterwards it must stay.
   seen.cancel_requested |= job.cancel_requested() && row != nullptr && row->cancel_requested;
   if (!IsTerminal(job.state())) {
     context_.Check(seen.terminal.empty(), "states", [&] {

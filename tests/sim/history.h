@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients asked and what they were told, and the promises about it: an acknowledged job is there from then on; a
-// key stands for one request and one job; a job ends once, the same for every reader; what is fetched is what the graph
-// computes; a wish to cancel that was answered is remembered; nobody sees another tenant's jobs.
+// History checks the promises about clients' requests and responses: an acknowledged job exists from then on; a key
+// stands for one request and one job; a job ends once, the same for every reader; fetched outputs are what the graph
+// computes; an acknowledged request to cancel is remembered; nobody sees another tenant's jobs.
 //
-// Answers are looked at when the daemon gives them, in that order: a client that never gets one may not rely on it, but
-// another one may have read the same.
+// Responses are checked when the daemon gives them, in that order: a client that never receives one may not rely on
+// it, but another client may have read the same.
 #ifndef HPVMD_TESTS_SIM_HISTORY_H_
 #define HPVMD_TESTS_SIM_HISTORY_H_
 
@@ -25,23 +25,23 @@
 
 namespace hpvm::server::sim {
 
-// One wish for jobs: a Submit, or a RetryJob, however often it is sent.
+// One request for jobs: a Submit, or a RetryJob, however often it is sent.
 struct Submission {
   uint64_t number = 0;
   std::string tenant, key;
-  v1::SubmitRequest request;  // Of a Submit.
-  std::string retry_of;       // Of a RetryJob: the job.
-  uint64_t token = 0;         // Of what it runs; a RetryJob's is that of the Submit.
+  v1::SubmitRequest request;  // For a Submit.
+  std::string retry_of;       // For a RetryJob: the job.
+  uint64_t token = 0;         // Token of its payload; a RetryJob's is that of the Submit.
   GraphSpec graph;
   GraphInputs inputs;  // Without "i".
   uint64_t first = 0, step = 1, count = 1;
   bool is_array = false;
-  uint64_t incarnation = 0;  // Of the daemon whose buffers it names; 0: none.
-  std::string buffer;        // Where "y" goes; empty: it stays with the job.
-  // Once acknowledged: all elements.
+  uint64_t incarnation = 0;  // Incarnation of the daemon whose buffers it names; 0 for none.
+  std::string buffer;        // Buffer for "y"; with the job when empty.
+  // All elements, once acknowledged.
   std::vector<std::string> ids;
   std::string array_id;
-  bool was_new = false;  // Some answer said that it made the job.
+  bool was_new = false;  // Some response said that it made the job.
 
   bool acknowledged() const { return !ids.empty(); }
 };
@@ -56,7 +56,7 @@ class History {
   // --- Answers of the daemon ---
   void OnSubmitted(Submission& submission, const Outcome& outcome, const v1::SubmitResponse& response);
   void OnJob(const std::string& tenant, const std::string& id, const Status& status, const v1::Job& job);
-  // A wish to cancel has come to the daemon.
+  // A request to cancel has reached the daemon.
   void OnCancelAsked(const std::string& id) { attempts_.OnCancelSent(id); }
   void OnCancelled(const std::string& tenant, const std::string& id, const Status& status);
   void OnList(const std::string& tenant, const v1::ListJobsResponse& response);
@@ -64,11 +64,11 @@ class History {
                 const std::string& bytes);
 
   // --- At the end ---
-  // Every acknowledged job, by id, with the tenant.
+  // Returns every acknowledged job, by id, with the tenant.
   std::vector<std::pair<std::string, std::string>> Acknowledged() const;
   const Submission* SubmissionOf(const std::string& id) const;
   std::string ExpectedOutput(const Submission& submission, const std::string& id, uint32_t output) const;
-  // When all has ended: conditions came true or not as the ends say.
+  // Called when all jobs have ended: checks that dependency conditions agree with the outcomes.
   void CheckEnds();
   uint64_t acknowledged() const { return owners_.size(); }
 
@@ -78,11 +78,11 @@ class History {
     Submission* submission = nullptr;
     uint64_t index = 0;  // In the array.
   };
-  // The most that some reader was told of a job.
+  // The latest state that any reader was told about a job.
   struct Seen {
     uint32_t attempt = 0;
     bool cancel_requested = false;
-    std::string terminal;  // What may never change.
+    std::string terminal;  // Facts that may never change.
   };
 
   void CheckIds(Submission& submission, const v1::SubmitResponse& response);
@@ -95,9 +95,9 @@ class History {
   Context& context_;
   StoreModel& model_;
   Attempts& attempts_;
-  std::deque<Submission> submissions_;                               // Pointers stay.
-  std::map<std::string, Owner> owners_;                              // By job id.
-  std::map<std::pair<std::string, std::string>, Submission*> keys_;  // That were acknowledged.
+  std::deque<Submission> submissions_;                               // In a deque pointers stay valid.
+  std::map<std::string, Owner> owners_;                              // Keyed by job id.
+  std::map<std::pair<std::string, std::string>, Submission*> keys_;  // Keys of acknowledged submissions.
   std::map<std::string, Seen> seen_;
 };
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpv-sim: runs seeds of the simulation and tells the first broken promise of each.
+// hpv-sim: runs seeds of the simulation and reports the first broken promise of each.
 //
 //   hpv-sim --seed 17 --trace          one world, every line
 //   hpv-sim --seeds 0..99999 --jobs 2 --log FILE
 //   hpv-sim --seconds 60 [--seeds 0..] as many seeds as fit
 //   hpv-sim --store ...                the job store alone, much faster
+//   hpv-sim --cluster ...              hosts that share a model of a store (server/cluster)
 //   hpv-sim --mutant NAME ...          with a seeded bug (builds with HPVMD_MUTANTS)
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 
 #include "base/failpoint.h"
 #include "server/process/log.h"
+#include "tests/sim/cluster_world.h"
 #include "tests/sim/store_world.h"
 #include "tests/sim/world.h"
 #ifdef HPVMD_MUTANTS
@@ -34,7 +36,7 @@ struct Options {
   double seconds = 0;
   uint32_t jobs = 1;
   uint32_t failures_max = 10;
-  bool trace = false, twice = false, hashes = false, verbose = false, store = false;
+  bool trace = false, twice = false, hashes = false, verbose = false, store = false, cluster = false;
   std::string log, mutant;
 };
 
@@ -55,7 +57,7 @@ void Report(std::FILE* out, uint64_t seed, const AnyWorld& world, const Verdict&
   std::fflush(out);
 }
 
-// Whether the seed keeps all promises.
+// Returns true when the seed keeps all promises.
 template <typename AnyWorld>
 bool RunSeed(uint64_t seed, const Options& options, Totals& totals) {
   AnyWorld world(seed, options.trace);
@@ -97,7 +99,11 @@ Totals RunRange(const Options& options, uint64_t offset) {
     if (Now() >= end || totals.failures >= options.failures_max) {
       break;
     }
-    options.store ? RunSeed<StoreWorld>(seed, options, totals) : RunSeed<World>(seed, options, totals);
+    if (options.cluster) {
+      RunSeed<ClusterWorld>(seed, options, totals);
+    } else {
+      options.store ? RunSeed<StoreWorld>(seed, options, totals) : RunSeed<World>(seed, options, totals);
+    }
   }
   return totals;
 }
@@ -112,7 +118,7 @@ std::string Summary(const Totals& totals, double seconds) {
   return text;
 }
 
-// One process for each share of the seeds: worlds share nothing, and SQLite keeps a little for its process.
+// One process for each share of the seeds: worlds share nothing, and SQLite keeps a little state per process.
 Totals RunProcesses(const Options& options) {
   if (options.jobs <= 1) {
     return RunRange(options, 0);
@@ -164,7 +170,8 @@ int Main(int argc, char** argv) {
   app.add_option("--failures", options.failures_max, "Stop after so many failures");
   app.add_option("--log", options.log, "Append a line on what was run to this file");
   app.add_option("--mutant", options.mutant, "Switch on a seeded bug");
-  app.add_flag("--store", options.store, "The job store alone");
+  CLI::Option* const store = app.add_flag("--store", options.store, "The job store alone");
+  app.add_flag("--cluster", options.cluster, "Hosts that share a model of a store")->excludes(store);
   app.add_flag("--trace", options.trace, "Print every line");
   app.add_flag("--twice", options.twice, "Run each seed twice and compare");
   app.add_flag("--hashes", options.hashes, "Print each seed's trace hash");

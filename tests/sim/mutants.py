@@ -5,8 +5,8 @@
     tests/sim/mutants.py BIN [--seeds N] [--seconds S] [--table FILE] [NAME ...]
 
 BIN has hpv-sim of a copy that tests/mutants/patched.py made, built with the preset mutants. Each bug of
-tests/mutants/system, but those of plans, runs until a checker complains; exit 1 when one is not caught. Those in ELSEWHERE
-concern what the simulation does not have, and name the test that catches them.
+tests/mutants/system, except those of plans, runs until a checker complains; exit 1 when one is not caught. ELSEWHERE lists
+bugs in code that the simulation does not contain, and names the test that catches each.
 """
 import argparse
 import pathlib
@@ -19,29 +19,29 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "mutants"))
 import seeded  # noqa: E402
 
 ELSEWHERE = {
-    # No disk of the simulation changes bytes that it had stored.
+    # No simulated disk changes bytes that it has stored.
     "store_sum_ignored": "sqlite_job_database_test",
-    # Worlds ask whether balances are what there is; what a balance allows, and whose it is, the model knows.
+    # Worlds check that balances match use; the model checks what a balance allows and whose it is.
     "ledger_refusal_uncounted": "ledger_test",
     "ledger_limit_off_by_one": "ledger_test",
     "ledger_charge_another": "ledger_test",
-    # Moments that worlds seldom reach.
+    # States that worlds seldom reach.
     "core_output_bytes_leak": "core_job_test",
     "core_lost_wakeup": "core_job_test",
     "core_cancel_lost_while_starting": "core_job_test",
-    # Worlds do not watch.
+    # Worlds have no watchers.
     "core_watch_history_unbounded": "job_watch_test",
     "core_watch_gap_unseen": "job_watch_test",
 }
 
 
 def run(binary, name, seeds, seconds):
-    """The checker that complained, after how many seeds; or None."""
+    """Returns the checker that complained, and after how many seeds; or None."""
     total, start = 0, time.monotonic()
-    for worlds in ("core", "store"):
+    for worlds in ("cluster",) if name.startswith("cluster_") else ("core", "store"):
         command = [binary, "--seeds", f"0..{seeds - 1}", "--seconds", str(seconds), "--failures", "1", "--mutant", name]
-        if worlds == "store":
-            command.append("--store")
+        if worlds != "core":
+            command.append(f"--{worlds}")
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds + 60)
         except subprocess.TimeoutExpired:

@@ -6,7 +6,7 @@
 namespace hpvm::server::sim {
 namespace {
 
-// Sizes: most worlds small, some large.
+// Sizes: most worlds are small, some large.
 void DrawSize(Rng& rng, Plan& plan) {
   const uint64_t kind = rng.Below(20);
   if (kind < 14) {
@@ -115,7 +115,7 @@ void DrawConfig(Rng& rng, Plan& plan) {
   }
   config.jobs_attempts_default = Between(rng, 1, 5);
   config.jobs_array_max = Between(rng, 2, 12);
-  // Long ones too: what a deadline ends in time nobody misses.
+  // Long deadlines as well, so that a lost job is not always hidden by its deadline.
   config.jobs_deadline_default_ms = (Chance(rng, 500) ? Between(rng, 2, 120) : Between(rng, 200, 600)) * 1'000;
   config.jobs_deadline_max_ms = 600'000;
   config.server_drain_ms = Between(rng, 1, 2'000);

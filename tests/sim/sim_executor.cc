@@ -26,7 +26,7 @@ std::string ReadAll(int fd, uint64_t offset, uint64_t bytes) {
 
 UniqueFd Duplicate(int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
-// Memory that the executor holds for as long as the request lives there.
+// Memory that the executor holds during the request.
 struct HeldMemory {
   UniqueFd fd;
   uint64_t offset = 0, bytes = 0;
@@ -36,9 +36,9 @@ struct Request {
   std::function<void(StatusOr<internal::Prepared>)> prepared;
   std::function<void(StatusOr<RunReply>)> ran;
   supervisor::ExecutorProcess::AskDone granted;
-  // Of runs.
+  // For runs.
   GraphSpec graph;
-  uint64_t run = 0;  // At the checker.
+  uint64_t run = 0;  // Number in the checker.
   GraphInputs inline_inputs;
   std::map<std::string, HeldMemory> memory_inputs;
   struct Target {
@@ -52,7 +52,7 @@ struct Request {
 
 }  // namespace
 
-// One process; shared by the object that the core owns and by events to come.
+// One process; shared by the object that the core owns and by future events.
 class SimExecutor final : public std::enable_shared_from_this<SimExecutor> {
  public:
   SimExecutor(SimSpawner& spawner, std::string tenant, uint64_t number, std::vector<std::string> profile)
@@ -68,9 +68,9 @@ class SimExecutor final : public std::enable_shared_from_this<SimExecutor> {
   void Release(uint64_t handle) { graphs_.erase(handle); }
   void Cancel(RequestId id);
   void GrantChanged(supervisor::ExecutorProcess::AskDone done);
-  // Ends soon, or at once while the daemon goes down. `is_fault`: it costs attempts.
+  // Ends soon, or at once while the daemon goes down. `is_fault` says whether it costs attempts.
   void EndSoon(Status why);
-  // Every pending request fails, then the end is told.
+  // Every pending request fails, then the end is reported.
   void End(const Status& why, Fate fate);
   void SetStopGrace(Duration grace) { stop_grace_ = grace; }
   bool ended() const { return ended_; }
@@ -84,7 +84,7 @@ class SimExecutor final : public std::enable_shared_from_this<SimExecutor> {
   void FinishRun(RequestId id);
   void Answer(RequestId id, RunReply reply, Fate fate);
   void Scribble(Request& request);
-  // The link ends a process that does not answer so long after a deadline or Cancel.
+  // The link ends a process that does not answer within this time after a deadline or Cancel.
   void WatchFor(RequestId id, Duration from_now);
   bool Draw(uint32_t per_mille) { return context_.faults_on && Chance(spawner_.rng(), per_mille); }
   void Say(const std::string& what) { context_.trace.Add(name_, what); }
@@ -151,7 +151,7 @@ RequestId SimExecutor::Prepare(const supervisor::PrepareInput& input,
   if (Draw(context_.plan.crash_in_prepare)) {
     spawner_.attempts().OnStartFault(tenant_);
     if (Chance(spawner_.rng(), 300)) {
-      return id;  // Hangs: the core's timer kills it.
+      return id;  // Hangs until the core's timer kills it.
     }
     After(Microseconds(Between(spawner_.rng(), 1, 3'000)),
           [](SimExecutor& self) { self.End(Unavailable("The executor process ended (signal 11)."), Fate::kLost); });

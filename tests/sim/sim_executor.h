@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executors of the simulation: they take simulated time, read what they were given, compute what the graph says, and
-// fail in every way that a link lets through. The rules are ExecutorLink's: callbacks come once each, later.
+// Executors of the simulation: they take simulated time, read their inputs, compute the graph's result, and fail in
+// every way that a link allows. The rules are ExecutorLink's: callbacks are called once each, later.
 #ifndef HPVMD_TESTS_SIM_SIM_EXECUTOR_H_
 #define HPVMD_TESTS_SIM_SIM_EXECUTOR_H_
 
@@ -18,7 +18,7 @@ namespace hpvm::server::sim {
 
 class SimExecutor;
 
-// Of one daemon.
+// Spawner of one daemon.
 class SimSpawner final : public ExecutorSpawner {
  public:
   SimSpawner(Context& context, Attempts& attempts, SeededRng& rng)
@@ -26,15 +26,15 @@ class SimSpawner final : public ExecutorSpawner {
   StatusOr<std::unique_ptr<supervisor::ExecutorProcess>> Spawn(
       const SpawnRequest& request, std::function<void(const supervisor::ExecutorReady&)> on_ready,
       std::function<void(const Status&)> on_end) override;
-  // Never asked by the core.
+  // Never called by the core.
   StatusOr<internal::Ready> Probe(const std::string& backend) override;
   StatusOr<SandboxFacts> ProbeSandbox(const std::vector<std::string>& backends, bool without_device_nodes) override;
 
-  // From now on whoever is killed ends at once: the daemon is being taken down, and no later event will come.
-  // Also of those that were told to end and have not yet: the daemon waits for them, and time stands still.
+  // From now on killed executors end at once: the daemon is going down, and no later event will come. Also applies to
+  // executors that were told to end and have not yet, because the daemon waits for them and time stands still.
   void EndAtOnce();
   bool ends_at_once() const { return ends_at_once_; }
-  // The daemon stops in order: what it kills from now on is no fault.
+  // The daemon stops in order: executors that it kills from now on are not faults.
   void OnDrain() { draining_ = true; }
   bool draining() const { return draining_; }
   size_t alive() const;
@@ -54,7 +54,7 @@ class SimSpawner final : public ExecutorSpawner {
   std::vector<std::weak_ptr<SimExecutor>> executors_;
 };
 
-// What discovery finds in this world.
+// Returns the devices that discovery finds in this world.
 internal::Ready DevicesOf(const Plan& plan, const std::string& family);
 
 }  // namespace hpvm::server::sim

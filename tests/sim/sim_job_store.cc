@@ -39,7 +39,7 @@ void SimJobStore::ScheduleCommit() {
     return;
   }
   commit_scheduled_ = true;
-  // Now and then the disk takes its time.
+  // Occasionally the disk is slow.
   const bool is_slow = context_.faults_on && Chance(rng_, context_.plan.slow_commits);
   const Duration takes = is_slow ? Milliseconds(Between(rng_, 5, 3'000)) : Microseconds(Between(rng_, 50, 2'000));
   context_.events.After(std::max(next - context_.clock.Now(), Duration{0}) + takes, incarnation_, [this] {
@@ -52,7 +52,7 @@ void SimJobStore::ScheduleCommit() {
 void SimJobStore::CommitNow() {
   for (CommitAnswer& answer : queue_.CommitSome()) {
     answers_.push_back(std::move(answer));
-    // In order, each a little later, so that anything may come between.
+    // In order, each a little later, so that other events may come between.
     answers_until_ = std::max(answers_until_, context_.clock.Now()) + Microseconds(rng_.Below(300));
     context_.events.After(answers_until_ - context_.clock.Now(), incarnation_, [this] { GiveAnswer(); });
   }
@@ -150,7 +150,7 @@ void SimJobStore::Flush() {
 
 void SimJobStore::Abandon() {
   abandoned_ = true;
-  // Swapped first: what they hold may call back.
+  // Swapped out first, because destroying them may call back.
   const auto work = std::exchange(work_, {});
   const auto answers = std::exchange(answers_, {});
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job store as the daemon's, without its threads: the world says when a commit runs, when its answers are given,
-// and when blobs are copied. The logic between is the real one (CommitQueue, JobDatabase, BlobFolder).
+// SimJobStore is the daemon's job store without its threads: the world decides when a commit runs, when its callbacks
+// are called, and when blobs are copied. The logic between is the real one (CommitQueue, JobDatabase, BlobFolder).
 #ifndef HPVMD_TESTS_SIM_SIM_JOB_STORE_H_
 #define HPVMD_TESTS_SIM_SIM_JOB_STORE_H_
 
@@ -29,12 +29,12 @@ class SimJobStore final : public JobStore {
   BlobFolder& blobs() override { return blobs_; }
   JobStoreHealth Health() override { return queue_.Health(); }
 
-  // What the daemon's store does between commits.
+  // Performs the maintenance that the daemon's store does between commits.
   void Shrink();
-  // The end of a daemon that stops in order: does and answers all that waits. Readers end before the blobs' threads,
-  // and these before the writes, as in the daemon's store: what is posted to those that have ended is never done.
+  // For a daemon that stops in order: performs all waiting work and its callbacks. Readers end before the blobs'
+  // threads, and these before the writes, as in the daemon's store: work posted to ended threads is never done.
   void Flush();
-  // The end of a daemon that crashed: forgets all that waits; nothing is called any more.
+  // For a daemon that crashed: drops all waiting work; no callback is called any more.
   void Abandon();
   size_t waiting() const { return answers_.size() + work_.size() + queue_.size(); }
 
@@ -60,7 +60,7 @@ class SimJobStore final : public JobStore {
   const uint64_t incarnation_;
   bool commit_scheduled_ = false, abandoned_ = false;
   std::deque<CommitAnswer> answers_;
-  std::deque<Task> work_;  // The readers' and the blob threads'.
+  std::deque<Task> work_;  // For the readers and the blob threads.
   bool readers_have_ended_ = false, blobs_have_ended_ = false;
   Time answers_until_{0}, work_until_{0};
 };

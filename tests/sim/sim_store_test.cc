@@ -9,7 +9,8 @@
 namespace hpvm::server::sim {
 namespace {
 
-// What was answered is there after every crash and loss of power, whole, and nothing else; stale writes change nothing.
+// Acknowledged writes are there after every crash and loss of power, complete, and nothing else; stale writes change
+// nothing.
 TEST(SimStoreTest, PromisesHold) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   uint64_t writes = 0, opens = 0, seeds = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A short run of the simulation in every build: new seeds by the thousand are for hpv-sim.
+// A short run of the simulation in every build; hpv-sim runs thousands of new seeds.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -38,7 +38,7 @@ TEST_F(SimTest, PromisesHold) {
     jobs += verdict.jobs;
     starts += verdict.starts;
   }
-  // Worlds in which nothing happens would keep every promise.
+  // Worlds without events would keep every promise.
   EXPECT_GT(jobs, seeds * 5);
   EXPECT_GT(starts, seeds * 2);
 }

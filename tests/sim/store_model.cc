@@ -243,7 +243,7 @@ bool StoreModel::Insert(const InsertJobs& insert, const WriteResult* result) {
     Row row = RowOf(whole);
     row.changed = context_.clock.Now();
     if (result != nullptr && result->status.ok()) {
-      // An array that is written in steps has its numbers before what is committed in between.
+      // An array that is written in steps has its numbers before commits in between.
       const bool has_sequence = i < result->sequences.size() && sequences_.insert(result->sequences[i]).second;
       context_.Check(has_sequence, "sequence", [&] { return "Job " + row.id + " got no number of its own."; });
       row.sequence = has_sequence ? result->sequences[i] : 0;
@@ -357,7 +357,7 @@ bool StoreModel::Drop(const DropJob& drop) {
   return true;
 }
 
-// Whatever the wall clock says: within a day finished jobs go only to make room for others.
+// Independent of the wall clock: within a day, finished jobs are deleted only to make room for others.
 void StoreModel::CheckEarly(const Row& row, bool forget) {
   if (!judges_ || context_.clock.Now() - row.changed >= Duration(kDayNs)) {
     return;
@@ -396,7 +396,8 @@ void StoreModel::CheckUnused(const JobWrite& write, const WriteResult& result) {
 
 void StoreModel::Forget(const ForgetKeys& forget) {
   for (auto at = keys_.begin(); at != keys_.end();) {
-    const bool goes = at->second.created_unix_ns < forget.before_unix_ns && rows_.count(at->second.job_id) == 0;
+    const bool goes = at->second.created_unix_ns < forget.before_unix_ns && rows_.count(at->second.job_id) == 0 &&
+                      (forget.tenant.empty() || forget.tenant == at->first.first);
     context_.Check(!goes || !judges_ || context_.clock.Now() - at->second.inserted >= Duration(kDayNs), "idempotency",
                    [&] { return "The key \"" + at->first.second + "\" is forgotten within a day."; });
     at = goes ? keys_.erase(at) : std::next(at);
@@ -474,7 +475,7 @@ void StoreModel::Compare(JobDatabase& database) {
   CheckAround(database);
 }
 
-// What is told about the rows: those that live, their requests, the sums, and the blobs.
+// Checks the data around the rows: live jobs, their requests, the sums, and the blobs.
 void StoreModel::CheckAround(JobDatabase& database) {
   std::set<std::string> live;
   std::vector<DamagedJob> damaged;

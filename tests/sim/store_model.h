@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the job store must hold, told from the commits that it answered: compared with every answer of the database, and
-// with everything in it after each restart.
+// StoreModel is the expected state of the job store, derived from the commits that it acknowledged; compared with
+// every response of the database, and with its whole contents after each restart.
 //
-// Nothing here is shared with the store's own code: rows are followed by the rules of server/jobs/rows/job_database.h.
-// A commit whose outcome nobody knows (the power went, or the disk failed, while it ran) may be there or not, but
-// whole.
+// It shares no code with the store: rows follow the rules of server/jobs/rows/job_database.h. A commit with an
+// unknown outcome (the power was lost, or the disk failed, while it ran) may be there or not, but only completely.
 #ifndef HPVMD_TESTS_SIM_STORE_MODEL_H_
 #define HPVMD_TESTS_SIM_STORE_MODEL_H_
 
@@ -23,7 +22,7 @@
 
 namespace hpvm::server::sim {
 
-// What a row says, as far as promises are about it.
+// The facts in a row that promises are about.
 struct Row {
   std::string id, tenant;
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
@@ -37,53 +36,53 @@ struct Row {
   uint32_t array_running_max = 0;
   std::vector<v1::JobDependency> after;
   int64_t created_unix_ns = 0, deadline_unix_ns = 0, not_before_unix_ns = 0, ended_unix_ns = 0;
-  int64_t lost_unix_ns = 0;     // When the last lost attempt ended.
+  int64_t lost_unix_ns = 0;     // End of the last lost attempt.
   uint64_t token = 0;           // From the job's name.
-  uint64_t index = 0;           // What its input "i" holds: an element's, also after RetryJob.
-  std::set<std::string> blobs;  // Their hashes, in hexadecimal.
+  uint64_t index = 0;           // Value of its input "i": an element's index, also after RetryJob.
+  std::set<std::string> blobs;  // Hashes in hexadecimal.
   Time changed{0};              // When the model saw the last change, by the world's clock.
 };
 
-// Of a dropped job, until the database has told.
+// Size of a dropped job, until the database has reported it.
 inline constexpr uint64_t kUnknownBytes = UINT64_MAX;
-// Whether two readings of one row agree.
+// Returns true when two readings of one row agree.
 bool AreEqual(const Row& a, const Row& b);
 Row RowOf(const StoredJob& job);
 std::string Describe(const Row& row);
 
 class StoreModel {
  public:
-  // `judges`: changes are to keep the rules of jobs too, not only those of the store.
+  // With `judges`, changes must also follow the rules of jobs, not only those of the store.
   StoreModel(Context& context, bool judges) : context_(context), judges_(judges) {}
 
-  // A commit has come back.
+  // A commit has returned.
   void OnCommit(std::span<const JobWrite> writes, const Status& status, const std::vector<WriteResult>& results);
   void OnDropped(const std::string& id, uint64_t stored_bytes);
   // A new daemon's lease.
   void OnLease(uint64_t lease);
-  // Compares with a database that was opened again, and settles a commit whose outcome was unknown.
+  // Compares with a reopened database, and settles a commit with an unknown outcome.
   void Compare(JobDatabase& database);
 
-  // What is known to be committed.
+  // Returns the committed row.
   const Row* Find(const std::string& id) const;
   const std::map<std::string, Row>& rows() const { return rows_; }
-  // All jobs of one submit, and those that RetryJob made of them.
+  // Returns all jobs of one submit, and those that RetryJob made of them.
   std::vector<const Row*> RowsOf(uint64_t token) const;
-  // Of its rows that were removed.
+  // Facts about its removed rows.
   struct Gone {
     uint64_t attempts = 0, in_place = 0, rows = 0;
   };
   Gone GoneOf(uint64_t token, uint64_t index) const;
   std::vector<const Row*> ElementsOf(const std::string& array_id) const;
-  // The job, or the array's elements; those that were removed, too, as they ended.
+  // Returns the job, or the array's elements; removed ones, too, in their final state.
   std::vector<const Row*> UnitRows(const std::string& id) const;
   uint64_t lease() const { return lease_; }
-  // A commit has failed, and nobody knows whether it is on disk.
+  // Returns true when a commit has failed and may or may not be on disk.
   bool is_uncertain() const { return unknown_.has_value(); }
-  // A row that was removed after its job had ended.
+  // Returns true for a row that was removed after its job had ended.
   bool WasForgotten(const std::string& id) const { return forgotten_.count(id) != 0; }
 
-  // Called for each change of a row that was committed: before (null for a new one) and after.
+  // Called for each committed change of a row with the old row (null for a new one) and the new one.
   using OnChange = std::function<void(const Row* before, const Row& after)>;
   void SetOnChange(OnChange on_change) { on_change_ = std::move(on_change); }
 
@@ -92,7 +91,7 @@ class StoreModel {
   struct Key {
     std::string job_id;
     int64_t created_unix_ns = 0;
-    Time inserted{0};  // By the world's clock, which does not jump.
+    Time inserted{0};  // Time of the world's clock, which does not jump.
   };
 
   struct State {
@@ -101,7 +100,7 @@ class StoreModel {
     std::map<std::string, Row> forgotten;
   };
 
-  // Whether the write is taken by these rules; applies it then. `result`: the database's, null when it is not known.
+  // Returns true when the rules accept the write; then applies it. `result` is the database's, or null when unknown.
   bool Apply(const JobWrite& write, const WriteResult* result);
   bool Insert(const InsertJobs& insert, const WriteResult* result);
   bool Change(const ChangeJob& change);
@@ -111,7 +110,7 @@ class StoreModel {
   void CheckChange(const Row& before, const Row& after);
   std::string DescribeWrite(const JobWrite& write) const;
   void CheckUnused(const JobWrite& write, const WriteResult& result);
-  // The first difference from what is in the database; empty: none.
+  // Returns the first difference from the database's contents; empty when there is none.
   std::string Difference(const std::map<std::string, Row>& found, JobDatabase& database) const;
   std::string KeyDifference(JobDatabase& database) const;
   void CheckAround(JobDatabase& database);
@@ -122,20 +121,20 @@ class StoreModel {
   std::map<uint64_t, std::set<std::string>> by_token_;
   std::map<std::string, std::set<std::string>> by_array_;
   std::map<TenantKey, Key> keys_;
-  std::map<std::string, uint64_t> indexes_;  // By job id, for ever.
-  std::map<std::string, Row> forgotten_;     // As they were then.
+  std::map<std::string, uint64_t> indexes_;  // Keyed by job id; never removed.
+  std::map<std::string, Row> forgotten_;     // In their final state.
   std::set<std::string> tenants_;
-  std::map<std::pair<uint64_t, uint64_t>, Gone> gone_;  // By token and index.
+  std::map<std::pair<uint64_t, uint64_t>, Gone> gone_;  // Keyed by token and index.
   uint64_t lease_ = 0;
-  std::set<uint64_t> sequences_;  // Numbers that jobs have or had.
-  // A commit whose outcome nobody knows, and what there was before it. What a restart finds of it is sure only once
-  // that daemon has committed its lease: until then the power may still take what was written and not synced.
+  std::set<uint64_t> sequences_;  // Numbers of present and former jobs.
+  // A commit with an unknown outcome, and the state before it. A restart's findings about it are certain only once that
+  // daemon has committed its lease: until then a loss of power may still remove unsynced data.
   std::optional<std::vector<JobWrite>> unknown_;
   std::optional<State> before_unknown_;
   OnChange on_change_;
 };
 
-// Passes everything on and tells the model of each commit.
+// Passes everything on and reports each commit to the model.
 class WatchedDatabase final : public JobDatabase {
  public:
   WatchedDatabase(JobDatabase& database, StoreModel& model) : database_(database), model_(model) {}
@@ -143,7 +142,7 @@ class WatchedDatabase final : public JobDatabase {
     const Status status = database_.Commit(writes, results);
     model_.OnCommit(writes, status, *results);
     for (const JobWrite& write : writes) {
-      // Only the database knows what a dropped job takes.
+      // Only the database knows the size of a dropped job.
       const auto* drop = status.ok() ? std::get_if<DropJob>(&write) : nullptr;
       if (drop != nullptr) {
         if (const StatusOr<StoredJob> job = database_.Find(drop->tenant, drop->id); job.ok()) {

@@ -100,7 +100,7 @@ void StoreWorld::CrashAndReopen() {
   const bool had_faults = context_.faults_on;
   uint32_t tries = 0;
   do {
-    // Somebody makes room, and in the end replaces the disk.
+    // An operator makes room, and in the end replaces the disk.
     disk_.SetSpace(UINT64_MAX);
     context_.faults_on = had_faults && ++tries <= 5;
     const bool keeps_all = !Chance(rng_, context_.plan.power_loss + 300);
@@ -123,7 +123,7 @@ void StoreWorld::CrashAndReopen() {
   context_.faults_on = had_faults;
 }
 
-// Between the failure and the end of the process: nothing is committed any more, and nothing is thrown away.
+// Between the failure and the end of the process, nothing is committed and nothing is deleted.
 void StoreWorld::GoOnBroken() {
   InsertSome();
   for (int steps = 0; steps < 20 && context_.events.next() != kNever && !disk_.is_off(); ++steps) {
@@ -131,7 +131,7 @@ void StoreWorld::GoOnBroken() {
   }
   std::vector<WriteResult> results;
   const JobWrite write = ForgetKeys{0};
-  // A blob's failure is the queue's to remember; a commit's the database's too.
+  // The queue remembers a blob's failure; the database also remembers a commit's.
   context_.Check(!model_.is_uncertain() || !database_->Commit({&write, 1}, &results).ok(), "broken store",
                  [] { return "The database commits after it has failed for good."; });
 }
@@ -188,7 +188,7 @@ void StoreWorld::Step() {
   } else if (drawn < 99) {
     disk_.PowerOffAfter(Between(rng_, 1, 50));
   } else if (context_.faults_on) {
-    // The commit of new blobs' rows fails when all of it is written: whoever starts next may find it.
+    // The commit of new blobs' rows fails when all of it is written: the next daemon may find it.
     disk_.FailNth(SimDisk::Op::kSync, Between(rng_, 1, 6), {});
     InsertSome();
   }
@@ -268,7 +268,7 @@ void StoreWorld::ChangeOne() {
   const bool is_stale = !old_.empty() && Chance(rng_, 150);
   if (is_stale) {
     row = &old_[rng_.Below(old_.size())];
-    stale_.insert(row->job().id());  // As a daemon would that does not know that it was replaced.
+    stale_.insert(row->job().id());  // Like a daemon that does not know that it was replaced.
   }
   if (row == nullptr || IsTerminal(row->job().state())) {
     return;
@@ -320,7 +320,7 @@ void StoreWorld::Write(JobWrite write, std::vector<BlobPinRef> pins) {
   });
 }
 
-// What the store says is done must be on disk by then: the model has it from the commit.
+// Completed writes must be on disk by then: the model has them from the commit.
 void StoreWorld::Answered(const JobWrite& write, const WriteResult& result) {
   context_.trace.Add("answer", std::to_string(write.index()) + " " + std::string(result.status.message()));
   context_.Check(!absl::IsResourceExhausted(result.status) || std::holds_alternative<InsertJobs>(write), "full disk",

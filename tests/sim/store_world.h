@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store alone in a simulated world: thousands of commits a second of random writes, stale ones among them, on a
-// disk that fails and loses power; what was answered is compared with what is there after each restart.
+// StoreWorld is the store alone in a simulated world: thousands of commits a second of random writes, including stale
+// ones, on a disk that fails and loses power; acknowledged writes are compared with the contents after each restart.
 #ifndef HPVMD_TESTS_SIM_STORE_WORLD_H_
 #define HPVMD_TESTS_SIM_STORE_WORLD_H_
 
@@ -51,11 +51,11 @@ class StoreWorld {
   std::unique_ptr<BlobFolder> blobs_;
   std::unique_ptr<SimJobStore> store_;
   bool is_broken_ = false;
-  // As a client of the store knows them: what was answered.
+  // Jobs as a client of the store knows them, from responses.
   std::map<std::string, StoredJob> known_;
   std::vector<StoredJob> old_;     // Earlier forms, for stale writes.
-  std::set<std::string> stale_;    // Jobs that some stale write was about.
-  std::set<std::string> writing_;  // One write a job at a time.
+  std::set<std::string> stale_;    // Jobs that a stale write concerned.
+  std::set<std::string> writing_;  // One write per job at a time.
   uint64_t next_id_ = 1, lease_ = 0, opens_ = 0, writes_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one seed's world ended.
+// Verdict is the result of one seed's world.
 #ifndef HPVMD_TESTS_SIM_VERDICT_H_
 #define HPVMD_TESTS_SIM_VERDICT_H_
 
@@ -13,7 +13,7 @@ namespace hpvm::server::sim {
 struct Verdict {
   std::optional<Failure> failure;
   uint64_t trace_hash = 0, trace_lines = 0;
-  // How much happened.
+  // Amount of activity.
   uint64_t jobs = 0, runs = 0, starts = 0, steps = 0;
   Duration simulated{0};
 };

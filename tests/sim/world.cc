@@ -6,7 +6,7 @@
 namespace hpvm::server::sim {
 namespace {
 
-// More than any small world needs, fewer than any loop without end.
+// More than any small world needs; bounds endless loops.
 constexpr uint64_t kStepsMax = 2'000'000;
 // After healing: the longest deadline, then the longest wait between attempts.
 constexpr Duration kHealWithin = std::chrono::seconds(1'200);
@@ -64,7 +64,7 @@ Verdict World::Run() {
   return verdict;
 }
 
-// False: nothing is left to do, or a promise was broken.
+// Returns false when nothing is left to do, or a promise was broken.
 bool World::Step() {
   if (context_.failure.has_value()) {
     return false;
@@ -94,7 +94,7 @@ void World::AfterStep() {
   if (daemon_ == nullptr) {
     return;
   }
-  // A crash between a stored wish to cancel and the end of the run is rare by chance.
+  // A crash between a stored request to cancel and the end of the run would be rare by chance.
   if (attempts_.TakeCancelStored() && context_.faults_on && context_.plan.crash_every > Duration{0} &&
       Chance(rng_, 200)) {
     machine_.disk.PowerOffAfter(rng_.Below(3));
@@ -111,7 +111,7 @@ void World::AfterStep() {
   }
 }
 
-// Phase 1: until the clients have done what they wanted, or long enough was tried.
+// Phase 1: until the clients have performed their actions, or enough time has passed.
 void World::RunUntilCalm() {
   const Time give_up = Milliseconds(600'000);
   while (context_.clock.Now() < give_up) {
@@ -123,7 +123,7 @@ void World::RunUntilCalm() {
   }
 }
 
-// A graph that hangs while it is prepared may outlive the jobs that wanted it.
+// A graph that hangs while it is prepared may outlive the jobs that need it.
 bool World::HasNothingPending() {
   return std::all_of(clients_.begin(), clients_.end(), [this](const auto& client) {
     const StatusOr<TenantRef> tenant = daemon_->core().tenants().FindTenant(client->tenant());
@@ -135,7 +135,7 @@ bool World::HasNothingPending() {
 void World::Heal() {
   context_.trace.Add("world", "heals");
   context_.faults_on = false;
-  // What is earned by the hour would keep jobs waiting for hours.
+  // Quotas refilled by the hour would delay jobs for hours.
   NoQuotas(machine_.config);
   if (daemon_ != nullptr) {
     daemon_->core().SetConfig(machine_.config);
@@ -155,7 +155,7 @@ void World::Heal() {
   busy_ = looked_ = context_.clock.Now();
   const Time give_up = context_.clock.Now() + kHealWithin;
   uint64_t step = 0;
-  // Looking at every row after each step would take longer than the steps.
+  // Checking every row after each step would take longer than the steps.
   while (context_.clock.Now() < give_up && (step++ % 16 != 0 || !is_over())) {
     if (!Step()) {
       break;
@@ -180,9 +180,9 @@ void World::CheckAll() {
   CheckReads();
   const Plan& plan = context_.plan;
   if (plan.read_errors + plan.write_errors + plan.sync_errors == 0 && plan.full_every == Duration{0}) {
-    CheckBlobs();  // Also without the sweep of a restart.
+    CheckBlobs();  // Even without the sweep at a restart.
   }
-  // What is on disk says the same, and nothing is there that nobody needs.
+  // The disk agrees, and holds nothing unneeded.
   EndInOrder();
   if (!context_.failure.has_value()) {
     StartDaemon();
@@ -194,7 +194,7 @@ void World::CheckAll() {
   }
 }
 
-// Nothing is held for what has ended.
+// Nothing is held for finished work.
 void World::CheckAtRest() {
   for (const auto& client : clients_) {
     const StatusOr<TenantRef> tenant = daemon_->core().tenants().FindTenant(client->tenant());
@@ -238,7 +238,7 @@ void World::CheckReads() {
   }
 }
 
-// Graphs and modules that stay for the next submit of the same.
+// Graphs and modules that stay for the next submit of the same graph.
 std::set<std::string> World::HeldBlobs(const std::string& tenant_name) {
   std::set<std::string> hashes;
   if (const StatusOr<TenantRef> tenant = daemon_->core().tenants().FindTenant(tenant_name); tenant.ok()) {
@@ -251,7 +251,7 @@ std::set<std::string> World::HeldBlobs(const std::string& tenant_name) {
   return hashes;
 }
 
-// On disk is what rows need, and nothing else.
+// The disk holds exactly the blobs that rows need.
 void World::CheckBlobs() {
   std::map<std::string, std::set<std::string>> needed;
   for (const auto& [id, row] : model_.rows()) {
@@ -276,7 +276,7 @@ void World::CheckBlobs() {
   }
 }
 
-// Once there are no faults, nobody waits for nothing: a deadline must not hide a wake-up that was lost.
+// Without faults, no job may wait without a reason: a deadline must not hide a lost wake-up.
 void World::CheckProgress() {
   constexpr Duration kIdleMax = std::chrono::seconds(45);  // Longer than any wait between attempts.
   const Time now = context_.clock.Now();
@@ -304,7 +304,7 @@ void World::CheckProgress() {
       is_paused = WaitsSentence(row).find("may start again") != std::string::npos;
     }
   }
-  // A debt of device time holds jobs up for as long as it lasts.
+  // A debt of device time delays jobs for as long as it lasts.
   const auto has_debt = [&](const Row& row) {
     const StatusOr<TenantRef> tenant = daemon_->core().tenants().FindTenant(row.tenant);
     return tenant.ok() && daemon_->core().quotas().ledger().DebtFor((*tenant)->key, scheduler::Resource::kDeviceTime,
@@ -313,7 +313,7 @@ void World::CheckProgress() {
   if (is_busy || waiting == nullptr || has_debt(*waiting)) {
     busy_ = now;
   }
-  // Executors that crashed often before the faults ended start again after a pause, at the latest.
+  // Executors that crashed often before the faults ended start again after a pause at the latest.
   const Duration idle_max = is_paused ? CrashBreaker::kPauseMax + kIdleMax : kIdleMax;
   context_.Check(now - busy_ < idle_max, "liveness", [&] {
     return "The daemon does nothing although a job waits for nothing: " + Describe(*waiting) + ". " +
@@ -321,7 +321,7 @@ void World::CheckProgress() {
   });
 }
 
-// What the daemon says that the job waits for.
+// Returns the daemon's text about what the job waits for.
 std::string World::WaitsSentence(const Row& row) {
   v1::Job job;
   const StatusOr<TenantRef> tenant =
@@ -329,7 +329,7 @@ std::string World::WaitsSentence(const Row& row) {
   return tenant.ok() && daemon_->core().job_reader().GetJob(**tenant, row.id, &job).ok() ? job.waits_for() : "";
 }
 
-// Whatever else is slow: what a job comes after has ended, so it is not shown as waiting for that.
+// However slow the rest is: the job's dependencies have ended, so it is not shown as waiting for them.
 void World::CheckWait(const Row& row) {
   constexpr Duration kNoticed = std::chrono::seconds(5);
   for (const v1::JobDependency& dependency : row.after) {
@@ -338,7 +338,8 @@ void World::CheckWait(const Row& row) {
     }
   }
   frontend_.GetJob(*daemon_, row.tenant, row.id, [&](const Status& status, const v1::Job& job) {
-    // Between attempts, for its array's turn and until an executor may start again it waits all the same, and says so.
+    // Between attempts, for its array's turn and until an executor may start again, the job still waits, and reports
+    // it.
     const bool may_wait = row.attempt > 0 || row.array_running_max > 0 || !job.waits_for().empty();
     context_.Check(!status.ok() || may_wait || job.state() != v1::JOB_STATE_ACCEPTED, "dependencies",
                    [&] { return "What it comes after has ended, and it waits: " + Describe(row) + "."; });
@@ -349,7 +350,7 @@ void World::CheckWait(const Row& row) {
   });
 }
 
-// Counters of the core against the rows, whenever nothing is on its way.
+// Compares the core's counters with the rows, whenever no work is in progress.
 void World::CheckLedger() {
   if (daemon_->open_calls() > 0 || daemon_->store().waiting() > 0 || steps_ % 4 != 0) {
     return;
@@ -423,7 +424,7 @@ void World::StartLater(Duration delay) {
   }
 }
 
-// The process is gone; with it, unless `keeps_all`, what was not synced.
+// The process is gone; unless `keeps_all`, so is unsynced data.
 void World::Crash(bool keeps_all) {
   context_.trace.Add("world", keeps_all ? "the daemon crashes" : "the power fails");
   machine_.disk.PowerOffAfter(0);
@@ -455,12 +456,12 @@ void World::BeginDrain() {
   PollDrain(context_.clock.Now() + Milliseconds(machine_.config.server_drain_ms));
 }
 
-// As the daemon's main does: waits for what runs, then breaks it off, then ends.
+// Like the daemon's main: waits for running work, then interrupts it, then ends.
 void World::PollDrain(Time give_up) {
   context_.events.After(Milliseconds(10), context_.incarnation, [this, give_up] {
     const Time now = context_.clock.Now();
     if (context_.faults_on && Chance(rng_, context_.plan.hard_stop / 20)) {
-      Crash(/*keeps_all=*/true);  // The second SIGTERM, or a supervisor's patience.
+      Crash(/*keeps_all=*/true);  // A second SIGTERM, or a supervisor's timeout.
     } else if (daemon_->is_idle() || now >= give_up + Milliseconds(2'000)) {
       EndInOrder();
       StartLater(Milliseconds(Between(rng_, 1, 300)));
@@ -521,7 +522,8 @@ void World::Reload() {
 
 void World::JumpWall() {
   if (context_.plan.jump_years != 0) {
-    // From an hour to years off the right time, either way, or back to it; steps of all sizes are as likely.
+    // From an hour to years off the right time, in either direction, or back to it; steps of all magnitudes are
+    // equally likely.
     const int64_t most_ns = int64_t{context_.plan.jump_years} * 365 * 86'400'000'000'000;
     const int64_t off_ns = std::min(most_ns, 3'600'000'000'000 << rng_.Below(17));
     const uint64_t way = rng_.Below(3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One seed's world: a machine with a disk, a daemon that crashes and comes back, executors, clients and the wire
-// between; first with faults, then healed, when all that was accepted must end.
+// World is one seed's world: a machine with a disk, a daemon that crashes and restarts, executors, clients and the
+// network between; first with faults, then healed, when everything that was accepted must end.
 #ifndef HPVMD_TESTS_SIM_WORLD_H_
 #define HPVMD_TESTS_SIM_WORLD_H_
 
@@ -53,7 +53,7 @@ class World {
   void PollDrain(Time give_up);
   void EndInOrder();
 
-  // Faults that come from time to time.
+  // Faults that recur.
   void Repeat(Duration mean, std::function<void()> action);
   void CrashSometime();
   void FillDisk();
@@ -73,8 +73,8 @@ class World {
   SeededRng rng_;
   bool start_pending_ = false, is_draining_ = false;
   uint64_t starts_ = 0, steps_ = 0;
-  int64_t wall_off_ns_ = 0;   // What the wall clock is ahead of the right time, in worlds with large jumps.
-  Time looked_{0}, busy_{0};  // For CheckProgress: the last look, and when all was well last.
+  int64_t wall_off_ns_ = 0;   // Offset of the wall clock from the right time, in worlds with large jumps.
+  Time looked_{0}, busy_{0};  // For CheckProgress: times of the last check, and of the last check without problems.
 };
 
 }  // namespace hpvm::server::sim

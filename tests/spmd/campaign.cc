@@ -36,13 +36,13 @@ struct Board {
   std::atomic<uint64_t> kernels, instances, images, runs, gang_runs, unchecked_runs, trapped, refused, too_long;
   std::atomic<uint32_t> findings;
   std::atomic<bool> is_late;
-  // The seed each job is at, and the end of what it has taken.
+  // The seed each job is at, and the end of its current chunk.
   std::atomic<uint64_t> at[kJobsMax];
   std::atomic<uint64_t> chunk_end[kJobsMax];
   char stage[kJobsMax][kStageBytes];
 };
 
-// What a process of its own hands back.
+// The result that a child process returns.
 struct Answer {
   Verdict verdict;
   char explanation[kExplanationBytes];
@@ -68,7 +68,7 @@ class Campaign {
   Campaign(const CampaignOptions& options, Board& board) : options_(options), board_(board) {}
 
   void Start(uint32_t job);
-  // Waits for all jobs, replacing those that die.
+  // Waits for all jobs, and replaces those that die.
   void Supervise();
 
  private:
@@ -98,7 +98,7 @@ void Campaign::Start(uint32_t job) {
 
 void Campaign::Work(uint32_t job) {
   while (board_.findings < options_.findings_max && !board_.is_late) {
-    // What is left of a chunk whose process died comes first.
+    // First the rest of a chunk whose process died.
     if (board_.at[job] >= board_.chunk_end[job]) {
       const uint64_t begin = board_.next.fetch_add(kSeedsAtOnce);
       if (begin > options_.last) {
@@ -186,7 +186,7 @@ void Campaign::Supervise() {
     if (job >= pids_.size() || !WIFSIGNALED(status)) {
       continue;
     }
-    // The seed it was at is a finding; a successor goes on behind it.
+    // The seed it was at is a finding; a successor continues after it.
     const uint64_t seed = board_.at[job];
     const bool is_hang = WTERMSIG(status) == SIGALRM;
     ++board_.kernels;

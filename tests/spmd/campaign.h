@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many seeds over several processes. A process that dies is a finding of the seed it was at, and is replaced.
+// Runs many seeds over several processes. A process that dies is a finding for the seed it was at, and is replaced.
 #ifndef HPVMD_TESTS_SPMD_CAMPAIGN_H_
 #define HPVMD_TESTS_SPMD_CAMPAIGN_H_
 
@@ -13,12 +13,12 @@
 namespace hpvm::spmd {
 
 struct CampaignOptions {
-  uint64_t first = 0, last = 99;  // Seeds, both run.
+  uint64_t first = 0, last = 99;  // Seeds, inclusive.
   uint32_t jobs = 1;
-  uint32_t seconds_max = 0;   // No seed is begun after that; 0 is for ever.
-  uint32_t findings_max = 1;  // After that many the campaign ends.
+  uint32_t seconds_max = 0;   // No seed is started after that; unlimited when 0.
+  uint32_t findings_max = 1;  // The campaign ends after this number.
   uint32_t shrink_tries = 1500;
-  std::string found_folder;  // Where findings are written; empty for nowhere.
+  std::string found_folder;  // Folder for findings; none when empty.
   CheckOptions check;
 };
 
@@ -37,7 +37,7 @@ struct CampaignResult {
 // Prints findings as they come.
 StatusOr<CampaignResult> RunCampaign(const CampaignOptions& options);
 
-// Checks in a process of its own, so that the kernel may crash or hang.
+// Checks in a separate process, so that the kernel may crash or hang.
 CheckResult CheckApart(const Kernel& kernel, const CheckOptions& options);
 
 }  // namespace hpvm::spmd

@@ -36,7 +36,7 @@ pass::GangShape AnyShape(diff::Random& random) {
     // Two lanes are rarely more than half of a vector.
     const pass::GangShape shape{random.Percent(4) ? 2 : kLanes[random.Below(10)], kColumns[random.Below(7)],
                                 kRows[random.Below(7)]};
-    // What a compile in a test may cost.
+    // Limits the compile time in a test.
     if (shape.width() * shape.rows <= 192) {
       return shape;
     }
@@ -155,7 +155,7 @@ class Checking {
     }
     ++result_.images;
     if (level > cpu::HostCpuTarget()->level) {
-      return true;  // Emitted, and run elsewhere.
+      return true;  // Emitted for another machine.
     }
     // Instances that wait for each other need a runner with a stack for each.
     if (!ir::RunsByGroups(kernel_.module) && !RunVariant(level, *artifact, nullptr)) {
@@ -194,7 +194,7 @@ class Checking {
     return (kernel_.extent[0] + width - 1) / width * ((kernel_.extent[1] + height - 1) / height) * kernel_.extent[2];
   }
 
-  // The units of a launch, whole or cut into parts in another order.
+  // Returns the units of a launch, as a whole or split into parts in another order.
   std::vector<std::pair<uint64_t, uint64_t>> Parts(uint64_t units) {
     std::vector<std::pair<uint64_t, uint64_t>> parts;
     const bool is_whole = random_.Percent(50);
@@ -259,7 +259,7 @@ class Checking {
     return difference.empty() || Blame(stage_ + ": " + difference);
   }
 
-  // Says whether the passes or the code are to blame for a difference.
+  // Reports whether the passes or the code cause a difference.
   bool Blame(const std::string& explanation) {
     const Buffers buffers(kernel_, /*at_end=*/false);
     const StatusOr<ir::TrapReport> trap = ir::Interpret(lowered_, LaunchOf(kernel_, buffers), {.steps_max = kStepsMax});
@@ -275,7 +275,7 @@ class Checking {
                                              "; interpreted: " + ir::ToString(expected_trap_, kernel_.module));
     }
     if (ir::RunsByGroups(kernel_.module)) {
-      return true;  // Which of a group traps first is open, and with it what.
+      return true;  // It is open which instance of a group traps first, and with which trap.
     }
     const auto& [x, y, z] = trap.instance;
     if (x >= kernel_.extent[0] || y >= kernel_.extent[1] || z >= kernel_.extent[2]) {
@@ -291,11 +291,11 @@ class Checking {
     }
     ir::TrapReport want = *alone, got = trap;
     if (want.code == ir::TrapCode::kMisalignedAtomic && !kernel_.module.is_memory64) {
-      // The interpreter does not wrap base + offset here, as it does everywhere else.
+      // Here the interpreter does not wrap base + offset, as it does elsewhere.
       want.address &= 0xffffffff;
       got.address &= 0xffffffff;
     }
-    if (IsBulkAt(want)) {  // Compiled as loads and stores, it traps in one of its parts.
+    if (IsBulkAt(want)) {  // Compiled as loads and stores, it traps in one of them.
       got.address = want.address;
       got.bytes = want.bytes;
     }
@@ -304,7 +304,7 @@ class Checking {
            Fail(Verdict::kTrapDiffers, stage_ + ": " + reported + "; that instance alone, interpreted: " + expected);
   }
 
-  // Whether the operation that trapped is a copy or a fill.
+  // Returns true when the operation that trapped is a copy or a fill.
   bool IsBulkAt(const ir::TrapReport& trap) const {
     bool found = false;
     const ir::Function& function = kernel_.module.functions[trap.function];

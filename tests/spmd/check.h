@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel on the interpreter and as compiled code of several shapes: every run must leave the same bytes and trap.
+// Runs one kernel on the interpreter and as compiled code of several shapes: every run must leave the same bytes and
+// trap.
 #ifndef HPVMD_TESTS_SPMD_CHECK_H_
 #define HPVMD_TESTS_SPMD_CHECK_H_
 
@@ -15,29 +16,29 @@
 
 namespace hpvm::spmd {
 
-// Swaps one operation for another on the way to the code, to show that differences are noticed.
+// Replaces one operation by another in the compiled code, to show that differences are noticed.
 struct Fault {
   ir::Opcode from, to;
 };
 
 struct CheckOptions {
-  std::vector<std::string> levels;      // Empty: one, by the kernel's seed.
-  std::vector<pass::GangShape> shapes;  // Empty: some, by the kernel's seed.
+  std::vector<std::string> levels;      // When empty, one is chosen by the kernel's seed.
+  std::vector<pass::GangShape> shapes;  // When empty, some are chosen by the kernel's seed.
   std::optional<Fault> fault;
-  bool is_race_checked = false;  // Refuse kernels whose instances race; shrinking makes such.
-  char* stage = nullptr;         // Receives what is being done, at most kStageBytes; for reports of crashes.
+  bool is_race_checked = false;  // Refuses kernels whose instances race, which shrinking can produce.
+  char* stage = nullptr;         // Receives the current step, at most kStageBytes; for reports of crashes.
 };
 inline constexpr size_t kStageBytes = 160;
 
 enum class Verdict : uint8_t {
   kSame,
   kTooLong,  // More steps than one kernel may cost.
-  kInvalid,  // The kernel does not verify, or its launch is refused: the generator's or the shrinker's fault.
+  kInvalid,  // The kernel does not verify, or its launch is refused: a fault of the generator or the shrinker.
   kRaces,
-  kPassFails,    // A pass failed, broke the IR, or changed what the interpreter gives.
+  kPassFails,    // A pass failed, broke the IR, or changed the interpreter's result.
   kEmitFails,    // The back end refused it.
   kDiffers,      // Other bytes.
-  kTrapDiffers,  // Another trap, or one and none.
+  kTrapDiffers,  // Another trap, or a trap on one side only.
   kStray,        // Bytes around a buffer were written.
   kCrash,
   kHang,
@@ -50,7 +51,7 @@ struct CheckResult {
   std::string explanation;
   bool has_trapped = false;  // In the interpreter.
   uint32_t images = 0, runs = 0;
-  uint32_t gang_runs = 0;  // Of variants that run instances in lockstep.
+  uint32_t gang_runs = 0;  // Number of variants that run instances in lockstep.
   uint32_t unchecked_runs = 0;
   bool is_refused = false;  // Only one instance at a time.
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random kernels in the tiles of GPUs' work items, in the interpreter, against themselves one instance at a time.
+// Random kernels in the tiles of GPUs' work items, in the interpreter, compared with running one instance at a time.
 #include <chrono>
 #include <string>
 
@@ -54,7 +54,7 @@ void Compare(Kernel kernel, const pass::GpuTile& tile, Tally* tally) {
   ++tally->compared;
 }
 
-// Tiles change nothing.
+// Tiles do not change results.
 TEST(SpmdCoarsenTest, TilesAgree) {
   constexpr uint64_t kFirstSeed = 1;
   constexpr std::chrono::seconds kTime(10);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frame of a kernel: its launch, buffers, helpers and where the cells of an instance lie.
+// The frame of a kernel: its launch, buffers, helpers and the layout of each instance's cells.
 #include "tests/spmd/generate.h"
 
 #include <algorithm>
@@ -311,7 +311,7 @@ void Generator::AddQueries() {
   }
 }
 
-// A value of each type that differs between instances, so that constants are seldom what there is.
+// Loads a value of each type that differs between instances, so that few values are constants.
 void Generator::LoadSeeds() {
   for (Type type : {kI32, Type::kF32, Type::kI64, Type::kF64}) {
     if (random_.Percent(25)) {
@@ -328,7 +328,7 @@ void Generator::LoadSeeds() {
   }
 }
 
-// What the kernel ends with: values that would be dead otherwise, mixed into the last buffer's cell.
+// Ends the kernel: values that would otherwise be dead are combined into the last buffer's cell.
 void Generator::StoreResults() {
   for (uint32_t i = random_.Between(1, 2); i > 0; --i) {
     StoreOwn();

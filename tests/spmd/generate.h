@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random kernels of the kind that vectorising is about.
+// Makes random kernels to test vectorisation.
 #ifndef HPVMD_TESTS_SPMD_GENERATE_H_
 #define HPVMD_TESTS_SPMD_GENERATE_H_
 
@@ -11,11 +11,12 @@ namespace hpvm::spmd {
 
 // A verified module and its launch. The same seed gives the same kernel everywhere.
 Kernel Generate(uint64_t seed);
-// The same for kernels on records, whose addresses wrap around on the way.
+// The same for kernels on records, whose addresses wrap around in intermediate results.
 Kernel GenerateRecords(uint64_t seed);
-// The same for kernels with counted loops over rows and over places that a buffer holds, inside their buffers or not.
+// The same for kernels with counted loops over rows and over positions that a buffer holds, inside their buffers or
+// not.
 Kernel GenerateRows(uint64_t seed);
-// Kernels that only count.
+// Makes kernels that only count.
 Kernel GenerateLoops(uint64_t seed);
 
 }  // namespace hpvm::spmd

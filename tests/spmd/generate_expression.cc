@@ -96,7 +96,7 @@ ValueId Generator::Constant(Type type) {
 
 ValueId Generator::Pick(Type type) {
   const std::vector<Slot>& pool = body_->pool;
-  // Values made lately are wanted more, so that chains grow long.
+  // Prefers recent values, so that chains grow long.
   const size_t window = random_.Percent(60) ? std::min<size_t>(pool.size(), 8) : pool.size();
   for (uint32_t tries = 0; tries < 6 && window > 0; ++tries) {
     const Slot& slot = pool[pool.size() - 1 - random_.Below(static_cast<uint32_t>(window))];
@@ -159,9 +159,9 @@ ValueId Generator::Divide(Type type, uint32_t depth) {
   return Binary(code, type, dividend, divisor);
 }
 
-// Indices that few instances see clamped, mirrored or beginning anew, before anything has an effect.
+// Indices that are clamped, mirrored or wrapped around for few instances.
 void Generator::AddEdges(ValueId x) {
-  // Lists of known differences name other seeds: those stay what they were.
+  // Lists of known differences name other seeds, whose kernels must not change.
   if (kernel_.seed < 64 || kernel_.seed % 4 != 2) {
     return;
   }
@@ -207,7 +207,7 @@ ValueId Generator::EdgeValue(Type type, ValueId moved) {
   }
 }
 
-// A float to an integer, within range unless that is risked.
+// Converts a float to an integer, within range unless a trap is risked.
 ValueId Generator::Truncate(Type type, uint32_t depth) {
   const Type from = random_.Percent(60) ? Type::kF32 : Type::kF64;
   ValueId value = Value(from, depth);

@@ -77,7 +77,7 @@ void Generator::Exchange() {
     op.code = Opcode::kLoad;
     Keep(Emit1(op, {address(slot)}, type), type);
   }
-  // Before anything is written there again.
+  // Before the next write to it.
   Emit({.code = Opcode::kBarrier}, {}, {});
 }
 

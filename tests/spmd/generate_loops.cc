@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that count: loops in loops, from constants or an outer loop's counter to another, in steps of either
-// direction, near the ends of their type too (compiler/analysis/loop_ranges.h).
+// Kernels that count: nested loops from constants or an outer loop's counter to another, in steps of either sign,
+// also near the ends of their type (compiler/analysis/loop_ranges.h).
 #include <string>
 
 #include "base/status.h"
@@ -42,7 +42,7 @@ class LoopsGenerator {
     return name;
   }
   std::string Constant(int64_t value) { return Defined("const." + type_ + " " + std::to_string(value)); }
-  // Most often near the number before.
+  // Most often near the previous number.
   int64_t Number() {
     const int64_t top = type_ == "i32" ? 0x7fffffff : 0x7fffffffffffffff;
     near_ = random_.Percent(60) ? near_ : random_.Below(8);
@@ -86,7 +86,7 @@ class LoopsGenerator {
     Line(on + ": i32 = " + kTests[random_.Below(9)] + "." + type_ + " " + (is_swapped ? bound : tested) + ", " +
          (is_swapped ? tested : bound));
     Line("if " + branch + " " + on + " {\ncontinue " + label + " (" + next + ", " + later + ", " + sum_ +
-         ")\n} else {\nleave " + branch + " ()\n}\nleave " + label + " (" + sum_ + ")\n}");
+         ")\n} else {\nbr " + branch + " ()\n}\nbr " + label + " (" + sum_ + ")\n}");
     sum_ = before;
     return result;
   }

@@ -12,7 +12,7 @@ constexpr Type kI32 = Type::kI32;
 
 }  // namespace
 
-// Element times width as an address or an offset; written in one of the ways that compilers write it.
+// Element times width as an address or an offset, written in one of the ways that compilers use.
 ValueId Generator::AddressOf(ValueId base, ValueId element, uint32_t width, bool is_param) {
   const Type type = kernel_.module.address_type();
   ValueId offset = element;
@@ -55,8 +55,8 @@ std::optional<uint32_t> Generator::PickBuffer(BufferInfo::Role role) {
   return fitting.empty() ? std::nullopt : std::optional(random_.Pick(fitting));
 }
 
-// An element out of sums of powers of 64 bits, shifted up and down: with bounds about 2^100, where proofs of bounds
-// stop counting. It may lie outside where `may_miss`.
+// An element computed from sums of 64-bit powers, shifted left and right: with bounds about 2^100, beyond what proofs
+// of bounds handle. It may lie outside if `may_miss`.
 ValueId Generator::PowerElement(uint64_t count, bool may_miss) {
   constexpr Type kI64 = Type::kI64;
   ValueId sum;
@@ -75,9 +75,9 @@ ValueId Generator::PowerElement(uint64_t count, bool may_miss) {
   return Convert(Opcode::kWrap, kI64, down, kI32);
 }
 
-// An element of an input buffer of `count` of them, of which `imm_elements` are left to the immediate.
+// An element of an input buffer of `count` elements, of which `imm_elements` are left to the immediate offset.
 ValueId Generator::InputElement(uint64_t count, uint32_t* imm_elements) {
-  // Lists of known differences name seeds below 64: those stay what they were.
+  // Lists of known differences name seeds below 64, whose kernels must not change.
   if (kernel_.seed >= 64 && kernel_.seed % 4 == 0 && count >= 2 && random_.Percent(15)) {
     return PowerElement(count, random_.Percent(traits_.risk));
   }
@@ -88,7 +88,7 @@ ValueId Generator::InputElement(uint64_t count, uint32_t* imm_elements) {
     return random_.Percent(50) ? Pick(kI32) : Value(kI32, 2);
   }
   if (kind <= 3 && count >= instances) {
-    // In a row, shifted by what there is to spare, or with a stride.
+    // Consecutive, shifted by the spare elements, or with a stride.
     const uint32_t stride =
         random_.Percent(70) ? 1 : static_cast<uint32_t>(random_.Between(1, static_cast<uint32_t>(count / instances)));
     const uint64_t spare = count - 1 - uint64_t{instances - 1} * stride;
@@ -147,7 +147,7 @@ void Generator::LoadInput() {
     type = Type::kI64;
   }
   uint32_t imm = 0;
-  // An access that is not aligned leaves the last element out.
+  // An unaligned access leaves the last element out.
   const bool is_crooked = width > 1 && bytes / width > 1 && random_.Percent(4);
   const ValueId element = InputElement(bytes / width - (is_crooked ? 1 : 0), &imm);
   ValueId address;
@@ -181,7 +181,7 @@ void Generator::LoadTable() {
   }
 }
 
-// What makes a kernel run one instance at a time: stores to what the instance owns.
+// Forces the kernel to run one instance at a time: stores to instance-private memory.
 void Generator::StoreModule() {
   Op op{.code = Opcode::kStore};
   op.type = kI32;
@@ -207,7 +207,8 @@ ValueId Generator::OwnElement(const BufferInfo& buffer) {
   return Binary(Opcode::kAdd, kI32, buffer.index, which);
 }
 
-// All of a cell at once: a fill, or a copy of what an input has. False when the cell or the place does not suit.
+// Writes a whole cell at once: a fill, or a copy from an input. Returns false when the cell or the place does not
+// fit.
 bool Generator::StoreCell(uint32_t own) {
   const BufferInfo& buffer = buffers_[own];
   const uint64_t bytes = uint64_t{buffer.width} * buffer.elements;
@@ -238,7 +239,7 @@ void Generator::StoreOwn() {
     return;
   }
   const BufferInfo& buffer = buffers_[*picked];
-  // Lists of known differences name seeds below 64: those stay what they were.
+  // Lists of known differences name seeds below 64, whose kernels must not change.
   if (kernel_.seed >= 64 && random_.Percent(6) && StoreCell(*picked)) {
     return;
   }
@@ -322,7 +323,7 @@ void Generator::UpdateOwn() {
   }
 }
 
-// Few of the least denormal numbers or of ones: their sums are exact, in whatever order.
+// Few of the least denormal numbers or of ones: their sums are exact, in any order.
 ValueId Generator::Addend(const BufferInfo& buffer) {
   const ValueId few = Binary(Opcode::kAnd, kI32, Value(kI32, 1), Int(kI32, 15));
   const Type type = buffer.width == 8 ? Type::kF64 : Type::kF32;
@@ -352,7 +353,7 @@ void Generator::UpdateShared() {
   Emit1(op, {address, value}, type);
 }
 
-// for (p = begin; n > 0; --n, p += step) sum += *p, the way clang -O2 leaves it.
+// for (p = begin; n > 0; --n, p += step) sum += *p, in clang -O2's form.
 void Generator::WalkInput() {
   const std::optional<uint32_t> picked = PickBuffer(BufferInfo::Role::kInput);
   if (!picked) {

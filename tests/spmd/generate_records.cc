@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that read and write fields of records, with constants added to an address and taken off again, so that it
-// wraps around 2^32 on the way: what compilers of drivers get wrong (docs/GPU.md).
+// Kernels that read and write fields of records, with constants added to an address and subtracted again, so that it
+// wraps around 2^32 in between: drivers' compilers get this wrong (docs/GPU.md).
 #include <algorithm>
 
 #include "base/status.h"
@@ -21,7 +21,7 @@ class RecordsGenerator {
     is_flat_ = random_.Percent(70);
     turns_ = random_.Percent(30) ? random_.Between(2, 4) : 1;
     const uint32_t instances = 64 * random_.Between(1, 8);
-    const uint32_t before = 16 * random_.Below(256);  // Of the first record.
+    const uint32_t before = 16 * random_.Below(256);  // Bytes before the first record.
     records_ = instances * turns_;
     Line("%zero: i32 = const.i32 0");
     Line("%one: i32 = const.i32 1");
@@ -42,8 +42,7 @@ class RecordsGenerator {
     if (turns_ > 1) {
       Line("%next: i32 = add.i32 %turn, %one");
       Line("%more: i32 = lt_u.i32 %next, %turns");
-      Line("if on %more {\ncontinue again (%next, " + sum + ")\n} else {\nleave on ()\n}\nleave again (" + sum +
-           ")\n}");
+      Line("if on %more {\ncontinue again (%next, " + sum + ")\n} else {\nbr on ()\n}\nbr again (" + sum + ")\n}");
     }
     Line("store.i64 " + Place("d", "%word") + ", " + (turns_ > 1 ? "%sum" : sum));
     return Finish(instances, before);
@@ -63,7 +62,7 @@ class RecordsGenerator {
     return name;
   }
 
-  // The access's place for an offset of 32 bits in the buffer.
+  // Address of the access for an offset of 32 bits in the buffer.
   std::string Place(const std::string& buffer, const std::string& offset) {
     const std::string type = is_memory64_ ? "i64" : "i32";
     std::string wide = offset;
@@ -84,7 +83,7 @@ class RecordsGenerator {
     return "flat " + name;
   }
 
-  // The record's offset, with a constant too many, which is returned.
+  // Returns the record's offset plus a superfluous constant, which is stored in `extra`.
   std::string Begin(uint32_t* extra) {
     std::string which = "%which";
     *extra = 0;
@@ -104,7 +103,7 @@ class RecordsGenerator {
     return random_.Percent(85) ? Sum(sum, "%sixteen") : sum;
   }
 
-  // Where the constant is taken off and the field's offset added, in one step.
+  // Subtracts the constant and adds the field's offset in one step.
   std::string Field(const std::string& begin, uint32_t extra, uint32_t at) {
     const std::string name = Fresh();
     const bool is_less = at < extra;
@@ -113,7 +112,7 @@ class RecordsGenerator {
     return name;
   }
 
-  // Loads of neighbouring fields, and stores to the same ones of the instance's own record; the new sum.
+  // Loads of neighbouring fields, and stores to the same fields of the instance's own record; returns the new sum.
   std::string Records(std::string sum, uint32_t before) {
     const uint32_t width = random_.Percent(50) ? 8 : random_.Percent(60) ? 4 : random_.Between(1, 2);
     const uint32_t apart = std::max(width, random_.Percent(50) ? 8u : 4u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with loops that are counted, over rows of a buffer and over places that another buffer holds: what
+// Kernels with counted loops over rows of a buffer and over positions that another buffer holds, which
 // compiler/pass/tile/guard_loops.h writes twice. Some iterations leave their buffers.
 #include <string>
 
@@ -46,7 +46,7 @@ class RowsGenerator {
                 "sub.i32 %begin, %k3", "load.i32 param(1) %own + 8"});
   }
 
-  // The loop's counter goes from %begin, its pointer from %at by its step << log2.
+  // The loop's counter starts at %begin, its pointer at %at in steps of its step << log2.
   void Loop(uint32_t log2) {
     const bool is_up = random_.Percent(80);
     const uint32_t step = random_.Percent(70) ? 1 : random_.Percent(70) ? 2 : 4;
@@ -56,7 +56,7 @@ class RowsGenerator {
     body_ += "\n";
     sum_ = "%so_far";
     const uint32_t accesses = random_.Between(1, 4);
-    // One leads out of the buffer if the loop does not end.
+    // A pointer that leaves the buffer if the loop does not end.
     Linear("%p", random_.Below(3));
     for (uint32_t i = 0; i < accesses; ++i) {
       Access();
@@ -75,8 +75,7 @@ class RowsGenerator {
                              : is_up             ? Any({"lt_s", "lt_u", "le_s", "le_u"})
                                                  : Any({"gt_s", "gt_u", "ge_s", "ge_u"});
     Line("%goes_on: i32 = " + test + ".i32 " + tested + ", %bound");
-    Bare("if on %goes_on {\ncontinue again (%j, %q, " + sum_ + ")\n} else {\nleave on ()\n}\nleave again (" + sum_ +
-         ")\n}");
+    Bare("if on %goes_on {\ncontinue again (%j, %q, " + sum_ + ")\n} else {\nbr on ()\n}\nbr again (" + sum_ + ")\n}");
   }
 
   std::string Defined(const std::string& expression) {
@@ -88,7 +87,8 @@ class RowsGenerator {
     const std::string three = Defined("mul.i32 " + sum_ + ", %k3");
     sum_ = Defined("add.i32 " + three + ", " + value);
   }
-  // No immediate: what wraps around by one lies in another buffer on a CPU, and nowhere on a GPU (docs/KERNELS.md).
+  // No immediate offset: an access that wraps around by one lies in another buffer on a CPU, and nowhere on a GPU
+  // (docs/KERNELS.md).
   std::string Place(const std::string& pointer, uint32_t bytes) {
     return Defined("add.i32 " + pointer + ", " + Defined("const.i32 " + std::to_string(bytes)));
   }
@@ -111,8 +111,8 @@ class RowsGenerator {
         return;
       }
       case 2:
-      case 3: {  // A place that a buffer holds.
-        // Before the next buffer's address, where a CPU would find that one.
+      case 3: {  // A position that a buffer holds.
+        // Below the next buffer's address, which a CPU would access.
         const std::string near = Defined("and.i32 " + Linear("%p", 0) + ", " + Defined("const.i32 8191"));
         const std::string place = Defined("shl.i32 " + near + ", " + Any({"%k2", "%k1", "%k0"}));
         Add(Defined("load.i32 param(" + Any({"2", "3"}) + ") " + Place(place, 4 * random_.Below(2))));
@@ -124,7 +124,7 @@ class RowsGenerator {
         Bare(name + ": i32 = if " + label + " " + odd + " {");
         const std::string before = sum_;
         Linear("%p", random_.Below(4));
-        Bare("leave " + label + " (" + sum_ + ")\n} else {\nleave " + label + " (%i)\n}");
+        Bare("br " + label + " (" + sum_ + ")\n} else {\nbr " + label + " (%i)\n}");
         sum_ = before;
         Add(name);
         return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays on the shadow stack, as compilers lay them out.
+// Arrays on the shadow stack, in compilers' layout.
 #include <algorithm>
 #include <array>
 
@@ -14,7 +14,7 @@ constexpr uint64_t kTop = 0x8000;
 }  // namespace
 
 void Generator::AddStack() {
-  // Lists of known differences name other seeds: those stay what they were.
+  // Lists of known differences name other seeds, whose kernels must not change.
   if (kernel_.seed < 64 || kernel_.seed % 4 != 1 || traits_.is_refused) {
     return;
   }
@@ -22,7 +22,7 @@ void Generator::AddStack() {
   m.memory_bytes = m.memory_bytes_max = 65536;
   m.stack_pointer = static_cast<uint32_t>(m.globals.size());
   m.globals.push_back({m.address_type(), true, kTop});
-  // What misses a buffer may find the stack; in lockstep it traps there.
+  // An access that misses a buffer may hit the stack; in lockstep it traps there.
   traits_.risk = 0;
   frame_bytes_ = 8u << random_.Below(6);
   only_eights_ = random_.Percent(15);
@@ -54,12 +54,12 @@ void Generator::SetStack(ValueId pointer) {
   Emit(set, std::array{pointer}, {});
 }
 
-// A slot of `width` bytes: one that is known, one for all instances or one for each.
+// A slot of `width` bytes: a constant one, one for all instances or one for each.
 Op Generator::StackSlot(Opcode code, Type type, uint32_t width, ValueId* address) {
   Op op{.code = code};
   op.type = type;
   op.width = static_cast<uint8_t>(width);
-  if (width < 16 && width < frame_bytes_ && random_.Percent(12)) {  // Where no word begins.
+  if (width < 16 && width < frame_bytes_ && random_.Percent(12)) {  // Not at the beginning of a word.
     const ValueId any = Masked(Value(kI32, 1), frame_bytes_ / 2 - 1);
     const uint32_t most = frame_bytes_ / 2 - std::min(width, frame_bytes_ / 2);
     *address = AddressOf(frame_, any, 1, /*is_param=*/false);

@@ -56,7 +56,7 @@ bool Generator::EndElsewhere() {
       jumps.push_back(i * 2 + 1);
     }
   }
-  // Behind it there may be a barrier.
+  // A barrier may follow.
   const bool may_return = !traits_.has_groups || body_->helper != nullptr;
   if (may_return && (random_.Percent(8) || (jumps.empty() && random_.Percent(60)))) {
     ReturnNow();
@@ -148,7 +148,7 @@ void Generator::IfStatement() {
   }
 }
 
-// if (d != 0) n / d, if (i < count) in[i]: lanes that are off must not trap.
+// if (d != 0) n / d, if (i < count) in[i]: inactive lanes must not trap.
 void Generator::GuardedStatement() {
   const std::optional<uint32_t> picked = PickBuffer(BufferInfo::Role::kInput);
   const bool is_division = !picked || random_.Percent(40);
@@ -279,7 +279,7 @@ void Generator::LoopStatement() {
   }
 }
 
-// A switch: nested blocks, the innermost of which ends in a table; behind each stands a case.
+// A switch: nested blocks, the innermost of which ends in a branch table; a case follows each.
 void Generator::TableStatement() {
   const std::vector<Type> types = ResultTypes();
   const uint32_t count = random_.Between(2, 4);
@@ -300,7 +300,7 @@ void Generator::TableStatement() {
     for (uint32_t i = random_.Between(1, 5); i > 0; --i) {
       targets.push_back({random_.Pick(blocks), false});
     }
-    b().LeaveTable(index, targets, values, ++source_);
+    b().BrTable(index, targets, values, ++source_);
   });
   b().End();
   for (uint32_t i = count; i > 1; --i) {
@@ -311,7 +311,7 @@ void Generator::TableStatement() {
         Keep(results[k], types[k]);
       }
       Statements(random_.Between(1, 2));
-      // To the end of the switch, or on into the next case.
+      // To the end of the switch, or into the next case.
       LeaveTo(random_.Percent(50) ? body_->labels.size() - (i - 1) : body_->labels.size() - 1);
     });
     b().End();

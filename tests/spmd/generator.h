@@ -2,8 +2,8 @@
 // Builds one random kernel. Internal to this folder.
 //
 // Results must not depend on the order of instances: each writes only its own cells of a buffer, reads besides them
-// only buffers that nothing writes, and touches shared cells with one commuting atomic operation a buffer, whose old
-// value it drops. Loops end: each has a counter that every edge back moves on.
+// only buffers that nothing writes, and updates shared cells with one commuting atomic operation per buffer, whose
+// old value it drops. Loops end: each has a counter that every back edge advances.
 #ifndef HPVMD_TESTS_SPMD_GENERATOR_H_
 #define HPVMD_TESTS_SPMD_GENERATOR_H_
 
@@ -27,41 +27,41 @@ using ir::OpId;
 using ir::Type;
 using ir::ValueId;
 
-// What the whole kernel draws once.
+// Properties of the whole kernel.
 struct Traits {
   uint32_t dimensions = 1;
-  // Percent of the operations that may trap which are left bare; 0: nothing traps.
+  // Percentage of the operations that may trap which are left unguarded; nothing traps when 0.
   uint32_t risk = 0;
   bool is_memory64 = false;
-  bool has_flat = false;    // Some accesses of the space flat, as front ends make them; else all of param(k).
+  bool has_flat = false;    // Some accesses use the flat space, as front ends emit them; otherwise all use param(k).
   bool has_tables = false;  // A table in module memory.
-  bool is_refused = false;  // Things that run one instance at a time only.
+  bool is_refused = false;  // Constructs that force one instance at a time.
   bool has_groups = false;  // Barriers and group memory.
 };
 
 struct BufferInfo {
   enum class Role : uint8_t { kInput, kOwn, kShared, kDigest };
-  // Where the cell of an instance lies among those of all.
+  // Layout of the instances' cells.
   enum class Layout : uint8_t { kStraight, kReversed, kByElement, kTransposed, kPermuted, kSpread };
   Role role = Role::kInput;
   uint32_t param = 0;
   uint32_t width = 4;     // Bytes of an element.
-  uint32_t elements = 1;  // kOwn: of a cell.
-  uint64_t count = 0;     // Elements in all.
-  uint32_t mask = 0;      // Below `count`, one less than a power of two.
+  uint32_t elements = 1;  // For kOwn: elements of a cell.
+  uint64_t count = 0;     // Total number of elements.
+  uint32_t mask = 0;      // A power of two minus one, below `count`.
   uint32_t float_bytes = 0;
   Layout layout = Layout::kStraight;
-  Opcode atomic = Opcode::kAtomicAdd;  // kShared.
-  bool is_denormal = false;            // kShared, of floats: what is added is.
-  ValueId index;                       // kOwn: of the cell's first element, as an i32.
-  uint32_t stride = 1;                 // kOwn: elements from one element of a cell to the next.
+  Opcode atomic = Opcode::kAtomicAdd;  // For kShared.
+  bool is_denormal = false;            // For kShared floats: the addends are denormal.
+  ValueId index;                       // For kOwn: index of the cell's first element, as an i32.
+  uint32_t stride = 1;                 // For kOwn: distance in elements between the elements of a cell.
 };
 
 // A function that the kernel calls.
 struct Helper {
   ir::FunctionType type;
   uint32_t index = 0;             // In Module::functions.
-  bool is_recursive = false;      // Its first parameter says how deep.
+  bool is_recursive = false;      // Its first parameter is the depth.
   std::optional<uint32_t> input;  // In buffers_: the last parameter is its address.
 };
 
@@ -74,12 +74,12 @@ class Generator {
   struct Slot {
     ValueId id;
     Type type;
-    bool is_uniform = false;  // Surely; a hint.
+    bool is_uniform = false;  // Only a hint.
   };
-  // A loop's parameter: what each edge back passes, or anything of that type.
+  // A loop's parameter: the value that each back edge passes, or any of that type.
   struct Carried {
     Type type;
-    ValueId next;  // Invalid: anything.
+    ValueId next;  // Any value when invalid.
   };
   struct Label {
     OpId op;
@@ -87,15 +87,15 @@ class Generator {
     bool may_continue = false;
     std::vector<Carried> carried;
   };
-  // The function that is being built.
+  // The function being built.
   struct Body {
     ir::Function function;
     std::optional<ir::Builder> builder;
     std::vector<Slot> pool;
     std::vector<Label> labels;
     const Helper* helper = nullptr;  // Null in the entry.
-    std::vector<ValueId> addresses;  // By buffer; invalid where the function has none.
-    uint32_t loops = 0;              // Around the current place.
+    std::vector<ValueId> addresses;  // Indexed by buffer; invalid where the function has none.
+    uint32_t loops = 0;              // Loops around the current position.
     uint32_t calls_left = 0;
   };
 
@@ -129,7 +129,7 @@ class Generator {
   Type AnyType();
   void Keep(ValueId id, Type type, bool is_uniform = false) { body_->pool.push_back({id, type, is_uniform}); }
   ValueId Constant(Type type);
-  ValueId Pick(Type type);  // A value there is, or a constant.
+  ValueId Pick(Type type);  // An existing value, or a constant.
   ValueId PickUniform(Type type);
   ValueId Value(Type type, uint32_t depth);
   ValueId IntValue(Type type, uint32_t depth);
@@ -140,14 +140,14 @@ class Generator {
   ValueId Truncate(Type type, uint32_t depth);
   ValueId Condition();
   ValueId UniformCondition();
-  ValueId NoNan(Type type, ValueId value);  // A NaN made one that all engines agree on.
+  ValueId NoNan(Type type, ValueId value);  // Makes NaNs canonical, so that all engines agree.
   ValueId Masked(ValueId value, uint32_t mask) {
     return Binary(Opcode::kAnd, Type::kI32, value, Int(Type::kI32, mask));
   }
 
   // --- generate_memory.cc
   ValueId AddressOf(ValueId base, ValueId element, uint32_t width, bool is_param);
-  // A load or store's fields; the address is `element` * `width` in the buffer.
+  // Fields of a load or store; the address is `element` * `width` in the buffer.
   Op Access(Opcode code, Type type, uint32_t buffer, uint32_t width, ValueId element, ValueId* address);
   void LoadInput();
   ValueId InputElement(uint64_t count, uint32_t* imm_elements);
@@ -160,11 +160,11 @@ class Generator {
   void UpdateOwn();  // An atomic operation on the instance's own cell.
   ValueId Addend(const BufferInfo& buffer);
   void UpdateShared();
-  void WalkInput();  // A loop with a pointer that moves on.
+  void WalkInput();  // A loop that advances a pointer.
   void StoreModule();
   std::optional<uint32_t> PickBuffer(BufferInfo::Role role);
 
-  // --- generate_stack.cc. Nothing where the kernel has no frame.
+  // --- generate_stack.cc. Does nothing when the kernel has no frame.
   void AddStack();
   void OpenStack();
   void CloseStack();
@@ -172,32 +172,32 @@ class Generator {
   Op StackSlot(Opcode code, Type type, uint32_t width, ValueId* address);
   void StackStatement();  // A load or a store.
 
-  // --- generate_group.cc. Barriers stand only where every instance of a group comes by.
+  // --- generate_group.cc. Barriers are only where every instance of a group passes.
   void AllocateGroupMemory();
   void GroupStatements(uint32_t count);
-  void Exchange();  // Each instance leaves a value in group memory and takes another one's.
+  void Exchange();  // Each instance puts a value into group memory and takes another's.
   void UniformLoop();
   void UniformIf();
-  void OwnStatements(uint32_t count);  // None of which jumps out.
+  void OwnStatements(uint32_t count);  // None of them leaves the region.
 
   // --- generate_statement.cc
   void Statements(uint32_t count);
   void Statement();
   void IfStatement();
-  void GuardedStatement();  // What could trap, under the condition that it does not.
+  void GuardedStatement();  // An operation that could trap, under the condition that it does not.
   void BlockStatement();
   void LoopStatement();
   void TableStatement();
   void JumpStatement();  // if (condition) leave, continue, return or trap.
   void CallStatement();
-  bool EndElsewhere();  // Ends the region with a jump out of what surrounds it, if there is anything.
+  bool EndElsewhere();  // Ends the region with a jump out of an enclosing one, if there is any.
   void LeaveTo(size_t label);
   void ContinueTo(size_t label);
   void ReturnNow();
   std::vector<Type> ResultTypes();
   std::vector<ValueId> Values(std::span<const Type> types);
   ValueId LoopLimit(bool* is_uniform);
-  // Runs `fill` in a region that is open, whose values are forgotten afterwards.
+  // Runs `fill` in an open region, whose values are forgotten afterwards.
   template <typename Fill>
   void InRegion(Fill fill) {
     const size_t kept = body_->pool.size();
@@ -216,9 +216,9 @@ class Generator {
   ValueId group_memory_, group_slot_;  // An address; the instance's number in its group.
   uint32_t group_slots_ = 0;
   uint32_t digest_ = 0;       // In buffers_.
-  uint32_t frame_bytes_ = 0;  // On the shadow stack, a power of two; 0: none.
+  uint32_t frame_bytes_ = 0;  // On the shadow stack, a power of two; none when 0.
   bool only_eights_ = false;  // Accesses to it.
-  ValueId top_, frame_;       // Its ends, in the entry.
+  ValueId top_, frame_;       // The frame's ends, in the entry.
   uint32_t source_ = 0;
   uint32_t budget_ = 0;  // Statements left.
   uint32_t depth_ = 0;

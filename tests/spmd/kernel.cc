@@ -88,7 +88,7 @@ std::string NameOf(Binding::Fill fill) {
   return "?";
 }
 
-// "binding 3 bytes 640 fill f32 seed 17 float 4 scalar 0"
+// Parses "binding 3 bytes 640 fill f32 seed 17 float 4 scalar 0"
 bool ReadBinding(std::istringstream& line, Kernel& kernel) {
   size_t index = 0;
   std::string word, fill;

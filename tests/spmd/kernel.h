@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel with its launch: what is generated, run, shrunk and kept.
+// A kernel with its launch: generated, run, shrunk and stored.
 #ifndef HPVMD_TESTS_SPMD_KERNEL_H_
 #define HPVMD_TESTS_SPMD_KERNEL_H_
 
@@ -13,7 +13,7 @@
 
 namespace hpvm::spmd {
 
-// What a parameter is bound to. The content of a buffer follows from `fill` and `seed`.
+// The value of a parameter. `fill` and `seed` determine the contents of a buffer.
 struct Binding {
   enum class Fill : uint8_t {
     kZero,
@@ -22,29 +22,30 @@ struct Binding {
     kF64,
     kPermutation,  // i32s 0, 1, 2 ... in another order.
   };
-  uint64_t bytes = 0;  // Buffers.
+  uint64_t bytes = 0;  // For buffers.
   Fill fill = Fill::kZero;
   uint64_t seed = 0;
-  // Buffers of which every access is a float of that many bytes: there a NaN equals another. 0: bits are compared.
+  // Size of the floats in buffers that are accessed only as floats, where all NaNs are equal; 0 when bits are
+  // compared.
   uint32_t float_bytes = 0;
-  uint64_t scalar = 0;  // Scalars.
+  uint64_t scalar = 0;  // For scalars.
 };
 
 struct Kernel {
   uint64_t seed = 0;
   ir::Module module;
   std::array<uint64_t, 3> extent{1, 1, 1}, group{1, 1, 1};
-  std::vector<Binding> bindings;  // One a parameter.
+  std::vector<Binding> bindings;  // One per parameter.
 
   uint64_t instances() const { return extent[0] * extent[1] * extent[2]; }
 };
 
-// The words of a buffer before the launch; the last one may be cut.
+// Returns the words of a buffer before the launch; the last one may be partial.
 std::vector<uint64_t> Content(const Binding& binding);
 
 uint64_t CountOps(const ir::Module& module);
 
-// The module's text with the launch in comments, and back.
+// The module's text with the launch in comments, and its parser.
 std::string ToText(const Kernel& kernel);
 StatusOr<Kernel> FromText(const std::string& text);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-spmd: random kernels, interpreted and in lockstep.
+// hpvm-spmd: runs random kernels in the interpreter and in lockstep, and compares.
 //
 //   hpvm-spmd --seeds 0..199                            a short run; exit status 1 if anything differs
 //   hpvm-spmd --seeds 0..999999 --seconds 3600 --level x86-64-v3 --log FILE --keep-going --found FOLDER

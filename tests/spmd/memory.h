@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The buffers of one run between pages that cannot be touched.
+// Buffers of one run between inaccessible pages.
 #ifndef HPVMD_TESTS_SPMD_MEMORY_H_
 #define HPVMD_TESTS_SPMD_MEMORY_H_
 
@@ -12,8 +12,8 @@
 
 namespace hpvm::spmd {
 
-// A buffer ends right at a page that faults (up to 7 bytes before it, since data is aligned to 8), or begins right
-// behind one. What is left of its own pages holds a pattern.
+// A buffer ends right before a page that faults (up to 7 bytes earlier, because data is aligned to 8), or begins
+// right after one. The rest of its own pages holds a pattern.
 class Buffers {
  public:
   Buffers(const Kernel& kernel, bool at_end);
@@ -22,15 +22,15 @@ class Buffers {
   Buffers& operator=(const Buffers&) = delete;
 
   std::vector<ir::Argument> Arguments() const;
-  // A sentence if bytes around a buffer have changed, else empty.
+  // Returns a sentence if bytes around a buffer have changed, else an empty text.
   std::string FindStray() const;
-  // A sentence on the first difference from `expected`, else empty.
+  // Returns a sentence about the first difference from `expected`, else an empty text.
   std::string FindDifference(const Buffers& expected) const;
 
  private:
   struct Area {
     uint8_t* mapped = nullptr;  // Null for scalars.
-    uint64_t mapped_bytes = 0;  // With the pages around.
+    uint64_t mapped_bytes = 0;  // Includes the pages around it.
     uint8_t* data = nullptr;
     uint64_t bytes = 0;
   };
@@ -38,7 +38,7 @@ class Buffers {
   std::vector<Area> areas_;
 };
 
-// The kernel's launch on those buffers, which must outlive it.
+// Returns the kernel's launch on those buffers, which must outlive it.
 ir::Launch LaunchOf(const Kernel& kernel, const Buffers& buffers);
 
 }  // namespace hpvm::spmd

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranges of random kernels' integers, looked at while the kernels run in the interpreter.
+// Checks the computed ranges of random kernels' integers while the kernels run in the interpreter.
 #include <string>
 
 #include "gtest/gtest.h"
 
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/ir/interpret/interpret.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/verify/verify.h"
 #include "compiler/pass/inline_calls.h"
 #include "compiler/pass/remove_dead.h"
@@ -18,9 +18,9 @@ namespace hpvm::spmd {
 namespace {
 
 constexpr uint64_t kStepsMax = 400'000;
-constexpr uint32_t kOutOfRange = 0x7fff'ffff;  // The source of a trap for a value that is not in its range.
+constexpr uint32_t kOutOfRange = 0x7fff'ffff;  // The source of a trap for a value outside of its range.
 
-// Traps where a value is outside of its range.
+// Adds a trap for each value outside of its range.
 class Watcher final : public pass::FunctionCopier {
  public:
   Watcher(const ir::Function& function, const std::vector<analysis::ValueRange>& ranges)
@@ -68,7 +68,7 @@ class Watcher final : public pass::FunctionCopier {
   size_t watched_ = 0;
 };
 
-// Gives the number of values that are watched.
+// Returns the number of values that are checked.
 size_t ExpectInRange(const Kernel& kernel) {
   ir::Module module = kernel.module;
   EXPECT_TRUE(pass::InlineCalls(module).ok() && pass::RemoveDead(module).ok());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random kernels whose loops have one check before them, in the interpreter, against themselves.
+// Random kernels with one check before each loop, in the interpreter, compared with the originals.
 #include <string>
 
 #include "gtest/gtest.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kStepsMax = 400'000;
 
-// The same memory, and the same trap: a check before a loop changes nothing, whoever leaves his buffer.
+// The same memory, and the same trap: a check before a loop changes nothing, whichever instance leaves its buffer.
 TEST(SpmdRowsTest, GuardedLoopsAgree) {
   int guarded_loops = 0, compared = 0, trapped = 0, too_long = 0;
   for (uint64_t seed = 0; seed < 6'000; ++seed) {

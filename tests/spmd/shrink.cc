@@ -21,14 +21,14 @@ using ir::OpId;
 using ir::RegionId;
 using ir::ValueId;
 
-// A place in a function: an operation in a region's list.
-struct Place {
+// A position in a function: an operation in a region's list.
+struct OpLocation {
   RegionId region;
   size_t index;
 };
 
-std::vector<Place> PlacesOf(const Function& f) {
-  std::vector<Place> places;
+std::vector<OpLocation> LocationsOf(const Function& f) {
+  std::vector<OpLocation> places;
   std::vector<RegionId> open{f.body};
   while (!open.empty()) {
     const RegionId region = open.back();
@@ -46,7 +46,7 @@ std::vector<Place> PlacesOf(const Function& f) {
   return places;
 }
 
-// Constants of the types of values [first, first + count); `defines` names those values themselves.
+// Returns constants of the types of values [first, first + count); `defines` names those values themselves.
 std::vector<OpId> Zeros(Function& f, ValueId first, uint32_t count, bool defines) {
   std::vector<OpId> made;
   for (uint32_t i = 0; i < count; ++i) {
@@ -63,13 +63,13 @@ std::vector<OpId> Zeros(Function& f, ValueId first, uint32_t count, bool defines
   return made;
 }
 
-// Ends a region at `place`: with constants to what owns it, or with a return.
-bool Truncate(Function& f, const Place& place) {
+// Ends a region at `place`: with constants for its owner's results, or with a return.
+bool Truncate(Function& f, const OpLocation& place) {
   const OpId owner = f.region(place.region).owner;
   const Op old = f.op(f.region(place.region).ops[place.index]);
-  const bool is_end = old.code == Opcode::kReturn  ? !owner.valid()
-                      : old.code == Opcode::kLeave ? owner.valid() && f.targets_of(old)[0].op == owner
-                                                   : false;
+  const bool is_end = old.code == Opcode::kReturn ? !owner.valid()
+                      : old.code == Opcode::kBr   ? owner.valid() && f.targets_of(old)[0].op == owner
+                                                  : false;
   const std::vector<OpId>& list = f.region(place.region).ops;
   const bool is_short = std::all_of(list.begin() + static_cast<ptrdiff_t>(place.index), list.end(),
                                     [&](OpId id) { return f.op(id).code == Opcode::kConst || id == list.back(); });
@@ -77,7 +77,7 @@ bool Truncate(Function& f, const Place& place) {
     return false;
   }
   std::vector<OpId> zeros;
-  Op end{.code = owner.valid() ? Opcode::kLeave : Opcode::kReturn};
+  Op end{.code = owner.valid() ? Opcode::kBr : Opcode::kReturn};
   if (owner.valid()) {
     zeros = Zeros(f, f.op(owner).first_result, f.op(owner).result_count, false);
     end.first_target = static_cast<uint32_t>(f.targets.size());
@@ -103,8 +103,8 @@ bool Truncate(Function& f, const Place& place) {
   return true;
 }
 
-// Constants in the place of an operation and what is in it.
-bool Drop(Function& f, const Place& place) {
+// Replaces an operation and its regions by constants.
+bool Drop(Function& f, const OpLocation& place) {
   const Op old = f.op(f.region(place.region).ops[place.index]);
   if (ir::IsTerminator(old.code) || old.code == Opcode::kConst) {
     return false;
@@ -116,8 +116,8 @@ bool Drop(Function& f, const Place& place) {
   return true;
 }
 
-// One arm of an if, as a block.
-bool TakeArm(Function& f, const Place& place, bool first) {
+// Replaces an if by one of its arms, as a block.
+bool TakeArm(Function& f, const OpLocation& place, bool first) {
   Op& op = f.op(f.region(place.region).ops[place.index]);
   if (op.code != Opcode::kIf) {
     return false;
@@ -129,8 +129,8 @@ bool TakeArm(Function& f, const Place& place, bool first) {
   return true;
 }
 
-// An operand in the place of the one result.
-bool Forward(Function& f, const Place& place, uint32_t operand) {
+// Replaces the only result by an operand.
+bool Forward(Function& f, const OpLocation& place, uint32_t operand) {
   std::vector<OpId>& ops = f.region(place.region).ops;
   const Op op = f.op(ops[place.index]);
   if (op.result_count != 1 || operand >= op.operand_count || op.body.valid()) {
@@ -145,7 +145,7 @@ bool Forward(Function& f, const Place& place, uint32_t operand) {
   return true;
 }
 
-bool MakeOne(Function& f, const Place& place) {
+bool MakeOne(Function& f, const OpLocation& place) {
   Op& op = f.op(f.region(place.region).ops[place.index]);
   if (op.code != Opcode::kConst || op.imm <= 1 || !ir::IsInt(op.type)) {
     return false;
@@ -164,20 +164,20 @@ class Shrinking {
     while (has_shrunk && tries_left_ > 0) {
       has_shrunk = Clean();
       has_shrunk |= CutLaunch();
-      has_shrunk |= Edit([](Function& f, const Place& place) { return Truncate(f, place); });
-      has_shrunk |= Edit([](Function& f, const Place& place) { return TakeArm(f, place, true); });
-      has_shrunk |= Edit([](Function& f, const Place& place) { return TakeArm(f, place, false); });
-      has_shrunk |= Edit([](Function& f, const Place& place) { return Drop(f, place); });
+      has_shrunk |= Edit([](Function& f, const OpLocation& place) { return Truncate(f, place); });
+      has_shrunk |= Edit([](Function& f, const OpLocation& place) { return TakeArm(f, place, true); });
+      has_shrunk |= Edit([](Function& f, const OpLocation& place) { return TakeArm(f, place, false); });
+      has_shrunk |= Edit([](Function& f, const OpLocation& place) { return Drop(f, place); });
       for (uint32_t operand = 0; operand < 3; ++operand) {
-        has_shrunk |= Edit([&](Function& f, const Place& place) { return Forward(f, place, operand); });
+        has_shrunk |= Edit([&](Function& f, const OpLocation& place) { return Forward(f, place, operand); });
       }
-      has_shrunk |= Edit([](Function& f, const Place& place) { return MakeOne(f, place); });
+      has_shrunk |= Edit([](Function& f, const OpLocation& place) { return MakeOne(f, place); });
     }
     return std::move(best_);
   }
 
  private:
-  // Takes over the candidate if it is smaller or simpler and still wanted.
+  // Accepts the candidate if it is smaller or simpler and still wanted.
   bool Try(Kernel candidate) {
     if (tries_left_ == 0 || !ir::Verify(candidate.module).empty()) {
       return false;
@@ -186,7 +186,7 @@ class Shrinking {
     if (!is_wanted_(candidate)) {
       return false;
     }
-    // Through the text, so that what nothing reaches is gone.
+    // Through the text form, which drops everything unreachable.
     if (StatusOr<Module> fresh = ir::ParseModule(ir::Print(candidate.module)); fresh.ok()) {
       candidate.module = *std::move(fresh);
     }
@@ -221,13 +221,13 @@ class Shrinking {
     return has_shrunk;
   }
 
-  // One edit at each place, from the front; after a success the list of places is made anew.
+  // Tries one edit at each position, from the front; after a success the list of positions is rebuilt.
   template <typename Apply>
   bool Edit(Apply apply) {
     bool has_shrunk = false;
     for (size_t function = 0; function < best_.module.functions.size(); ++function) {
       for (size_t i = 0; tries_left_ > 0; ++i) {
-        const std::vector<Place> places = PlacesOf(best_.module.functions[function]);
+        const std::vector<OpLocation> places = LocationsOf(best_.module.functions[function]);
         if (i >= places.size()) {
           break;
         }

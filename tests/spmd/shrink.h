@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a kernel that shows something smaller while it still shows it.
+// Shrinks a kernel that shows something while it still shows it.
 #ifndef HPVMD_TESTS_SPMD_SHRINK_H_
 #define HPVMD_TESTS_SPMD_SHRINK_H_
 
@@ -10,9 +10,9 @@
 
 namespace hpvm::spmd {
 
-// `is_wanted` says whether a kernel, which verifies, still shows it; at most `tries_max` are asked about. Cuts the
-// launch, ends regions early, takes one arm of an if, drops operations, and puts constants and operands in the place
-// of results.
+// `is_wanted` returns whether a verified kernel still shows it; it is called at most `tries_max` times. Cuts the
+// launch, ends regions early, takes one arm of an if, drops operations, and replaces results by constants and
+// operands.
 Kernel Shrink(Kernel kernel, const std::function<bool(const Kernel&)>& is_wanted, uint32_t tries_max);
 
 }  // namespace hpvm::spmd

@@ -8,9 +8,9 @@
 
 namespace hpvm::spmd {
 
-// Ends this process by SIGALRM after so many seconds of its processor time from now, or ten times as many by the clock:
-// a machine that has no time for it makes nothing hang. 0: no more. A forked process has no limit until it sets one.
-// One thread calls it.
+// Ends this process by SIGALRM after so many seconds of its processor time from now, or ten times as many of real
+// time, so that nothing hangs on a busy machine. 0 removes the limit. A forked process has no limit until it sets
+// one. Must be called by one thread only.
 inline void LimitSeconds(unsigned seconds) {
   static timer_t timer;
   static pid_t owner = 0;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every program and library of a build has a GNU build id: the caches of compiled code know a build by it (base/io/build_id.h).
+"""Checks that every program and library of a build has a GNU build id, by which caches of compiled code identify a build
+(base/io/build_id.h).
 
     build_ids.py BUILD_FOLDER
 """

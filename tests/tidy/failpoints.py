@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that docs/FAILPOINTS.md lists the failpoints of the sources, each once. Faults are lines; exit 1 if there is any.
+"""Checks that docs/FAILPOINTS.md lists each failpoint of the sources once. Each fault is a line; the script exits with 1 if there is any.
 
     failpoints.py ROOT
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the built programs link: the daemon has no compiler, driver, Wasm engine or graph parser, the runner no LLVM and no gRPC;
-and that the daemon alone takes calls of the C library's (server/front/io_hooks.cc).
+"""Checks the libraries of the built programs: the daemon has no compiler, driver, Wasm engine or graph parser, the runner no LLVM and no
+gRPC. Only the daemon replaces functions of the C library (server/front/io_hooks.cc).
 
-Three ways, because each alone can be fooled: the libraries the dynamic linker would load, the symbols in the program itself (static
+The script looks at three sources, because each alone can be fooled: the libraries the dynamic linker would load, the symbols in the program itself (static
 libraries included), and CMake's own link graph.
 
     link_closure.py BUILD_FOLDER
@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-# Program -> (libraries it must not load, symbol text it must not hold, CMake targets it must not reach).
+# Maps a program to (libraries it must not load, symbol text it must not hold, CMake targets it must not reach).
 RULES = {
     "hpvmd": (["LLVM", "OpenCL", "vulkan", "wabt", "SPIRV", "shaderc"],
               [r"\bwabt::", r"\bllvm::", r"\bhpvm::graph::", r"\bhpvm::ir::", r"\bhpvm::engine::", r"\bclCreate", r"\bvkCreate"],
@@ -28,7 +28,7 @@ RULES = {
 }
 
 
-# Of the C library's functions, those that are the program's own where libraries ask for them.
+# Functions of the C library that the program replaces for the libraries that it loads.
 HOOKS, HOOKED = {"recvmsg", "sendmsg", "close", "getpeername"}, "hpvmd"
 
 
@@ -47,8 +47,10 @@ def reachable(edges, start):
 
 
 def cmake_edges(build):
-    """Target -> targets, by label, from CMake's Graphviz output."""
+    """Returns a map from each target to its dependencies, by label, from CMake's Graphviz output."""
     dot = build / "link.dot"
+    # CMake writes one file, instead of two for each of a thousand targets.
+    (build / "CMakeGraphVizOptions.cmake").write_text("set(GRAPHVIZ_GENERATE_PER_TARGET OFF)\nset(GRAPHVIZ_GENERATE_DEPENDERS OFF)\n")
     run("cmake", f"--graphviz={dot}", str(build))
     labels, edges = {}, {}
     for line in dot.read_text().splitlines():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which namespace each room's files stand in (docs/decisions/0018-namespaces.md); tidy.py asks for the faults of each file."""
+"""The namespace of each folder's files (docs/decisions/0018-namespaces.md); tidy.py asks for the faults of each file."""
 
 import re
 
-# A folder, with those below it that have no row of their own, and its namespace. A row in `hpvm` is what rooms share, or is all face.
+# Namespace of a folder and of the folders below it that have no row. Folders in `hpvm` are shared by others, or consist of an interface.
 ROOMS = {
     "base": "hpvm",
     "proto": "hpvm",
@@ -42,31 +42,31 @@ ROOMS = {
     "compiler/driver": "hpvm::compile",
     "compiler/debug": "hpvm::debug",
 }
-# A device family's face, which the registry and tests name, stands in `hpvm` as the contract that it implements does.
+# The interface of a device family, which the registry and tests name, lies in `hpvm` like the contract that it implements.
 FACE = re.compile(r"backends/(?!contract/|shared/|gpu/)\w+/(?:device|build|instance)\.(?:h|cc)")
-# These are C, or have a face in C.
+# Files that are C, or have a C interface.
 PLAIN = re.compile(r"backends/contract/grant\.h|client/kernel/hpvm\.h|compiler/math/\w+\.h|compiler/front/opencl/bridge/bridge\.h|"
                    r"compiler/back/kernel_il/spirv_bridge\.(?:h|cc)")
-# Functions that argument-dependent lookup must find stand beside the types that they are about.
+# Argument-dependent lookup must find these functions, so that they lie in the namespace of their argument types.
 LOOKED_UP = {"compiler/api/artifact.cc": "hpvm::ir"}
-# A program or a fuzzer that uses its room may have nothing but its entry.
+# A program or a fuzzer that uses its folder's namespace may contain nothing but its entry.
 ENTRY = re.compile(r"(?:^|/)main\.cc$|_fuzz\.cc$")
 
 OPENS = re.compile(r"namespace (?:([\w:]+) )?\{$")
 CLOSES = re.compile(r"\}  // namespace\b")
-# A name of another room may be said to exist; such a block holds nothing else.
+# A file may declare names of another folder; such a block contains nothing else.
 DECLARES = re.compile(r"\s*(?://.*|(?:class|struct|enum class|enum) \w+(?: : \w+)?;(?:\s*//.*)?)?")
 
 
 def room_of(path):
-    """The longest folder of the table that the path lies in; None outside of all."""
+    """Returns the longest folder of the table that contains the path; None when there is none."""
     parts = path.split("/")[:-1]
     names = ("/".join(parts[:count]) for count in range(len(parts), 0, -1))
     return next((name for name in names if name in ROOMS), None)
 
 
 def stands_in(space, room):
-    """Whether a namespace is the room's, or lies below it and is no other room's."""
+    """Returns true if a namespace belongs to the folder: it is the folder's own, or lies below it and belongs to no other folder."""
     owners = (owner for owner in {"hpvm", *ROOMS.values()} if space == owner or space.startswith(owner + "::"))
     return max(owners, key=len, default=None) == ROOMS[room]
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A file outside its room's namespace is a fault, wherever in the file it leaves the room, and so is a folder without a room."""
+"""Tests that a file outside its folder's namespace is a fault, wherever the file leaves it, and so is a folder without a namespace."""
 import pathlib
 import unittest
 

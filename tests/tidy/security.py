@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every threat in docs/SECURITY.md names tests, and every test that it names exists and runs.
+"""Checks that every threat in docs/SECURITY.md names tests, and that these tests exist and run.
 
     security.py ROOT
 
-The last cell of a row has paths, each perhaps with names in parentheses. A path is a file that CMake
-builds or runs, a module of one that does, or a script for machines with a GPU that docs/GPU.md tells how to run; a name
-is a test or a function in it, or a word of its tables.
+The last cell of a row has paths, some with names in parentheses. A path is a file that CMake builds or runs, a module of
+such a file, or a script for machines with a GPU that docs/GPU.md describes; a name is a test or a function in the file,
+or a word of its tables.
 """
 
 import pathlib
@@ -18,7 +18,7 @@ TEST = re.compile(r"`([^`]+)`(?: \(([^)]*)\))?")
 
 
 def registered(root, path):
-    """Whether ctest, or a fuzzer's build, comes to the file."""
+    """Returns true if ctest, or the build of a fuzzer, uses the file."""
     if named_by_cmake(root, path):
         return True
     if path.suffix != ".py":

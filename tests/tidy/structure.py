@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of the tree's structure, as a table: sizes, large classes and functions, cycles, and how many files one change touches.
+"""Prints figures of the tree's structure as a table: sizes, large classes and functions, cycles, and the files that one change touches.
 
     structure.py ROOT [--details]
 
 Production code is the C++ outside of tests, benchmarks and examples. Comments do not count. Methods and functions come from
-universal-ctags (package universal-ctags); the rest is read from the text. --details lists what stands behind each figure.
+universal-ctags (package universal-ctags); the other figures come from the text. --details lists the items of each figure.
 """
 
 import argparse
@@ -22,7 +22,7 @@ COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")', re.DOTALL)
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 FUNCTION_LINES_MAX = 70
 
-# Each change: what names the example that is there, and where that example is at home.
+# Changes: a pattern for names of the present example, and a pattern for the folders where the example belongs.
 CHANGES = {
     "a device family (vulkan)": (r'"vulkan|\bkVulkan|IsVulkan|vulkan::|backends/vulkan/', r"backends/(vulkan|gpu)/|compiler/back/vulkan/"),
     "a module kind (spirv)": (r'kSpirv\b|MODULE_KIND_SPIRV|"spirv"', r"compiler/front/spirv/"),
@@ -40,12 +40,12 @@ def production(root):
     return [name for name in tracked(root) if re.search(r"\.(cc|h)$", name) and not NOT_PRODUCTION.search(name)]
 
 
-# Whoever uses the client library names its headers without their folder, and so do its sources.
+# Users of the client library, and its own sources, include its headers without their folder.
 PUBLIC_FOLDERS = ("base/include", "client/include")
 
 
 def included(target, exists):
-    """The path below the root of what a quoted include names."""
+    """Returns the path below the root of the file that a quoted include names."""
     if target.startswith("hpvm/v1/"):
         return "proto/" + target
     return next((f"{folder}/{target}" for folder in PUBLIC_FOLDERS if exists(f"{folder}/{target}")), target)
@@ -60,7 +60,7 @@ def without_comments(text):
 
 
 def tags_of(root, names):
-    """Functions with their lines and classes, inline ones included."""
+    """Returns functions with their lines and classes, inline functions included."""
     if shutil.which("ctags") is None:
         sys.exit("structure.py needs the command ctags: apt-get install universal-ctags")
     made = subprocess.run(["ctags", "--output-format=json", "--fields=+ne", "--kinds-C++=f", "--languages=C++",
@@ -70,7 +70,7 @@ def tags_of(root, names):
 
 
 def cycles(edges):
-    """Groups of nodes that reach each other (Tarjan 1972)."""
+    """Returns groups of nodes that reach each other (Tarjan 1972)."""
     index, low, stack, groups = {}, {}, [], []
 
     def visit(node):

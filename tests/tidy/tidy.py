@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the tree itself: include edges, file form, documents. Each fault is a line "path:line: what"; exit 1 if there is any.
+"""Checks the tree itself: include edges, file form, documents. Each fault is a line "path:line: what"; exits with 1 if there is any.
 
     tidy.py ROOT
 """
@@ -13,18 +13,26 @@ import sys
 import namespaces
 import structure
 
-# Folders with C++ of which a test may include anything, and which no other may.
+# Folders with C++ whose tests may include anything, and which no other folder may include.
 FREE = {"bench", "tests", "examples"}
-# Tests beside the code may also use what they compare with.
+# Tests beside the code may also use the code that they compare it with.
 TEST_SUFFIXES = ("_test.cc", "_fuzz.cc", "_benchmark.cc")
 
 LINE_MAX = 120
-FOLDER_FILES_MAX = 40  # Without tests.
+DOCUMENT_LINE_MAX = 160
+# Tests read the rows of these documents: their cells are lists of folders, and of tests.
+ROWS_READ_BY_TESTS = {"docs/ARCHITECTURE.md", "docs/SECURITY.md"}
+# Golden kernels repeat each sentence of the specification, which is one line.
+SENTENCES, SENTENCE = "docs/KERNELS.md", re.compile(r"- S\d+\. ")
+# docs/reference generates the first three with its own limit; the last still has a line to be wrapped.
+LINES_OF_ANY_LENGTH = {"docs/API.md", "docs/CONFIGURATION.md", "docs/GRAPHS.md", "examples/README.md"}
+LINK_TARGET = re.compile(r"\]\([^()\s]+\)")
+FOLDER_FILES_MAX = 40  # Does not count tests.
 README_LINES_MAX = 30
 README_FOR_USERS = {"client/kernel"}  # A guide, installed beside the header.
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 TODO = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
-# A message of another process is Unchecked (base/unchecked.h): a check alone opens it, and hands out what it has checked.
+# A message of another process is Unchecked (base/unchecked.h): only a check opens it, and returns the checked message.
 PARSE = re.compile(r"\b(?:Merge|Parse|ParsePartial)From\w+\(")
 UNCHECKED_PEERS = ("supervisor", "executor", "builder", "compiler")
 DOC_PATH = re.compile(r"`((?:base|sandbox|builder|proto|supervisor|graph|compiler|scheduler|backends|engine|executor|server|client|schemas|deploy|tests|"
@@ -38,7 +46,7 @@ def tracked(root):
 
 
 class Picture:
-    """The folders of docs/ARCHITECTURE.md: the line that each stands in, and what it includes by the table."""
+    """The folders of docs/ARCHITECTURE.md: the line of each folder in the picture, and its dependencies in the table."""
 
     ROW = re.compile(r"^\| `([a-z/]+)` \| .* \| ([^|]*) \|$")
 
@@ -54,13 +62,13 @@ class Picture:
         self.seen = {name: set() for name in self.includes}
 
     def folder_of(self, path):
-        """The longest of the folders that the path lies in; None outside of all."""
+        """Returns the longest of the folders that contains the path; None when there is none."""
         parts = path.split("/")[:-1]
         names = ("/".join(parts[:count]) for count in range(len(parts), 0, -1))
         return next((name for name in names if name in self.includes), None)
 
     def check(self, path, target):
-        """What is wrong with an include; None: nothing."""
+        """Returns the fault of an include; None when there is none."""
         target = structure.included(target, lambda name: (self.root / name).is_file())
         folder, other = self.folder_of(path), self.folder_of(target)
         if other is None or folder == other:
@@ -103,7 +111,7 @@ def check_source(path, lines, picture, fault):
                 fault(number, edge)
         if str(path).startswith(structure.PUBLIC_FOLDERS) and not target.startswith(("hpvm/", "absl/")):
             fault(number, f'A public header includes "{target}", which is not installed.')
-        # Kernels are compiled as OpenCL C too, from one folder.
+        # These files are compiled as OpenCL C too, from one folder.
         if "/" not in target and not target.endswith(".pb.h") and path.parts[:2] not in (("bench", "cpu"), ("bench", "gpu")):
             fault(number, f'"{target}" is a bare include; name it from the root.')
     if folder not in FREE:
@@ -116,7 +124,7 @@ def check_source(path, lines, picture, fault):
 
 
 def check_folders(root, faults):
-    """No folder holds more than a head holds, and none includes another that includes it back."""
+    """Checks that no folder has too many files, and that no two folders include each other."""
     names = structure.production(root)
     for folder, count in structure.files_by_folder(names).items():
         if count > FOLDER_FILES_MAX:
@@ -131,8 +139,16 @@ def check_folders(root, faults):
         faults.append(f"{group[0]}:1: These folders include each other: {', '.join(group)}.")
 
 
-def check_document(root, lines, fault):
+def shown(line):
+    """Returns a line without the targets of its links, which cannot be wrapped."""
+    return LINK_TARGET.sub("]", line)
+
+
+def check_document(root, path, lines, fault):
     for number, line in enumerate(lines, 1):
+        is_free = (line.startswith("|") and path in ROWS_READ_BY_TESTS) or (path == SENTENCES and SENTENCE.match(line)) or path in LINES_OF_ANY_LENGTH
+        if len(shown(line)) > DOCUMENT_LINE_MAX and not is_free:
+            fault(number, f"The line has {len(shown(line))} characters; the limit of documents is {DOCUMENT_LINE_MAX}.")
         for name in DOC_PATH.findall(line):
             bare = name.rstrip("/.")
             if not (root / bare).exists() and not list(root.glob(bare + ".*")):
@@ -155,7 +171,7 @@ def main():
         if text_kind and (path.parts[0] in FREE or picture.folder_of(str(path)) is not None):
             check_source(path, lines[:-1] if lines[-1] == "" else lines, picture, fault)
         elif path.suffix == ".md" and path.name != "CHANGELOG.md":
-            check_document(root, lines, fault)
+            check_document(root, str(path), lines, fault)
     faults += (f"docs/ARCHITECTURE.md:1: {what}" for what in picture.faults())
     check_folders(root, faults)
     for line in faults:

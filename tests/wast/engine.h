@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs linked modules: the interpreter, or machine code of the CPU back end.
+// Engines that run linked modules: the interpreter, or machine code of the CPU back end.
 #ifndef HPVMD_TESTS_WAST_ENGINE_H_
 #define HPVMD_TESTS_WAST_ENGINE_H_
 
@@ -12,12 +12,12 @@
 
 namespace hpvm::wast {
 
-// A module made ready to run.
+// A module prepared to run.
 class Program {
  public:
   virtual ~Program() = default;
   // Runs the entry with that selector (compiler/front/wasm/testing/link.h). Everything is borrowed during the call;
-  // `host` may run programs in turn, this one too.
+  // `host` may in turn run programs, including this one.
   virtual StatusOr<ir::TrapCode> Run(uint32_t selector, ir::InstanceStorage& storage, ir::HostCalls& host) = 0;
 };
 
@@ -28,7 +28,7 @@ class Engine {
 };
 
 std::unique_ptr<Engine> CreateInterpreterEngine();
-// kFailedPrecondition on a machine that the CPU back end does not serve.
+// Returns kFailedPrecondition on a machine that the CPU back end does not support.
 StatusOr<std::unique_ptr<Engine>> CreateCpuEngine();
 
 }  // namespace hpvm::wast

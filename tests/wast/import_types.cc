@@ -4,7 +4,7 @@
 namespace hpvm::wast {
 namespace {
 
-// At least as large now, and never larger than the import allows.
+// The actual size is at least the import's, and its maximum does not exceed the import's.
 bool LimitsMatch(const wasm::SizeLimits& actual, const wasm::SizeLimits& import) {
   if (actual.is_64 != import.is_64 || actual.is_shared != import.is_shared || actual.initial < import.initial) {
     return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether something may stand for an import: the matching of external types.
+// Matching of external types: whether an object may be used for an import.
 #ifndef HPVMD_TESTS_WAST_IMPORT_TYPES_H_
 #define HPVMD_TESTS_WAST_IMPORT_TYPES_H_
 
@@ -7,7 +7,7 @@
 
 namespace hpvm::wast {
 
-// `actual` has its present size as the initial one.
+// The initial size in `actual` must be its present size.
 bool MatchesImport(const wasm::ExternType& actual, const wasm::ExternType& import);
 
 }  // namespace hpvm::wast

@@ -44,7 +44,7 @@ struct Case {
   bool matches;
 };
 
-// The specification's rules, one fault a case.
+// The specification's rules, with one violation per case.
 TEST(MatchesImportTest, FollowsTheSpecification) {
   const Case cases[] = {
       {"same memory", Memory(1, 2), Memory(1, 2), true},

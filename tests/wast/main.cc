@@ -3,7 +3,7 @@
 //
 //   hpvm-wast [--engine interp|cpu] [--verbose] FILE.json...
 //
-// Exit code 0 when every command of every script held, 1 otherwise, 2 for a wrong command line.
+// Exits with 0 when every command of every script held, 1 otherwise, 2 for a wrong command line.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -33,7 +33,7 @@ StatusOr<std::unique_ptr<Engine>> CreateEngine(const std::string& name) {
   return CreateInterpreterEngine();
 }
 
-// One store a script. What keeps a script from running counts as one failure.
+// Uses one store per script. An error that prevents a script from running counts as one failure.
 Totals RunFile(const Arguments& arguments, Engine& engine, const std::string& file) {
   const auto fail = [&](const Status& status) {
     std::printf("%s: %s\n", file.c_str(), Message(status).c_str());
@@ -85,7 +85,7 @@ int Main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {  // The library's way; it ends here.
+  } catch (const CLI::ParseError& error) {  // CLI11 reports errors by exceptions, which end here.
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
   return Run(arguments);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Address space whose pages come into being, zero, when they are touched.
+// ReservedMemory is address space whose pages are allocated, zeroed, on first access.
 #ifndef HPVMD_TESTS_WAST_RESERVED_MEMORY_H_
 #define HPVMD_TESTS_WAST_RESERVED_MEMORY_H_
 
@@ -12,7 +12,7 @@ namespace hpvm::wast {
 
 class ReservedMemory {
  public:
-  // kResourceExhausted when the address space is short.
+  // Returns kResourceExhausted when the address space is insufficient.
   static StatusOr<ReservedMemory> Reserve(uint64_t bytes);
   ReservedMemory() = default;
   ReservedMemory(ReservedMemory&& other) noexcept { *this = std::move(other); }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the scripts of a checkout of WebAssembly's specification tests on both engines and prints the totals.
 #   HPVM_WASM_TESTSUITE=FOLDER run_suite.sh HPVM_WAST
-# Every .wast below the folder is converted by wast2json; what that cannot read (later proposals) is listed. Exit code
+# wast2json converts every .wast below the folder; scripts that it cannot read (later proposals) are listed. Exit code
 # 77 when the variable is not set, which ctest shows as skipped.
 set -euo pipefail
 [ $# -eq 1 ] || { echo "usage: HPVM_WASM_TESTSUITE=FOLDER run_suite.sh HPVM_WAST" >&2; exit 2; }

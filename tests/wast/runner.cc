@@ -15,7 +15,7 @@ namespace {
 
 using ir::TrapCode;
 
-// The specification's words, of which a script may give the beginning only or say more.
+// The specification's words; a script may give only their beginning, or more.
 struct TrapText {
   std::string_view text;
   TrapCode code;
@@ -84,7 +84,7 @@ std::string Describe(const Instantiation& made) {
   return "?";
 }
 
-// Whether instantiation failed as the command says it must.
+// Returns true when instantiation failed as the command demands.
 bool FailedAsExpected(const Command& command, const Instantiation& made) {
   switch (command.kind) {
     case CommandKind::kAssertInvalid:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the commands of a script and counts which held.
+// Runner executes the commands of a script and counts which held.
 #ifndef HPVMD_TESTS_WAST_RUNNER_H_
 #define HPVMD_TESTS_WAST_RUNNER_H_
 
@@ -23,22 +23,22 @@ struct Totals {
 
 class Runner {
  public:
-  // `engine` is borrowed. With `verbose` every command is printed, and why modules were refused.
+  // Borrows `engine`. With `verbose`, every command is printed, and why modules were refused.
   static StatusOr<std::unique_ptr<Runner>> Create(Engine& engine, bool verbose);
-  // Failures are printed as "file:line: command: what was expected and what came".
+  // Prints failures as "file:line: command: what was expected and what came".
   Totals Run(const Script& script);
 
  private:
   explicit Runner(bool verbose) : verbose_(verbose) {}
 
-  // Empty when the command held.
+  // Returns an empty text when the command held.
   std::string RunCommand(const Command& command);
   std::string RunModule(const Command& command);
   std::string RunRegister(const Command& command);
   std::string RunRefusal(const Command& command);
   std::string RunReturn(const Command& command);
   std::string RunTrap(const Command& command);
-  // The instance of that name, or the latest one.
+  // Returns the instance of that name, or the latest one.
   const Instance* Find(const std::string& name) const;
   StatusOr<CallOutcome> Act(const Action& action);
 

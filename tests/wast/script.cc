@@ -31,7 +31,7 @@ constexpr std::string_view kCommandNames[] = {
     "assert_uninstantiable",
 };
 
-// The member, which must be a string.
+// Returns the member, which must be a string.
 StatusOr<std::string> Text(const json& object, const char* key) {
   const auto member = object.find(key);
   if (member == object.end() || !member->is_string()) {
@@ -45,7 +45,7 @@ std::string TextOrEmpty(const json& object, const char* key) {
   return member != object.end() && member->is_string() ? member->get<std::string>() : std::string();
 }
 
-// The member, which must be an array; empty when it is missing.
+// Returns the member, which must be an array; empty when it is missing.
 StatusOr<std::vector<json>> List(const json& object, const char* key) {
   const auto member = object.find(key);
   if (member == object.end()) {
@@ -88,7 +88,7 @@ StatusOr<LanePattern> ReadReference(const std::string& text, ValueType type) {
   if (text == "null") {
     return LanePattern{Match::kBits, 0};
   }
-  // A script cannot name a function's reference: any number, or none, is any function.
+  // A script cannot name a function's reference: any number, or none, means any function.
   if (type == ValueType::kFuncRef || text.empty()) {
     return LanePattern{Match::kNonNull, 0};
   }
@@ -134,7 +134,7 @@ StatusOr<Pattern> ReadPattern(const json& object) {
   return pattern;
 }
 
-// Arguments are patterns that leave nothing open.
+// Arguments are patterns that match exactly one value.
 StatusOr<Value> ReadValue(const json& object) {
   HPVMD_ASSIGN_OR_RETURN(const Pattern pattern, ReadPattern(object));
   Value value{pattern.type, 0, 0};

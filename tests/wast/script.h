@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A script of WebAssembly's specification tests, as wabt's wast2json writes it: one JSON file, the modules beside it.
+// A script of WebAssembly's specification tests, as wabt's wast2json writes it: one JSON file, with the modules
+// beside it.
 #ifndef HPVMD_TESTS_WAST_SCRIPT_H_
 #define HPVMD_TESTS_WAST_SCRIPT_H_
 
@@ -27,20 +28,20 @@ enum class CommandKind : uint8_t {
 std::string_view Name(CommandKind kind);  // As in the JSON.
 
 struct Action {
-  bool is_get = false;  // Of a global; else a call.
-  std::string module;   // The instance's name; empty: the latest.
-  std::string field;    // The export.
+  bool is_get = false;  // Reads a global; otherwise a call.
+  std::string module;   // The instance's name; the latest when empty.
+  std::string field;    // Name of the export.
   std::vector<Value> arguments;
 };
 
 struct Command {
   CommandKind kind = CommandKind::kModule;
   uint32_t line = 0;
-  std::string name;      // Modules: "$m" or empty; register: the instance, empty for the latest.
-  std::string as;        // Register.
-  std::string filename;  // The module's file, absolute or relative to where the tool runs.
+  std::string name;      // For modules: "$m" or empty; for register: the instance, the latest when empty.
+  std::string as;        // For register.
+  std::string filename;  // The module's file, absolute or relative to the tool's working folder.
   bool is_text = false;  // The module is in the text format.
-  std::string text;      // What the specification says went wrong.
+  std::string text;      // The specification's text about the failure.
   Action action;
   std::vector<Pattern> expected;
   bool is_either = false;  // `expected` are alternatives for the one result.
@@ -51,10 +52,10 @@ struct Script {
   std::vector<Command> commands;
 };
 
-// Refuses what is not of that form, and commands and values of features that hpvmd does not take, by name.
+// Refuses scripts of another form, and, by name, commands and values of features that hpvmd does not support.
 StatusOr<Script> ReadScript(const std::string& path);
 
-// A whole file. kNotFound and the like.
+// Returns the whole file, or kNotFound and similar codes.
 StatusOr<std::string> ReadFile(const std::string& path);
 
 }  // namespace hpvm::wast

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The modules are put together as bytes, so that the tool needs no text reader; their meaning stands beside them.
+// The modules are assembled as bytes, so that the tool needs no text parser; their meaning is beside them.
 #include "tests/wast/spectest.h"
 
 #include <cstdint>
@@ -94,7 +94,7 @@ ByteList MainModule() {
   return module;
 }
 
-// On its own: a module has one memory.
+// A separate module, because a module has one memory.
 ByteList SharedMemoryModule() {
   ByteList module = Header();
   AppendSection(module, kMemories, {{kHasMaximum | kShared, 1, 2}});

@@ -14,9 +14,9 @@ using wasm::ExternKind;
 using wasm::ExternType;
 
 constexpr uint64_t kPageBytes = 64 * 1024;
-// Calls between modules nest on the thread's stack; each level of the CPU's may take a kernel's whole stack.
+// Calls between modules nest on the thread's stack; each level of the CPU engine may take a kernel's whole stack.
 constexpr uint32_t kDepthMax = 200;
-// What 32 bits can address; 64-bit memories get no more, since nobody asks for it with success in mind.
+// The limit of 32-bit addresses; 64-bit memories get no more, because no test expects more to succeed.
 constexpr uint64_t kMemoryPagesMax = 65536;
 
 template <typename T>

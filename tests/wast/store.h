@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the modules of one script share: functions, tables, memories and globals, as WebAssembly's specification has its
-// store. Names it by compiler/front/wasm/testing/link.h: functions by reference, tables and globals by their offset in
-// the state.
+// Store holds what the modules of one script share: functions, tables, memories and globals, like the store of
+// WebAssembly's specification. Objects are identified as in compiler/front/wasm/testing/link.h: functions by
+// reference, tables and globals by their offset in the state.
 //
-// Nothing in a store ends before the store: an instance whose start trapped may have left its functions in tables.
+// Objects live as long as the store: an instance whose start trapped may have left its functions in tables.
 #ifndef HPVMD_TESTS_WAST_STORE_H_
 #define HPVMD_TESTS_WAST_STORE_H_
 
@@ -25,7 +25,7 @@
 
 namespace hpvm::wast {
 
-// Something of the store: a function, table, memory or global, by its index among its kind.
+// An object of the store: a function, table, memory or global, by its index among its kind.
 struct Extern {
   wasm::ExternKind kind = wasm::ExternKind::kFunction;
   uint32_t index = 0;
@@ -34,33 +34,34 @@ using Exports = std::map<std::string, Extern, std::less<>>;
 
 struct Instance {
   std::unique_ptr<Program> program;
-  ir::InstanceStorage* storage = nullptr;  // Of the memory that it uses; the store's.
+  ir::InstanceStorage* storage = nullptr;  // The memory that it uses; owned by the store.
   Exports exports;
 };
 
-enum class InstantiateFault : uint8_t { kNone, kInvalid, kUnlinkable, kTrap, kBroken };  // kBroken: we are wrong.
+enum class InstantiateFault : uint8_t { kNone, kInvalid, kUnlinkable, kTrap, kBroken };  // kBroken means a bug of ours.
 struct Instantiation {
   const Instance* instance = nullptr;  // Null exactly when there is a fault.
   InstantiateFault fault = InstantiateFault::kNone;
-  ir::TrapCode trap = ir::TrapCode::kNone;  // kTrap.
-  std::string text;                         // What is wrong.
+  ir::TrapCode trap = ir::TrapCode::kNone;  // For kTrap.
+  std::string text;                         // Description of the fault.
 };
 
 struct CallOutcome {
   ir::TrapCode trap = ir::TrapCode::kNone;
-  std::vector<Value> results;  // None after a trap.
+  std::vector<Value> results;  // Empty after a trap.
 };
 
 class Store final : public ir::HostCalls {
  public:
-  // `engine` is borrowed for the store's life.
+  // Borrows `engine` for the store's lifetime.
   static StatusOr<std::unique_ptr<Store>> Create(Engine& engine);
 
-  // What imports of that module's name find from now on; replaces what was there.
+  // Sets the exports that imports of that module's name find from now on; replaces earlier ones.
   void Register(const std::string& name, const Exports& exports);
   // Validates, links, applies the active segments and runs the start function.
   Instantiation Instantiate(std::span<const uint8_t> bytes);
-  // kInvalidArgument when there is no such export, or arguments do not fit. Other statuses mean that the engine failed.
+  // Returns kInvalidArgument when there is no such export, or arguments do not fit. Other errors mean that the engine
+  // failed.
   StatusOr<CallOutcome> Invoke(const Instance& instance, const std::string& field, std::span<const Value> arguments);
   StatusOr<Value> Get(const Instance& instance, const std::string& field) const;
 
@@ -89,9 +90,9 @@ class Store final : public ir::HostCalls {
 
   explicit Store(Engine& engine) : engine_(engine) {}
 
-  // Where a module's functions, tables, memories and globals are in the store, imports first.
+  // Indices of a module's functions, tables, memories and globals in the store, imports first.
   struct Members {
-    std::array<std::vector<uint32_t>, 4> indices;  // By ExternKind.
+    std::array<std::vector<uint32_t>, 4> indices;  // Indexed by ExternKind.
     std::array<uint32_t, 4> imported{};
     std::vector<uint32_t>& of(wasm::ExternKind kind) { return indices[static_cast<size_t>(kind)]; }
     const std::vector<uint32_t>& of(wasm::ExternKind kind) const { return indices[static_cast<size_t>(kind)]; }
@@ -101,9 +102,10 @@ class Store final : public ir::HostCalls {
     }
   };
 
-  // The imports found, and where Adopt will put the rest; or why it cannot be linked.
+  // Returns the imports found, and the indices at which Adopt will put the rest; or the reason why it cannot be
+  // linked.
   StatusOr<Members> Resolve(const wasm::ModuleOutline& outline) const;
-  // The type that something has now: sizes grow.
+  // Returns the present type of an object: sizes grow.
   wasm::ExternType TypeOf(Extern entry) const;
   wasm::Linkage LinkageFor(const Members& members);
   // Compiles the module, applies its active segments and runs its start function.
@@ -121,15 +123,15 @@ class Store final : public ir::HostCalls {
   ReservedMemory state_;
   uint32_t state_end_ = wasm::kCallArea + wasm::kCallAreaBytes;
   std::vector<wasm::Signature> signatures_;
-  std::vector<FunctionEntry> functions_;  // By reference - 1.
+  std::vector<FunctionEntry> functions_;  // Indexed by reference - 1.
   std::vector<TableEntry> tables_;
-  std::deque<MemoryEntry> memories_;  // Instances point at their storage.
+  std::deque<MemoryEntry> memories_;  // A deque, because instances point at their storage.
   std::vector<GlobalEntry> globals_;
   ir::InstanceStorage no_memory_;
   std::deque<Instance> instances_;
   std::map<std::string, Exports, std::less<>> registry_;
-  uint32_t depth_ = 0;  // Of calls between modules.
-  Status host_error_;   // Why Call gave kHost.
+  uint32_t depth_ = 0;  // Depth of calls between modules.
+  Status host_error_;   // Why Call returned kHost.
 };
 
 }  // namespace hpvm::wast

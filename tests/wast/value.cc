@@ -72,7 +72,7 @@ bool LaneMatches(LaneType lane, const LanePattern& pattern, uint64_t bits) {
   return false;
 }
 
-// "i32", or "v128 i16x8".
+// Returns "i32", or "v128 i16x8".
 std::string TypeText(ValueType type, LaneType lane) {
   std::string text(wasm::Name(type));
   if (type == ValueType::kV128) {

@@ -10,7 +10,7 @@ namespace {
 using testing::ElementsAre;
 using wasm::ValueType;
 
-// A v128 travels as four values of 32 bits, the lowest first, and comes back whole.
+// A v128 is passed as four values of 32 bits, the lowest first, and is restored.
 TEST(ValueTest, PassesVectorsInFourSlots) {
   const Value vector{ValueType::kV128, 0x1111111122222222, 0x3333333344444444};
   std::vector<uint64_t> slots;
@@ -20,7 +20,7 @@ TEST(ValueTest, PassesVectorsInFourSlots) {
   EXPECT_EQ(FromSlots(ValueType::kV128, std::span(slots).subspan(1)), vector);
 }
 
-// What lies above a narrow result in its slot does not count.
+// Bits above a narrow result in its slot are ignored.
 TEST(ValueTest, TakesTheLowHalfOfNarrowResults) {
   const std::vector<uint64_t> slots = {0xdeadbeef00000007};
   for (const ValueType type : {ValueType::kI32, ValueType::kF32, ValueType::kFuncRef, ValueType::kExternRef}) {
@@ -57,7 +57,7 @@ constexpr NanCase kNanCases[] = {
     {"f64 infinity", LaneType::kF64, 0x7ff0000000000000, false, false},
 };
 
-// A canonical NaN is an arithmetic one; neither pattern takes a signalling NaN, an infinity or a number.
+// A canonical NaN is also an arithmetic one; neither pattern accepts a signalling NaN, an infinity or a number.
 TEST(PatternTest, TellsKindsOfNan) {
   for (const NanCase& c : kNanCases) {
     const Value value{c.lane == LaneType::kF32 ? ValueType::kF32 : ValueType::kF64, c.bits, 0};
@@ -81,7 +81,7 @@ TEST(PatternTest, ComparesTypes) {
   EXPECT_FALSE(Matches(pattern, {ValueType::kI32, 1, 0}));
 }
 
-// Null is no function, whatever number a script gives.
+// Null matches no function, whatever number a script gives.
 TEST(PatternTest, TellsNullFromAnyFunction) {
   const Pattern any{ValueType::kFuncRef, LaneType::kI32, {{Match::kNonNull, 0}}};
   EXPECT_TRUE(Matches(any, {ValueType::kFuncRef, 3, 0}));

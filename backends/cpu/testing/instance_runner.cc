@@ -13,11 +13,11 @@
 namespace hpvm::cpu {
 namespace {
 
-// For the code between one image and the next: the frames of ir::HostCalls and Run.
+// For the code between two nested images: the frames of ir::HostCalls and Run.
 constexpr uint64_t kHostReserveBytes = 512 * limits::kKiB;
 
 constexpr std::atomic<uint32_t> kNeverStopped{0};
-// The limit of the stack that this thread's runs are on; 0 outside of one.
+// Limit of the stack used by this thread's runs; 0 outside a run.
 thread_local uint64_t running_limit = 0;
 
 uint32_t Entered(ir::CpuContext& context, ir::CpuEntry entry) {
@@ -35,7 +35,7 @@ struct OutermostCall {
   uint32_t outcome;
 };
 
-// On a stack of this thread's own.
+// Runs on a separate stack of this thread.
 StatusOr<uint32_t> EnterOnFiber(ir::CpuContext& context, ir::CpuEntry entry) {
   static thread_local std::unique_ptr<Fiber> fiber;
   if (fiber == nullptr) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a CPU image's only instance in memory that the caller keeps: for modules that are linked with others
-// (compiler/front/wasm/testing/link.h), whose memory and state outlive a launch.
+// InstanceRunner runs a CPU image's only instance in memory owned by the caller: for modules that are linked with
+// others (compiler/front/wasm/testing/link.h), whose memory and state outlive a launch.
 //
-// Runs may nest: a function of another module that the instance calls (ir::HostCalls) may run an instance of its own,
-// of the same image too. Nested runs share the stack of the outermost one, so calls between modules end with "call
-// stack exhausted" like others. Any thread may run an image; what the storage holds is the caller's business.
+// Runs may nest: a function of another module called by the instance (ir::HostCalls) may run another instance, even of
+// the same image. Nested runs share the stack of the outermost one, so calls between modules end with "call stack
+// exhausted" like others. Any thread may run an image; the caller is responsible for synchronising the storage.
 #ifndef HPVMD_BACKENDS_CPU_TESTING_INSTANCE_RUNNER_H_
 #define HPVMD_BACKENDS_CPU_TESTING_INSTANCE_RUNNER_H_
 
@@ -29,9 +29,9 @@ class InstanceRunner {
   InstanceRunner(const InstanceRunner&) = delete;
   InstanceRunner& operator=(const InstanceRunner&) = delete;
 
-  // Runs the launch's instance (its extent is 1) in `launch.instance`, which must be there: memory is left as the
-  // instance leaves it, memory_bytes is written back, also before a call of another module, and read again after one.
-  // A status means that nothing ran.
+  // Runs the launch's instance (its extent is 1) in `launch.instance`, which must be set: memory is left as the
+  // instance leaves it; memory_bytes is written back at the end and before a call of another module, and read again
+  // after the call. When it returns an error, nothing ran.
   StatusOr<ir::TrapReport> Run(const ir::Launch& launch);
 
   // Parameters, sizes and function names, for messages; no code.
@@ -46,9 +46,10 @@ class InstanceRunner {
 
   ir::Module outline_;
   const Image image_;
-  std::vector<uint32_t> print_operands_;  // By format.
-  std::vector<uint32_t> host_values_;     // By reference type: the longer of parameters and results.
-  // Granules that some run wrote. Bits are never cleared and nobody reads the list, as nothing is put back.
+  std::vector<uint32_t> print_operands_;  // Indexed by format.
+  // Indexed by reference type: the larger number of parameters and results.
+  std::vector<uint32_t> host_values_;
+  // Granules written by any run. Bits are never cleared and the list is never read, as nothing is restored.
   Pages dirty_;
 };
 

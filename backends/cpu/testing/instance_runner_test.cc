@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instances in the caller's memory: what they leave there, and modules that call each other.
+// Tests instances in the caller's memory: what they leave there, and modules that call each other.
 #include "backends/cpu/testing/instance_runner.h"
 
 #include <string>
@@ -28,7 +28,7 @@ std::unique_ptr<InstanceRunner> Load(const std::string& text) {
   return runner.ok() ? *std::move(runner) : nullptr;
 }
 
-// What a linked module lives in.
+// The memory and state of a linked module.
 struct Store {
   explicit Store(uint64_t bytes = 65536, uint64_t bytes_max = 65536)
       : memory(bytes_max), state(64), storage{memory.data(), bytes, bytes_max, globals.data(), state.data()} {}
@@ -48,7 +48,7 @@ ir::TrapReport RunIn(InstanceRunner& runner, Store& store, uint64_t argument, ir
   return report.ok() ? *report : ir::TrapReport{};
 }
 
-// Memory, state, globals and growth stay from one run to the next.
+// Memory, state, globals and growth persist from one run to the next.
 TEST(InstanceRunnerTest, KeepsWhatInstancesLeave) {
   std::unique_ptr<InstanceRunner> runner = Load(R"(module "kept"
 memory 65536 262144
@@ -82,7 +82,7 @@ func f0 "add" (%n: i32) -> () {
   EXPECT_EQ(store.globals[0], 10u);
 }
 
-// Grows the memory by a page and answers with a sum; or runs another module, or the same again.
+// Grows the memory by a page and returns a sum; or runs another module, or the same again.
 class Others final : public ir::HostCalls {
  public:
   Others(InstanceRunner& next, Store& store) : next_(next), store_(store) {}
@@ -128,7 +128,7 @@ func f0 "call" (%r: i32) -> () {
 }
 )";
 
-// A function of another module gets and gives values, and memory that it made grow is there afterwards.
+// A function of another module receives and returns values, and memory that it grew is visible afterwards.
 TEST(InstanceRunnerTest, CallsOtherModules) {
   std::unique_ptr<InstanceRunner> runner = Load(kCaller);
   ASSERT_NE(runner, nullptr);
@@ -143,7 +143,7 @@ TEST(InstanceRunnerTest, CallsOtherModules) {
   EXPECT_EQ(RunIn(*runner, store, 1, nullptr).code, TrapCode::kHost);
 }
 
-// Modules that call each other for ever run out of stack, and the next run starts afresh.
+// Modules that call each other without end exhaust the stack, and the next run starts afresh.
 TEST(InstanceRunnerTest, NestedRunsShareTheStack) {
   std::unique_ptr<InstanceRunner> runner = Load(kCaller);
   ASSERT_NE(runner, nullptr);
@@ -154,7 +154,7 @@ TEST(InstanceRunnerTest, NestedRunsShareTheStack) {
   EXPECT_EQ(RunIn(*runner, store, 2, &others).code, TrapCode::kStackOverflow);
 }
 
-// Launches and storage that the image cannot run on are refused.
+// Launches and storage on which the image cannot run are refused.
 TEST(InstanceRunnerTest, Refusals) {
   std::unique_ptr<InstanceRunner> runner = Load(kCaller);
   ASSERT_NE(runner, nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Artifacts for OpenCL devices, and submissions to one that are waited for.
+// Artifacts for OpenCL devices, and synchronous submissions to a device.
 #ifndef HPVMD_BACKENDS_OPENCL_TESTING_RIG_H_
 #define HPVMD_BACKENDS_OPENCL_TESTING_RIG_H_
 
@@ -48,7 +48,7 @@ inline ir::KernelParam ScalarParam(std::string name, ir::Type type = ir::Type::k
   return param;
 }
 
-// A kernel as a tenant writes it: one argument a parameter.
+// A kernel as a tenant writes it: one argument per parameter.
 inline Artifact Native(std::string_view text, std::string entry, std::vector<ir::KernelParam> params) {
   Artifact artifact;
   artifact.kind = ArtifactKind::kOpenCl;
@@ -75,7 +75,7 @@ inline constexpr std::string_view kScale =
     "__kernel void scale(__global uint* x, uint by) { x[get_global_id(0)] *= by; }\n"
     "__kernel void other(__global float* y) { y[get_global_id(0)] = 1.0f; }\n";
 
-// As our emitters pass arguments; instances whose value is `bad` trap.
+// Arguments are passed as in emitted code; instances whose value is `bad` trap.
 inline constexpr std::string_view kChecked = R"(
 struct Record { uint state, code, x, y, z, source, function, address; };
 __kernel void checked(__global uchar* x, ulong x_bytes, ulong x_start, uint bad, uint first, uint extent,
@@ -116,7 +116,7 @@ inline Artifact Checked() {
   return artifact;
 }
 
-// A device with submissions that are waited for.
+// A device with synchronous submissions.
 class Rig {
  public:
   explicit Rig(const std::string& name, OpenClOptions options = {}) {
@@ -176,7 +176,7 @@ class Rig {
     argument.scalar = bits;
     return argument;
   }
-  // Runs what was added since the last run.
+  // Runs the commands added since the last run.
   Status Run() {
     std::unique_ptr<Timeline> timeline = device_->CreateTimeline();
     const TimelinePoint done{timeline.get(), 1};
@@ -230,7 +230,7 @@ class Rig {
   std::unique_ptr<Device> device_;
 };
 
-// The devices of this machine.
+// Returns the devices of this machine.
 inline std::vector<std::string> Present() {
   hpvm::opencl::SetPoclEnvironment(/*keeps=*/true);  // As executors do.
   std::vector<std::string> names = ListOpenClDevices();

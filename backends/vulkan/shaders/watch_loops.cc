@@ -14,7 +14,7 @@
 namespace hpvm::vulkan {
 namespace {
 
-// Of SPIR-V, what is looked at or written.
+// The parts of SPIR-V that are read or written.
 constexpr uint32_t kMagic = 0x07230203, kHeaderWords = 5, kVersionWord = 1, kBoundWord = 3, kBoundMax = 0x3fffff;
 constexpr uint32_t kVersion13 = 0x00010300, kVersion14 = 0x00010400;
 enum Op : uint16_t {
@@ -55,7 +55,7 @@ constexpr uint32_t kGlCompute = 5, kGroupNonUniform = 61, kInput = 1, kWorkgroup
 constexpr uint32_t kBlock = 2, kArrayStride = 6, kBuiltIn = 11, kBinding = 33, kDescriptorSet = 34, kOffset = 35;
 constexpr uint32_t kSubgroupId = 40, kVolatile = 1;
 
-// The driver's own loops, which clear group memory, count too: a round for each 16 bytes at most.
+// The driver's own loops, which clear group memory, also count: at most one round for each 16 bytes.
 constexpr uint32_t kRoundsOfDriver = 2'500;
 constexpr uint32_t kRecordWords = sizeof(GpuTrapRecord) / 4;
 
@@ -69,7 +69,7 @@ class Watcher {
   Watcher(const GpuTarget& target, std::vector<uint32_t> words, uint32_t binding)
       : target_(target), words_(std::move(words)), binding_(binding) {}
 
-  // Empty when there is no loop.
+  // Returns an empty vector when there is no loop.
   StatusOr<std::vector<uint32_t>> Run() {
     HPVMD_RETURN_IF_ERROR(Scan());
     if (!has_loop_) {
@@ -97,14 +97,15 @@ class Watcher {
     for (size_t at = kHeaderWords; at < words_.size();) {
       const size_t count = words_[at] >> 16;
       if (count == 0 || count > words_.size() - at) {
-        return InvalidArgument("The module's instruction at word " + std::to_string(at) + " passes its end.");
+        return InvalidArgument("The module's instruction at word " + std::to_string(at) +
+                               " reaches beyond the module's end.");
       }
       instructions_.push_back({static_cast<uint16_t>(words_[at]), {&words_[at], count}});
       Look(instructions_.back());
       at += count;
     }
     bound_ = words_[kBoundWord];
-    const bool is_plain = void_ != 0 && function_type_ != 0;  // As a module with an entry point is.
+    const bool is_plain = void_ != 0 && function_type_ != 0;  // True for any module with an entry point.
     if (has_loop_ && (!is_plain || bound_ >= kBoundMax - 1'000 || entries_.size() > 64)) {
       return InvalidArgument("The module has too many ids or entry points for its loops to be watched.");
     }
@@ -250,7 +251,7 @@ class Watcher {
     Put(kVariable, {to_record_, record_, kStorageBuffer});
   }
 
-  // A pointer to the vector's word.
+  // Returns a pointer to the vector's word.
   uint32_t Counter() {
     const uint32_t subgroup = NewId(), pointer = NewId();
     Put(kLoad, {u32_, subgroup, subgroup_});
@@ -326,11 +327,12 @@ Status WatchLoops(const GpuTarget& target, std::vector<uint8_t>& code, GpuVarian
   }
   const uint64_t bytes = variant.local_bytes + uint64_t{target.group_size_max} * 4;
   if (bytes > target.local_bytes_max) {
-    return FailedPrecondition("Kernel \"" + variant.entry + "\" has loops, which the device's driver ends after " +
-                              std::to_string(ir::kLlvmpipeLoopRounds) +
-                              " rounds; to notice it takes group memory, of which the kernel leaves too little (" +
-                              std::to_string(bytes) + " bytes in all, the device has " +
-                              std::to_string(target.local_bytes_max) + ").");
+    return FailedPrecondition(
+        "Kernel \"" + variant.entry + "\" has loops, which the device's driver ends after " +
+        std::to_string(ir::kLlvmpipeLoopRounds) +
+        " iterations; detecting this takes group memory, of which the kernel leaves too little (" +
+        std::to_string(bytes) + " bytes are needed in all, the device has " + std::to_string(target.local_bytes_max) +
+        ").");
   }
   code.resize(watched.size() * 4);
   std::memcpy(code.data(), watched.data(), code.size());

@@ -10,7 +10,7 @@ namespace hpvm::vulkan {
 namespace {
 
 constexpr uint32_t kMagic = 0x07230203, kHeaderWords = 5, kBoundWord = 3;
-constexpr uint32_t kBoundMax = 0x3fffff;  // SPIR-V's own limit.
+constexpr uint32_t kBoundMax = 0x3fffff;  // SPIR-V's universal limit.
 constexpr uint16_t kTypePointer = 32, kConstantNull = 46, kVariable = 59;
 constexpr uint32_t kWorkgroup = 4;
 
@@ -25,7 +25,8 @@ class Rewriter {
     for (size_t at = kHeaderWords; at < words_.size();) {
       const size_t count = words_[at] >> 16;
       if (count == 0 || count > words_.size() - at) {
-        return InvalidArgument("The module's instruction at word " + std::to_string(at) + " passes its end.");
+        return InvalidArgument("The module's instruction at word " + std::to_string(at) +
+                               " reaches beyond the module's end.");
       }
       HPVMD_RETURN_IF_ERROR(Take({&words_[at], count}));
       at += count;
@@ -50,7 +51,7 @@ class Rewriter {
                              " in group memory has no type, or the module has too many ids.");
     }
     const uint32_t zero = out_[kBoundWord]++;
-    // Constants and variables of a module stand in one section.
+    // Constants and variables of a module are in one section.
     out_.insert(out_.end(), {Head(3, kConstantNull), type->second, zero});
     out_.insert(out_.end(), {Head(5, kVariable), instruction[1], instruction[2], kWorkgroup, zero});
     has_changed_ = true;
@@ -59,7 +60,7 @@ class Rewriter {
 
   const std::vector<uint32_t> words_;
   std::vector<uint32_t> out_;
-  std::unordered_map<uint32_t, uint32_t> pointee_;  // By pointer type.
+  std::unordered_map<uint32_t, uint32_t> pointee_;  // Keyed by pointer type.
   bool has_changed_ = false;
 };
 

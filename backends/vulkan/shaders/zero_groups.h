@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group memory that begins as zero in shaders that a tenant wrote: what the last kernel on a multiprocessor left there
-// may be another tenant's. (Code of ours clears its own.)
+// Zeroes group memory in shaders written by a tenant, because the data that the last kernel on a multiprocessor left
+// there may be another tenant's. (Emitted code clears its own.)
 #ifndef HPVMD_BACKENDS_VULKAN_SHADERS_ZERO_GROUPS_H_
 #define HPVMD_BACKENDS_VULKAN_SHADERS_ZERO_GROUPS_H_
 
@@ -11,8 +11,9 @@
 
 namespace hpvm::vulkan {
 
-// `module` with a null initialiser at every variable in Workgroup storage that has none, for drivers with
-// zeroInitializeWorkgroupMemory; empty when it has no such variable. kInvalidArgument for what is no SPIR-V module.
+// Returns `module` with a null initialiser at every variable in Workgroup storage that has none, for drivers with
+// zeroInitializeWorkgroupMemory; empty when it has no such variable. Returns kInvalidArgument for input that is not a
+// SPIR-V module.
 StatusOr<std::vector<uint8_t>> ZeroGroupMemory(const std::vector<uint8_t>& module);
 
 }  // namespace hpvm::vulkan

@@ -19,7 +19,7 @@ std::vector<uint8_t> Bytes(const Words& words) {
   return bytes;
 }
 
-// Types 1 (u32), 2 (pointer to it in Workgroup), 3 (in Private), then what is given.
+// Types 1 (u32), 2 (pointer to it in Workgroup), 3 (in Private), followed by `rest`.
 Words Module(const Words& rest, uint32_t bound = 10) {
   Words words = {kMagic,  0x00010300, 0, bound, 0,               // Header.
                  Op(4, 21), 1, 32, 0,                            // OpTypeInt.
@@ -29,7 +29,8 @@ Words Module(const Words& rest, uint32_t bound = 10) {
   return words;
 }
 
-// Variables of group memory get a null constant of their type each; the ids are new, and others stay as they were.
+// Each variable in group memory gets a null constant of its type; the ids are new, and other instructions are
+// unchanged.
 TEST(ZeroGroupsTest, InitialisesGroupVariables) {
   const Words before = {Op(4, 59), 2, 4, 4, Op(4, 59), 3, 5, 6, Op(4, 59), 2, 6, 4};
   const Words after = {Op(3, 46), 1, 10, Op(5, 59), 2, 4, 4, 10, Op(4, 59), 3, 5, 6,
@@ -39,7 +40,7 @@ TEST(ZeroGroupsTest, InitialisesGroupVariables) {
   EXPECT_EQ(*zeroed, Bytes(Module(after, 12)));
 }
 
-// A module without such variables, or whose variables begin as something already, stays.
+// A module without such variables, or whose variables already have initialisers, is unchanged.
 TEST(ZeroGroupsTest, LeavesOthers) {
   for (const Words& rest : {Words{}, Words{Op(4, 59), 3, 5, 6}, Words{Op(3, 46), 1, 7, Op(5, 59), 2, 4, 4, 7}}) {
     const auto zeroed = ZeroGroupMemory(Bytes(Module(rest)));
@@ -48,14 +49,14 @@ TEST(ZeroGroupsTest, LeavesOthers) {
   }
 }
 
-// What a tenant sends may be anything.
+// Input from a tenant may be anything.
 TEST(ZeroGroupsTest, RefusesNonsense) {
   EXPECT_FALSE(ZeroGroupMemory({}).ok());
   EXPECT_FALSE(ZeroGroupMemory({1, 2, 3}).ok());
   EXPECT_FALSE(ZeroGroupMemory(Bytes({0, 0, 0, 0, 0})).ok());
-  EXPECT_FALSE(ZeroGroupMemory(Bytes(Module({Op(5, 59), 2, 4, 4}))).ok());      // Cut short.
+  EXPECT_FALSE(ZeroGroupMemory(Bytes(Module({Op(5, 59), 2, 4, 4}))).ok());      // Truncated.
   EXPECT_FALSE(ZeroGroupMemory(Bytes(Module({Op(0, 59)}))).ok());               // No length.
-  EXPECT_FALSE(ZeroGroupMemory(Bytes(Module({Op(4, 59), 9, 4, 4}))).ok());      // A type that is not there.
+  EXPECT_FALSE(ZeroGroupMemory(Bytes(Module({Op(4, 59), 9, 4, 4}))).ok());      // A type that does not exist.
   EXPECT_FALSE(ZeroGroupMemory(Bytes(Module({Op(4, 59), 2, 4, 4}, 0x3fffff))).ok());
 }
 

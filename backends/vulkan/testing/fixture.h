@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submissions to a Vulkan device, waited for. Skips, and says so, where there is no device; fails when the validation
-// layer says anything.
+// Synchronous submissions to a Vulkan device. Skips, with a message, when there is no device; fails on any message of
+// the validation layer.
 #ifndef HPVMD_BACKENDS_VULKAN_TESTING_FIXTURE_H_
 #define HPVMD_BACKENDS_VULKAN_TESTING_FIXTURE_H_
 
@@ -31,7 +31,7 @@ class VulkanTest : public testing::Test {
     EXPECT_EQ(messages.count, 0u);
   }
 
-  // Opens the device anew.
+  // Reopens the device.
   void Open(VulkanOptions options, bool validates = true) {
     buffers_.clear();
     host_.clear();
@@ -72,7 +72,7 @@ class VulkanTest : public testing::Test {
     std::vector<Buffer*> buffers;
     std::vector<uint64_t> scalars;
 
-    SlotIndex Slot(Buffer& buffer) {
+    SlotIndex CommandSlot(Buffer& buffer) {
       for (size_t i = 0; i < buffers.size(); ++i) {
         if (buffers[i] == &buffer) {
           return static_cast<SlotIndex>(i);
@@ -82,10 +82,11 @@ class VulkanTest : public testing::Test {
       return static_cast<SlotIndex>(buffers.size() - 1);
     }
     void Copy(Buffer& source, uint64_t source_offset, Buffer& target, uint64_t target_offset, uint64_t bytes) {
-      commands.commands.push_back(CopyCommand{Slot(source), Slot(target), source_offset, target_offset, bytes});
+      commands.commands.push_back(
+          CopyCommand{CommandSlot(source), CommandSlot(target), source_offset, target_offset, bytes});
     }
     void Fill(Buffer& target, uint64_t offset, uint64_t bytes, uint8_t value) {
-      commands.commands.push_back(FillCommand{Slot(target), offset, bytes, value});
+      commands.commands.push_back(FillCommand{CommandSlot(target), offset, bytes, value});
     }
     // A view of a buffer, or a scalar.
     struct Argument {
@@ -103,7 +104,7 @@ class VulkanTest : public testing::Test {
       for (const Argument& argument : arguments) {
         DispatchArgument made;
         made.is_buffer = argument.buffer != nullptr;
-        made.slot = made.is_buffer ? Slot(*argument.buffer) : kNoSlot;
+        made.slot = made.is_buffer ? CommandSlot(*argument.buffer) : kNoSlot;
         made.offset = argument.offset;
         made.bytes = argument.bytes;
         made.scalar = argument.scalar;

@@ -14,9 +14,9 @@ using Kind = GpuArgument::Kind;
 
 // Buffers are %b0, %b1 and %b2, arrays of words; %push is four words.
 struct Source {
-  std::string_view interface;  // Variables that the entry names, beside %id.
+  std::string_view interface;  // Variables that the entry names, besides %id.
   std::string_view decorations;
-  std::string_view body;  // %i is the instance, %i0 that of the part.
+  std::string_view body;  // %i is the instance, %i0 that within the part.
 };
 
 constexpr std::string_view kTypes = R"(
@@ -75,7 +75,7 @@ OpMemberDecorate %values 2 Offset 8
 OpMemberDecorate %values 3 Offset 12
 )";
 
-// %i, from the second push constant on.
+// %i, counted from the second push constant on.
 constexpr std::string_view kInstance = R"(
 %firstp = OpAccessChain %to_value %push %c1
 %first = OpLoad %uint %firstp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shader modules for tests of the Vulkan device, written as assembly text, with the descriptions a compiler would give
-// them.
+// Shader modules for tests of the Vulkan device, written as assembly text, with the descriptions that a compiler would
+// give them.
 #ifndef HPVMD_BACKENDS_VULKAN_TESTING_SHADERS_H_
 #define HPVMD_BACKENDS_VULKAN_TESTING_SHADERS_H_
 
@@ -18,8 +18,8 @@ Artifact SetsArtifact();
 Artifact StepArtifact();
 // y[i] = i + 1, but instance `bad` traps (unreachable, byte 77 of the module). Parameters y, bad.
 Artifact TrapArtifact();
-// A tenant's own: y[0] = the words of y; stores far behind y's end, and y[1] = what a load there gives. One work item.
-// Parameter y.
+// A tenant's own: y[0] = the words of y; stores far beyond y's end, and y[1] = the result of a load there. One work
+// item. Parameter y.
 Artifact NativeArtifact();
 // A tenant's own: every work item of a group of eight counts to y[number of the work item], and writes one more there.
 // Parameter y.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types of tensors: one list for graph documents, the API and the client's files.
+// Element types of tensors, one list for graph documents, the API and the client's files.
 #ifndef HPVMD_BASE_INCLUDE_HPVM_ELEMENT_TYPE_H_
 #define HPVMD_BASE_INCLUDE_HPVM_ELEMENT_TYPE_H_
 
@@ -30,9 +30,9 @@ enum class ElementType : uint8_t {
 
 struct ElementTypeInfo {
   ElementType type;
-  std::string_view name;  // As in graph documents.
+  std::string_view name;  // The name in graph documents.
   uint32_t bytes;
-  std::string_view npy;  // The descriptor in .npy files; empty where NumPy has none.
+  std::string_view npy;  // The descriptor in .npy files; empty when NumPy has none.
 };
 
 inline constexpr std::array<ElementTypeInfo, 13> kElementTypes = {{
@@ -55,8 +55,8 @@ constexpr const ElementTypeInfo& Info(ElementType type) { return kElementTypes[s
 constexpr uint32_t ElementBytes(ElementType type) { return Info(type).bytes; }
 constexpr std::string_view Name(ElementType type) { return Info(type).name; }
 
-// Bytes of a dense tensor: the product of the extents times the element's size. Nothing when it passes 2^63 - 1 (an
-// extent of 0 makes it 0 whatever the others are).
+// Returns the bytes of a dense tensor: the product of the extents times the element size, or nullopt when it exceeds
+// 2^63 - 1. An extent of 0 makes it 0, whatever the others are.
 std::optional<uint64_t> TensorBytes(ElementType type, std::span<const uint64_t> shape);
 
 constexpr std::optional<ElementType> ElementTypeFromName(std::string_view name) {

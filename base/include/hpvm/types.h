@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors and time, as every interface speaks of them.
+// Errors and time, as used in every interface.
 #ifndef HPVMD_BASE_INCLUDE_HPVM_TYPES_H_
 #define HPVMD_BASE_INCLUDE_HPVM_TYPES_H_
 
@@ -10,15 +10,15 @@
 
 namespace hpvm {
 
-// Messages are full sentences; docs/CLIENTS.md says which code means what.
+// Messages are full sentences; docs/CLIENTS.md lists the meaning of each code.
 using absl::Status;
 using absl::StatusOr;
 
-// Nanoseconds of a monotonic clock whose zero means nothing.
+// Nanoseconds of a monotonic clock with an arbitrary zero.
 using Time = std::chrono::nanoseconds;
 using Duration = std::chrono::nanoseconds;
 
-// No end: later than every time, longer than every wait.
+// Infinity: later than every time, longer than every wait.
 inline constexpr Time kNever = Time::max();
 
 }  // namespace hpvm

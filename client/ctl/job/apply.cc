@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl apply: jobs out of files.
+// hpvmctl apply: submits the jobs of job files.
 #include <stdio.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   std::vector<std::string> files;
-  DocumentPlace place;  // Only its allowed files count.
+  DocumentSource place;  // Only its allowed files are used.
   AfterwardsOptions afterwards;
   std::string key;
   bool dry_run = false;
@@ -64,12 +64,12 @@ void PrintDryRun(const std::vector<PreparedJob>& jobs, const Format& format) {
   } else {
     fputs((format == Format::kName ? names : Table(rows)).c_str(), stdout);
   }
-  fputs("hpvmctl: all of it is in order here; nothing was sent (--dry-run).\n", stderr);
+  fputs("hpvmctl: the job files are in order; nothing was sent (--dry-run).\n", stderr);
 }
 
-// "A=a.npy" for this process's folder. Numbers and "@index" stay; an array's name behind an archive is no part of a
-// path.
-StatusOr<std::string> PlacedWord(const DocumentPlace& here, const std::string& word) {
+// Rewrites "A=a.npy" relative to this process's folder. Numbers and "@index" stay; the array name after an archive is
+// not part of the path.
+StatusOr<std::string> PlacedWord(const DocumentSource& here, const std::string& word) {
   constexpr std::string_view kArchive = ".npz:";
   const size_t equals = word.find('=');
   const std::string value = word.substr(equals + 1);
@@ -82,7 +82,7 @@ StatusOr<std::string> PlacedWord(const DocumentPlace& here, const std::string& w
   return word.substr(0, equals + 1) + path + value.substr(end);
 }
 
-Status PlaceFiles(const DocumentPlace& here, GraphArguments* graph) {
+Status PlaceFiles(const DocumentSource& here, GraphArguments* graph) {
   for (std::vector<std::string>* words : {&graph->inputs, &graph->outputs}) {
     for (std::string& word : *words) {
       HPVMD_ASSIGN_OR_RETURN(word, PlacedWord(here, word));
@@ -94,7 +94,7 @@ Status PlaceFiles(const DocumentPlace& here, GraphArguments* graph) {
 Status Apply(const Globals& globals, const Options& options, ExitCode* code) {
   std::vector<PreparedJob> jobs;
   const std::string key = options.key.empty() ? NewIdempotencyKey() : options.key;
-  for (const std::string& file : options.files) {  // Everything is read before anything is sent.
+  for (const std::string& file : options.files) {  // All files are read before anything is sent.
     HPVMD_ASSIGN_OR_RETURN(SubmitArguments arguments, ReadJobFile(file, options.place.allow_files));
     if (arguments.graph.idempotency_key.empty()) {
       arguments.graph.idempotency_key = key + (options.files.size() > 1 ? "-" + std::to_string(jobs.size() + 1) : "");
@@ -106,10 +106,12 @@ Status Apply(const Globals& globals, const Options& options, ExitCode* code) {
     PrintDryRun(jobs, globals.format);
     return absl::OkStatus();
   }
+  AfterwardsOptions afterwards = options.afterwards;
+  afterwards.detach |= std::any_of(jobs.begin(), jobs.end(), [](const auto& job) { return job.item.options.held; });
   if (jobs.size() == 1) {
-    return SubmitOne(globals, std::move(jobs.front()), options.afterwards, code);
+    return SubmitOne(globals, std::move(jobs.front()), afterwards, code);
   }
-  return SubmitAll(globals, std::move(jobs), key, options.afterwards, code);
+  return SubmitAll(globals, std::move(jobs), key, afterwards, code);
 }
 
 }  // namespace
@@ -117,7 +119,7 @@ Status Apply(const Globals& globals, const Options& options, ExitCode* code) {
 StatusOr<SubmitArguments> ReadJobFile(const std::string& file, const std::vector<std::string>& allow_files) {
   HPVMD_ASSIGN_OR_RETURN(const std::string text, ReadDocument(file));
   HPVMD_ASSIGN_OR_RETURN(JobFile read, ParseJobFile(file, text));
-  const DocumentPlace here{file, allow_files, ""};
+  const DocumentSource here{file, allow_files, ""};
   const std::string where = "reading the job file \"" + file + "\"";
   GraphArguments& graph = read.job.graph.arguments;
   graph.place.allow_files = allow_files;
@@ -134,14 +136,15 @@ StatusOr<SubmitArguments> ReadJobFile(const std::string& file, const std::vector
 }
 
 void AddApply(Commands commands) {
-  CLI::App& command = AddCommand(commands.app, "apply", "Submit jobs that are described in files",
-                                 "A job file says in JSON what options of submit say: docs/CLI.md, "
-                                 "schemas/job.schema.json. Everything is read and\n"
-                                 "checked before anything is sent. Files that it names lie beside it or below.\n"
-                                 "Examples:\n"
-                                 "  hpvmctl apply blur.job.json\n"
-                                 "  hpvmctl apply --dry-run blur.job.json matmul.job.json\n"
-                                 "  hpvmctl apply --detach blur.job.json matmul.job.json");
+  CLI::App& command =
+      AddCommand(commands.app, "apply", "Submit jobs that are described in files",
+                 "A job file gives the options of submit in JSON: docs/CLI.md, schemas/job.schema.json. Everything is "
+                 "read and checked\n"
+                 "before anything is sent. Files that a job file names lie in its own folder or below.\n"
+                 "Examples:\n"
+                 "  hpvmctl apply blur.job.json\n"
+                 "  hpvmctl apply --dry-run blur.job.json matmul.job.json\n"
+                 "  hpvmctl apply --detach blur.job.json matmul.job.json");
   Options& options = SetWork(commands, command, Apply);
   command.add_option("file", options.files, "Job files; - is standard input")->required();
   AddAllowFile(command, options.place);

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl describe and events: one job's story.
+// hpvmctl describe and events: the history of one job.
 #include <stdio.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
 
 #include "client/ctl/job/follow.h"
 #include "client/ctl/job/history.h"
@@ -23,57 +20,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// How long a server may be silent before its first event, and after the last one of the past.
-constexpr Duration kFirstWait = std::chrono::seconds(5), kQuiet = std::chrono::milliseconds(300);
-
 struct Options {
   std::string id;
   bool follow = false;
-};
-
-// Cancels once nothing was heard for a while. One thread calls Heard, a thread of its own waits.
-class QuietTimer {
- public:
-  explicit QuietTimer(Cancellation cancel) : cancel_(std::move(cancel)), thread_([this] { Wait(); }) {}
-  ~QuietTimer() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_over_ = true;
-    }
-    changed_.notify_one();
-    thread_.join();
-  }
-  QuietTimer(const QuietTimer&) = delete;
-  QuietTimer& operator=(const QuietTimer&) = delete;
-
-  void Heard() {
-    {
-      const std::lock_guard lock(mutex_);
-      ++heard_;
-    }
-    changed_.notify_one();
-  }
-
- private:
-  void Wait() {
-    std::unique_lock lock(mutex_);
-    while (!is_over_) {
-      const uint64_t heard = heard_;
-      const bool is_told =
-          changed_.wait_for(lock, heard == 0 ? kFirstWait : kQuiet, [&] { return is_over_ || heard_ != heard; });
-      if (!is_told) {
-        cancel_.Cancel();
-        return;
-      }
-    }
-  }
-
-  Cancellation cancel_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  uint64_t heard_ = 0;    // Guarded by mutex_.
-  bool is_over_ = false;  // Guarded by mutex_.
-  std::thread thread_;    // Last: it uses the others.
 };
 
 std::string Indented(const std::string& text) {
@@ -154,45 +103,42 @@ Status Events(const Globals& globals, const Options& options) {
 }  // namespace
 
 Status CheckIsJob(const std::string& id) {
-  return id.starts_with("array-") ? InvalidArgument("\"" + id + "\" is an array, and this is about one job; `hpvmctl " +
-                                                    "list --array " + id + "` lists its elements.")
-                                  : absl::OkStatus();
+  return id.starts_with("array-")
+             ? InvalidArgument("\"" + id + "\" is an array, and this command takes one job; `hpvmctl " +
+                               "list --array " + id + "` lists its elements.")
+             : absl::OkStatus();
 }
 
 StatusOr<std::vector<v1::JobEvent>> ReadHistory(Client& client, const std::string& job_id) {
-  std::vector<v1::JobEvent> events;
-  CallOptions call;
-  call.cancel.emplace();
-  QuietTimer timer(*call.cancel);
-  const Status status = client
-                            .WatchJob(
-                                job_id,
-                                [&](const v1::JobEvent& event) {
-                                  events.push_back(event);
-                                  timer.Heard();
-                                  return true;
-                                },
-                                call)
-                            .status();
-  if (!status.ok() && !(call.cancel->IsCancelled() && status.code() == absl::StatusCode::kCancelled)) {
-    return status;
+  HPVMD_ASSIGN_OR_RETURN(const v1::ServerInfoResponse info, client.ServerInfo());
+  if (std::find(info.features().begin(), info.features().end(), "job-past") == info.features().end()) {
+    return Unimplemented("The server (release " + info.version() + ") cannot list the past events of a job.");
   }
+  std::vector<v1::JobEvent> events;
+  const auto take = [&](const v1::JobEvent& event) {
+    if (!event.has_past_ends()) {
+      events.push_back(event);
+    }
+    return !event.has_past_ends();
+  };
+  HPVMD_RETURN_IF_ERROR(client.WatchJob(job_id, take, {}, /*marks_past=*/true).status());
   return events;
 }
 
 void AddDescribe(Commands commands) {
-  CLI::App& describe = AddCommand(commands.app, "describe", "One job's story: what it is, what happened, what is next",
-                                  "Examples:\n"
-                                  "  hpvmctl describe job-0193…\n"
-                                  "  hpvmctl describe job-0193… -o yaml");
+  CLI::App& describe =
+      AddCommand(commands.app, "describe", "Describe a job: what it is, what happened, what to do next",
+                 "Examples:\n"
+                 "  hpvmctl describe job-0193…\n"
+                 "  hpvmctl describe job-0193… -o yaml");
   describe.add_option("job", SetWork(commands, describe, Describe).id, "A job's id")->required();
-  CLI::App& events = AddCommand(commands.app, "events", "What happened to a job, a line each",
+  CLI::App& events = AddCommand(commands.app, "events", "List what happened to a job, one line per event",
                                 "Examples:\n"
                                 "  hpvmctl events job-0193…\n"
                                 "  hpvmctl events -f job-0193… -o jsonl");
   Options& options = SetWork(commands, events, Events);
   events.add_option("job", options.id, "A job's id")->required();
-  events.add_flag("-f,--follow", options.follow, "Go on until the job has ended");
+  events.add_flag("-f,--follow", options.follow, "Print further events until the job has ended");
 }
 
 }  // namespace hpvm::ctl

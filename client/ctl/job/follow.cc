@@ -10,26 +10,26 @@
 
 #include "client/ctl/report.h"
 #include "client/ctl/text/job_text.h"
+#include "client/ctl/text/parse_args.h"
 #include "client/ctl/text/terminal.h"
 #include "client/ctl/text/text.h"
 #include "client/ctl/text/timeline.h"
-#include "client/ctl/text/words.h"
 
 namespace hpvm::ctl {
 namespace {
 
-// What the signal handler needs to print; set while no handler is installed.
+// Text that the signal handler prints; only set while no handler is installed.
 char interrupted_text[1024];
 size_t interrupted_bytes = 0;
 
 void OnInterrupt(int) {
-  // Only calls that are safe in a handler. The job goes on in the server whatever happens to this process.
+  // Only async-signal-safe calls. The job continues on the server whatever happens to this process.
   [[maybe_unused]] ssize_t put = write(STDERR_FILENO, interrupted_text, interrupted_bytes);
   _exit(kInterrupted);
 }
 
 void ShowEvent(const v1::JobEvent& event) {
-  if (!event.has_phase()) {
+  if (!event.has_phase() && !event.has_log()) {
     const std::string before = event.has_job() ? "job " + event.job().id() + ": " : "  ";
     fprintf(stderr, "%s\n", Printable(before + EventText(event)).c_str());
   }
@@ -71,7 +71,7 @@ ExitCode ReportFailure(const v1::Job& job) {
   return ExitCodeOf(job);
 }
 
-// The wait's own time passed; the jobs go on.
+// The wait's own timeout passed; the jobs continue.
 ExitCode ReportTimeout(const Status& status, const std::string& title) {
   fprintf(stderr, "hpvmctl: %s `hpvmctl wait %s` waits again.\n", Printable(Message(status)).c_str(),
           Printable(title).c_str());
@@ -108,7 +108,7 @@ StatusOr<ExitCode> FollowJob(const Globals& globals, Client& client, const std::
     }
     if (event.has_job() && event.job().attempt() != attempt) {
       attempt = event.job().attempt();
-      report.placements.clear();  // A lost attempt's count for nothing.
+      report.placements.clear();  // Placements of a lost attempt are dropped.
     }
     if (shows) {
       ShowEvent(event);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Following jobs to their ends: progress on standard error, the report on standard output, outputs into files. A server
-// that restarts meanwhile does not end it (--patience).
+// Follows jobs to their ends: progress on standard error, the report on standard output, outputs into files. Survives
+// restarts of the server (--patience).
 #ifndef HPVMD_CLIENT_CTL_JOB_FOLLOW_H_
 #define HPVMD_CLIENT_CTL_JOB_FOLLOW_H_
 
@@ -15,23 +15,23 @@
 namespace hpvm::ctl {
 
 struct FollowOptions {
-  // Output -> file; "{index}" and "{job}" in its name become the job's.
+  // Maps outputs to files; "{index}" and "{job}" in a file name become the job's.
   std::map<std::string, std::string> output_files;
-  // The same of single jobs, by id, besides those for all.
+  // Files for single jobs, by job id, in addition to those for all.
   std::map<std::string, std::map<std::string, std::string>> output_files_of;
   Duration timeout = kNever;
 };
 
-// What Ctrl-C says from now on; the process then exits with kInterrupted. `text` is cut at 1 KiB.
+// Sets the text that Ctrl-C prints from now on; the process then exits with kInterrupted. `text` is cut at 1 KiB.
 void SayWhenInterrupted(const std::string& text);
 
-// Ctrl-C leaves the job running and says how to come back (kInterrupted). A status when the call failed; a job that
-// failed is reported here and gives its exit code, and so does a timeout (kTimedOut).
+// Ctrl-C leaves the job running and prints how to follow it again (kInterrupted). Returns a status when the call
+// failed; a failed job is reported here and gives its exit code, and so does a timeout (kTimedOut).
 StatusOr<ExitCode> FollowJob(const Globals& globals, Client& client, const std::string& id,
                              const FollowOptions& options);
 
-// Several jobs; `title`, an array's id or the jobs' ids, is what Ctrl-C names. The exit code is that of the first, in
-// their order, that did not succeed.
+// Follows several jobs; `title`, an array's id or the jobs' ids, is what Ctrl-C names. Returns the exit code of the
+// first job, in their order, that did not succeed.
 StatusOr<ExitCode> FollowAll(const Globals& globals, Client& client, const std::string& title,
                              const std::vector<std::string>& ids, const FollowOptions& options);
 

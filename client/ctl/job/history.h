@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The past of a job, as far as a server still tells it.
+// The history of a job, as far as the server still has it.
 #ifndef HPVMD_CLIENT_CTL_JOB_HISTORY_H_
 #define HPVMD_CLIENT_CTL_JOB_HISTORY_H_
 
@@ -11,11 +11,11 @@
 
 namespace hpvm::ctl {
 
-// The events of a job that WatchJob has kept, oldest first. Of a job that has not ended the stream does not end either,
-// and nothing marks where the past does: it is taken to when nothing comes for a while.
+// Returns the retained events of a job, oldest first. The stream of a job that has not ended does not end either, so
+// the server marks where the past ends; kUnimplemented when it is too old for that.
 StatusOr<std::vector<v1::JobEvent>> ReadHistory(Client& client, const std::string& job_id);
 
-// One job, not an array: kInvalidArgument says how an array's elements are found.
+// Accepts the id of one job; for an array, kInvalidArgument says how to find its elements.
 Status CheckIsJob(const std::string& id);
 
 }  // namespace hpvm::ctl

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/diagnostic.h"
-#include "graph/faults.h"
+#include "graph/diagnostic_sink.h"
 #include "graph/json_tree.h"
 
 namespace hpvm::ctl {
@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// One value, where it stands, and what is wrong so far.
+// Reader holds one value, its place in the document, and the errors so far.
 class Reader {
  public:
   Reader(std::string place, Diagnostics* faults) : place_(std::move(place)), faults_(faults) {}
@@ -32,9 +32,15 @@ class Reader {
 
   void Text(const Json& value, std::string* into) const {
     if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
-      return Refuse("It has to be a text that is not empty.");
+      return Refuse("It has to be a string that is not empty.");
     }
     *into = value.get<std::string>();
+  }
+  void Flag(const Json& value, bool* into) const {
+    if (!value.is_boolean()) {
+      return Refuse("It has to be true or false.");
+    }
+    *into = value.get<bool>();
   }
   template <typename Number>
   void Integer(const Json& value, int64_t least, int64_t most, Number* into) const {
@@ -45,18 +51,18 @@ class Reader {
     }
     *into = value.get<Number>();
   }
-  // A text, or a number as it stands there.
+  // Returns a text as it is, or a number as it is written.
   std::optional<std::string> Word(const Json& value) const {
     if (!value.is_string() && !value.is_number() && !value.is_boolean()) {
-      Refuse("It has to be a text or a number.");
+      Refuse("It has to be a string or a number.");
       return std::nullopt;
     }
     return value.is_string() ? value.get<std::string>() : value.dump();
   }
-  // {"A": "a.npy", "n": 5} as "A=a.npy" and "n=5".
+  // Converts {"A": "a.npy", "n": 5} to "A=a.npy" and "n=5".
   void Pairs(const Json& value, std::vector<std::string>* words) const {
     if (!value.is_object()) {
-      return Refuse("It has to be an object of names with texts or numbers.");
+      return Refuse("It has to be an object whose members are strings or numbers.");
     }
     for (const auto& [name, item] : value.items()) {
       if (const std::optional<std::string> word = Below(name).Word(item); word.has_value()) {
@@ -69,7 +75,7 @@ class Reader {
       return Text(value, &texts->emplace_back());
     }
     if (!value.is_array()) {
-      return Refuse("It has to be a text or a list of texts.");
+      return Refuse("It has to be a string or a list of strings.");
     }
     for (size_t i = 0; i < value.size(); ++i) {
       Below(std::to_string(i)).Text(value[i], &texts->emplace_back());
@@ -105,7 +111,7 @@ constexpr auto kFields = std::to_array<Field>({
     {"modules",
      [](const Reader& at, const Json& value, JobFile* file) {
        if (!value.is_object()) {
-         return at.Refuse("It has to be an object of modules' names with files.");
+         return at.Refuse("It has to be an object that has a file for each module's name.");
        }
        for (const auto& [name, item] : value.items()) {
          at.Below(name).Text(item, &file->modules[name]);
@@ -133,6 +139,13 @@ constexpr auto kFields = std::to_array<Field>({
                     JobFile* file) { file->job.graph.deadline = at.Word(value).value_or(""); }},
     {"attempts",
      [](const Reader& at, const Json& value, JobFile* file) { at.Integer(value, 1, 10, &file->job.attempts); }},
+    {"max_wait",
+     [](const Reader& at, const Json& value, JobFile* file) { file->job.wait_max = at.Word(value).value_or(""); }},
+    {"max_run",
+     [](const Reader& at, const Json& value, JobFile* file) { file->job.run_max = at.Word(value).value_or(""); }},
+    {"max_device_time", [](const Reader& at, const Json& value,
+                           JobFile* file) { file->job.device_time_max = at.Word(value).value_or(""); }},
+    {"hold", [](const Reader& at, const Json& value, JobFile* file) { at.Flag(value, &file->job.held); }},
     {"after", [](const Reader& at, const Json& value, JobFile* file) { at.Texts(value, &file->job.after); }},
     {"array", [](const Reader& at, const Json& value, JobFile* file) { at.Text(value, &file->job.array); }},
     {"array_symbol",
@@ -158,7 +171,7 @@ void Take(const Json& json, const Reader& root, JobFile* file) {
   for (const char* name : {"hpvm_job", "graph"}) {
     if (!json.contains(name)) {
       root.Refuse("\"" + std::string(name) + "\" is missing" +
-                  (std::string_view(name) == "graph" ? "; it is a graph, or the file of one." : "; it is 1."));
+                  (std::string_view(name) == "graph" ? "; it is a graph document, or the file of one." : "; it is 1."));
     }
   }
 }
@@ -170,8 +183,8 @@ StatusOr<JobFile> ParseJobFile(const std::string& file, std::string_view text) {
     return InvalidArgument("The job file \"" + file + "\" is not valid:\n" + ToString(faults));
   };
   const graph::Limits limits;
-  graph::Faults faults(limits.diagnostics_max);
-  // Finds what a reader that keeps the last of two members of one name does not.
+  graph::DiagnosticSink faults(limits.diagnostics_max);
+  // Detects duplicate members, which a parser that keeps the last one does not.
   if (graph::JsonTree tree; !tree.Read(text, limits, faults) || faults.has_errors()) {
     return refuse(faults.Take());
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Job files: in one JSON document what a command line of `hpvmctl submit` says (schemas/job.schema.json, docs/CLI.md).
+// Job files: the content of a `hpvmctl submit` command line as one JSON document (schemas/job.schema.json,
+// docs/CLI.md).
 #ifndef HPVMD_CLIENT_CTL_JOB_JOB_FILE_H_
 #define HPVMD_CLIENT_CTL_JOB_JOB_FILE_H_
 
@@ -15,17 +16,17 @@
 namespace hpvm::ctl {
 
 struct JobFile {
-  // Words as on the command line; files as the job file names them.
+  // Words as on the command line; file names are as in the job file.
   SubmitArguments job;
   std::map<std::string, std::string> modules;  // Files by the names of the graph's modules.
 };
 
-// kInvalidArgument lists every fault with its place, a JSON pointer; names that are not known come with their nearest
-// neighbours. `file` is for messages. Opens no file.
+// Parses a job file without opening any other file. kInvalidArgument lists every error with its place, a JSON
+// pointer; unknown names come with similar ones. `file` is used in messages.
 StatusOr<JobFile> ParseJobFile(const std::string& file, std::string_view text);
 
-// The same from a file. What it names lies beside it or below, or is one of `allow_files` (kInvalidArgument otherwise);
-// afterwards the words name files for this process's folder.
+// Reads a job file. The files that it names must lie in its folder or below, or be among `allow_files`
+// (kInvalidArgument otherwise); the returned words name files relative to this process's folder.
 StatusOr<SubmitArguments> ReadJobFile(const std::string& file, const std::vector<std::string>& allow_files);
 
 }  // namespace hpvm::ctl

@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// True when the published schema takes it.
+// Returns true when the published schema accepts the text.
 bool SchemaTakes(const std::string& text) {
   static const valijson::Schema* const schema = [] {
     std::ifstream file(HPVMD_SOURCE_DIR "/schemas/job.schema.json");
@@ -79,12 +79,12 @@ TEST(JobFileTest, AGraphOfItsOwn) {
   const StatusOr<JobFile> file = ParseJobFile("a.json", text);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_TRUE(SchemaTakes(text));
-  EXPECT_EQ(file->job.graph.arguments.place.text, R"({"hpvm":1,"z":1,"a":0.5})");  // In its order.
+  EXPECT_EQ(file->job.graph.arguments.place.text, R"({"hpvm":1,"z":1,"a":0.5})");  // Keeps the order of members.
   EXPECT_EQ(file->job.graph.deadline, "30");
   EXPECT_THAT(file->job.after, ElementsAre("job-1"));
 }
 
-// Every fault is told, each with its place.
+// Every error is reported, each with its place.
 TEST(JobFileTest, AllFaultsAtOnce) {
   const std::string text = R"({"hpvm_job": 2, "grahp": "x", "inputs": {"a/b": []}, "repeat": 0, "after": ["", 3]})";
   const std::string refusal = Refusal(text);
@@ -92,10 +92,10 @@ TEST(JobFileTest, AllFaultsAtOnce) {
   EXPECT_THAT(refusal, HasSubstr("The job file \"a.json\" is not valid"));
   EXPECT_THAT(refusal, HasSubstr("/hpvm_job: It has to be an integer from 1 to 1."));
   EXPECT_THAT(refusal, HasSubstr("/grahp: There is no such member of a job; did you mean \"graph\"?"));
-  EXPECT_THAT(refusal, HasSubstr("/inputs/a~1b: It has to be a text or a number."));
+  EXPECT_THAT(refusal, HasSubstr("/inputs/a~1b: It has to be a string or a number."));
   EXPECT_THAT(refusal, HasSubstr("/repeat: It has to be an integer from 1 to 1000000."));
-  EXPECT_THAT(refusal, HasSubstr("/after/0: It has to be a text"));
-  EXPECT_THAT(refusal, HasSubstr("/after/1: It has to be a text"));
+  EXPECT_THAT(refusal, HasSubstr("/after/0: It has to be a string"));
+  EXPECT_THAT(refusal, HasSubstr("/after/1: It has to be a string"));
   EXPECT_THAT(refusal, HasSubstr("\"graph\" is missing"));
 }
 
@@ -131,7 +131,7 @@ TEST(JobFileTest, AgreesWithTheSchema) {
 TEST(JobFileTest, NoJson) {
   EXPECT_THAT(Refusal(""), HasSubstr("is not valid"));
   EXPECT_THAT(Refusal("[]"), HasSubstr("A job file is a JSON object"));
-  EXPECT_THAT(Refusal(R"({"hpvm_job": 1, "graph": "a", "graph": "b"})"), HasSubstr("stands twice"));
+  EXPECT_THAT(Refusal(R"({"hpvm_job": 1, "graph": "a", "graph": "b"})"), HasSubstr("occurs twice"));
   EXPECT_THAT(Refusal("{\"hpvm_job\": 1,\n \"graph\": }"), HasSubstr("byte"));
   EXPECT_FALSE(ParseJobFile("a", std::string(100'000, '[')).ok());
 }

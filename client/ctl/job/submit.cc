@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl submit and retry: jobs that outlive the command; followed until they end unless --detach.
+// hpvmctl submit and retry: submits jobs, which outlive the command, and follows them until they end unless --detach
+// is given.
 #include "client/ctl/job/submit.h"
 
 #include <stdio.h>
@@ -12,8 +13,8 @@
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/job_text.h"
+#include "client/ctl/text/parse_args.h"
 #include "client/ctl/text/text.h"
-#include "client/ctl/text/words.h"
 #include "client/status/retry.h"
 
 namespace hpvm::ctl {
@@ -23,19 +24,23 @@ struct SubmitCommand {
   SubmitArguments job;
   AfterwardsOptions afterwards;
   std::string each;
+
+  // The command does not wait for a held job, which continues only when somebody releases it.
+  AfterwardsOptions Afterwards() const { return {afterwards.detach || job.held, afterwards.id_file}; }
 };
 
 struct RetryArguments {
-  GraphOptions options;  // Without the graph.
+  GraphOptions options;  // All options except the graph.
   AfterwardsOptions afterwards;
   std::string id;
 };
 
-// A job for each line of the file.
+// Makes a job for each line of the file.
 StatusOr<std::vector<PreparedJob>> LoadEach(const SubmitCommand& command, const std::string& key) {
   const SubmitArguments& arguments = command.job;
   if (!arguments.array.empty() || !arguments.array_symbol.empty()) {
-    return InvalidArgument("--each makes a job a line, and --array a job an index: only one of them can be given.");
+    return InvalidArgument(
+        "--each makes a job for each line, and --array a job for each index: give only one of them.");
   }
   if (arguments.graph.arguments.place.document == "-") {
     return InvalidArgument("With --each the graph must be a file, since every line reads it.");
@@ -62,13 +67,13 @@ Status Submit(const Globals& globals, const SubmitCommand& command, ExitCode* co
     const std::string& given = command.job.graph.idempotency_key;
     const std::string key = given.empty() ? NewIdempotencyKey() : given;
     HPVMD_ASSIGN_OR_RETURN(std::vector<PreparedJob> jobs, LoadEach(command, key));
-    return SubmitAll(globals, std::move(jobs), key, command.afterwards, code);
+    return SubmitAll(globals, std::move(jobs), key, command.Afterwards(), code);
   }
   HPVMD_ASSIGN_OR_RETURN(PreparedJob job, PrepareJob(command.job));
-  return SubmitOne(globals, std::move(job), command.afterwards, code);
+  return SubmitOne(globals, std::move(job), command.Afterwards(), code);
 }
 
-// An array's elements that ended without success, each as a job of its own.
+// Retries the elements of an array that ended without success, each as a job of its own.
 Status RetryArray(const Globals& globals, Client& client, const RetryArguments& arguments, CallOptions call,
                   const FollowOptions& follow, ExitCode* code) {
   v1::ListJobsRequest request;
@@ -123,7 +128,8 @@ Status Retry(const Globals& globals, const RetryArguments& arguments, ExitCode* 
   }
   StatusOr<v1::SubmitResponse> submitted = client->RetryJob(arguments.id, call);
   if (submitted.status().code() == absl::StatusCode::kFailedPrecondition) {
-    *code = kUsage;  // It has not ended, or its request was dropped: not what this code means elsewhere.
+    // The job has not ended, or its request was dropped: kFailedPrecondition has another exit code elsewhere.
+    *code = kUsage;
     Report(submitted.status());
     return absl::OkStatus();
   }
@@ -138,37 +144,45 @@ Status Retry(const Globals& globals, const RetryArguments& arguments, ExitCode* 
 void AddSubmit(Commands commands) {
   CLI::App& command = AddCommand(
       commands.app, "submit", "Submit a graph as a job and follow it to its end",
-      "Ctrl-C leaves the job running. FILE of an array's --output holds {index}.\n"
+      "Ctrl-C leaves the job running. With --array, FILE of --output has to contain {index}.\n"
       "Examples:\n"
       "  hpvmctl submit matmul.json --input A=a.npy --input B=b.npy --output C=c.npy\n"
       "  hpvmctl submit --detach --idempotency-key night-7 --deadline 2h matmul.json --input A=a.npy --input B=b.npy\n"
       "  hpvmctl submit sweep.json --array 0-99%8 --input seed=@index --output r=r-{index}.npy\n"
       "  hpvmctl submit matmul.json --each jobs.jsonl --detach\n"
+      "  hpvmctl submit matmul.json --input A=a.npy --input B=b.npy --max-wait 1h --max-run 10m\n"
       "  hpvmctl submit sum.json --after array-0193…:ended --input parts=parts.npy");
   SubmitCommand& options = SetWork(commands, command, Submit);
   SubmitArguments& arguments = options.job;
   AddGraphOptions(command, arguments.graph);
   AddAfterwards(command, options.afterwards, arguments.graph.idempotency_key);
-  command.add_option("--name", arguments.name, "A name for people");
+  command.add_option("--name", arguments.name, "Name of the job, for people");
   AddEach(command, "--after", arguments.after,
-          "Start when these have succeeded: ID, ID:ended, ID:failed; jobs or arrays, with commas");
+          "Start when these jobs or arrays have succeeded (ID), ended (ID:ended) or failed (ID:failed); separated by "
+          "commas");
   AddWord(command, "--array", arguments.array,
           "FIRST-LAST[:STEP][%RUNNING]: a job for each index, at most RUNNING at a time");
   AddWord(command, "--array-symbol", arguments.array_symbol,
-          "A symbol that has the index; `--input NAME=@index` gives it to an input");
+          "Symbol that gets the index; `--input NAME=@index` gives the index to an input");
   AddWord(command, "--each", options.each,
           "A job for each line of this file (- is standard input), all sent at once; a line is JSON: "
           "{\"input\": {\"A\": \"a.npy\"}, \"output\": {…}, \"symbol\": {…}, \"graph\", \"name\", \"label\", \"key\"}");
   command
       .add_option("--attempts", arguments.attempts,
-                  "Attempts that may be lost with executors and servers; default: the server's")
+                  "How many attempts may be lost with executors and servers; default: the server's")
       ->check(CLI::Range(1, 10));
+  AddWord(command, "--max-wait", arguments.wait_max,
+          "How long the job may wait once it could start; then it is EXPIRED");
+  AddWord(command, "--max-run", arguments.run_max, "How long an attempt may run; then the job fails");
+  AddWord(command, "--max-device-time", arguments.device_time_max,
+          "How much device time an attempt may take, all devices together; then the job fails");
+  command.add_flag("--hold", arguments.held, "Hold the job until `hpvmctl release`; prints the id, as --detach does");
 }
 
 void AddRetry(Commands commands) {
   CLI::App& command =
       AddCommand(commands.app, "retry",
-                 "Submit again what a job was submitted with; of an array, each element that did not succeed",
+                 "Submit a job again with what it was submitted with; of an array, each element that did not succeed",
                  "Examples:\n"
                  "  hpvmctl retry job-0193… --deadline 1h --output C=c.npy\n"
                  "  hpvmctl retry array-0193… --detach");
@@ -176,9 +190,11 @@ void AddRetry(Commands commands) {
   command.add_option("job", arguments.id, "The id of a job that has ended, or of an array")->required();
   AddAfterwards(command, arguments.afterwards, arguments.options.idempotency_key);
   AddEach(command, "-O,--output", arguments.options.arguments.outputs, "NAME=FILE for each output to write");
-  AddEach(command, "--label", arguments.options.labels, "KEY=VALUE, besides the first job's");
-  AddWord(command, "--deadline", arguments.options.deadline, "How long it may take; default: as before");
-  command.add_option("--priority", arguments.options.priority, "Default: as before")->check(CLI::Range(-100, 100));
+  AddEach(command, "--label", arguments.options.labels, "KEY=VALUE: a label in addition to the first job's");
+  AddWord(command, "--deadline", arguments.options.deadline,
+          "How long the new job may take; default: the first job's deadline");
+  command.add_option("--priority", arguments.options.priority, "Order among your own jobs; default: the first job's")
+      ->check(CLI::Range(-100, 100));
 }
 
 }  // namespace hpvm::ctl

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// In the name of a file; these jobs have no index of their own.
+// Placeholder in file names; these jobs have no index of their own.
 constexpr char kIndex[] = "{index}";
 
 Status Wrong(const std::string& field, const std::string& wanted) {
@@ -20,20 +20,20 @@ Status Wrong(const std::string& field, const std::string& wanted) {
 
 Status TakeText(const std::string& field, const Json& value, std::string* text) {
   if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
-    return Wrong(field, "a text");
+    return Wrong(field, "a string");
   }
   *text = value.get<std::string>();
   return absl::OkStatus();
 }
 
-// {"A": "a.npy", "n": 5} as the words "A=a.npy" and "n=5".
+// Converts {"A": "a.npy", "n": 5} to the words "A=a.npy" and "n=5".
 Status TakeWords(const std::string& field, const Json& value, std::vector<std::string>* words) {
   if (!value.is_object()) {
-    return Wrong(field, "an object of names with texts or numbers");
+    return Wrong(field, "an object whose members are strings or numbers");
   }
   for (const auto& [name, item] : value.items()) {
     if (!item.is_string() && !item.is_number()) {
-      return Wrong(field + "\" of \"" + name, "a text or a number");
+      return Wrong(field + "\" of \"" + name, "a string or a number");
     }
     words->push_back(name + "=" + (item.is_string() ? item.get<std::string>() : item.dump()));
   }
@@ -63,7 +63,7 @@ Status TakeField(const std::string& field, const Json& value, JobLine* line) {
 StatusOr<JobLine> ParseLine(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    return InvalidArgument("It is no JSON object.");
+    return InvalidArgument("It is not a JSON object.");
   }
   JobLine line;
   for (const auto& [field, value] : json.items()) {

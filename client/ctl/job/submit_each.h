@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines of `hpvmctl submit --each FILE`: a JSON object a line, which says what one job has besides the command's
+// Lines of `hpvmctl submit --each FILE`: one JSON object per line, with what one job has in addition to the command's
 // options.
 #ifndef HPVMD_CLIENT_CTL_JOB_SUBMIT_EACH_H_
 #define HPVMD_CLIENT_CTL_JOB_SUBMIT_EACH_H_
@@ -15,19 +15,19 @@
 namespace hpvm::ctl {
 
 struct JobLine {
-  uint64_t number = 0;  // From 1.
-  std::string graph;    // Another document than the command's; empty: that one.
+  uint64_t number = 0;  // Line number, from 1.
+  std::string graph;    // A document that replaces the command's, unless empty.
   std::string name, key;
   std::vector<std::string> inputs, outputs, symbols, labels;  // Words as on the command line: "A=a.npy".
 
-  // Besides what is said there; {index} in its outputs becomes the line's number.
+  // Adds the line's words to `arguments`; {index} in its outputs becomes the line's number.
   void AddTo(GraphArguments* arguments) const;
 };
 
-// kInvalidArgument names the line, the field and what is wanted. Empty lines are left out; a file without any other is
-// refused.
+// kInvalidArgument names the line, the field and the expected value. Empty lines are skipped; a file without other
+// lines is refused.
 StatusOr<std::vector<JobLine>> ParseJobLines(const std::string& text, const std::string& file);
-// "-": standard input.
+// "-" reads standard input.
 StatusOr<std::vector<JobLine>> ReadJobLines(const std::string& file);
 
 }  // namespace hpvm::ctl

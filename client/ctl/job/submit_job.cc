@@ -9,12 +9,31 @@
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
 #include "client/ctl/text/job_text.h"
+#include "client/ctl/text/parse_args.h"
 #include "client/ctl/text/text.h"
-#include "client/ctl/text/words.h"
 #include "client/status/retry.h"
 
 namespace hpvm::ctl {
 namespace {
+
+StatusOr<v1::JobLimits> ToLimits(const SubmitArguments& arguments) {
+  v1::JobLimits limits;
+  const auto read = [](const std::string& word, const char* option, uint64_t* into) -> Status {
+    if (!word.empty()) {
+      HPVMD_ASSIGN_OR_RETURN(const Duration most, While(ParseDuration(word), std::string("reading ") + option));
+      *into = static_cast<uint64_t>(most.count());
+    }
+    return absl::OkStatus();
+  };
+  uint64_t wait_ns = 0, run_ns = 0, device_ns = 0;
+  HPVMD_RETURN_IF_ERROR(read(arguments.wait_max, "--max-wait", &wait_ns));
+  HPVMD_RETURN_IF_ERROR(read(arguments.run_max, "--max-run", &run_ns));
+  HPVMD_RETURN_IF_ERROR(read(arguments.device_time_max, "--max-device-time", &device_ns));
+  limits.set_wait_ns(wait_ns);
+  limits.set_run_ns(run_ns);
+  limits.set_device_ns(device_ns);
+  return limits;
+}
 
 StatusOr<SubmitOptions> ToSubmitOptions(const SubmitArguments& arguments, const GraphJob& job) {
   SubmitOptions submit;
@@ -24,6 +43,8 @@ StatusOr<SubmitOptions> ToSubmitOptions(const SubmitArguments& arguments, const 
   submit.repetition = job.repetition;
   submit.index_inputs = job.index_inputs;
   submit.attempts_max = arguments.attempts;
+  submit.held = arguments.held;
+  HPVMD_ASSIGN_OR_RETURN(submit.limits, ToLimits(arguments));
   for (const std::string& word : arguments.after) {
     HPVMD_RETURN_IF_ERROR(ParseAfter(word, &submit.after));
   }
@@ -33,14 +54,15 @@ StatusOr<SubmitOptions> ToSubmitOptions(const SubmitArguments& arguments, const 
   } else if (!arguments.array_symbol.empty()) {
     return InvalidArgument("--array-symbol (" + arguments.array_symbol + ") needs --array.");
   }
-  // Chosen here, so that this command can name it whatever happens.
+  // Chosen here, so that this command can name the key whatever happens.
   if (submit.call.request.idempotency_key().empty()) {
     submit.call.request.set_idempotency_key(NewIdempotencyKey());
   }
   return submit;
 }
 
-// Answers what became of each, and takes their tensors. An array goes by itself, as it may become many jobs.
+// Returns the response for each job and moves their tensors out. An array is sent alone, because it may become many
+// jobs.
 std::vector<StatusOr<v1::SubmitResponse>> SendAll(Client& client, std::vector<PreparedJob>& jobs) {
   std::vector<SubmitItem> singles;
   std::vector<size_t> arrays;
@@ -82,15 +104,15 @@ Status WriteIdFile(const std::string& file, const std::string& id) {
 
 void SayKeyWhenInterrupted(const std::string& key) {
   SayWhenInterrupted("\nhpvmctl: interrupted before the server answered; the same command with --idempotency-key " +
-                     key + " finds the job if there is one, and never makes a second.\n");
+                     key + " finds the job if the server has it, and never makes a second one.\n");
 }
 
 Status WithKey(const Status& status, const std::string& key) {
   if (!MayRetry(status)) {
     return status;
   }
-  return While(status, "submitting: there may be a job, or none; the same command with --idempotency-key " + key +
-                           " finds it or makes it, and never makes two");
+  return While(status, "submitting: the server may or may not have the job; the same command with --idempotency-key " +
+                           key + " finds the job or makes it, and never makes a second one");
 }
 
 Status Afterwards(const Globals& globals, Client& client, const v1::SubmitResponse& submitted,
@@ -98,8 +120,8 @@ Status Afterwards(const Globals& globals, Client& client, const v1::SubmitRespon
   HPVMD_RETURN_IF_ERROR(WriteIdFile(options.id_file, IdOf(submitted)));
   const v1::Job& job = submitted.job();
   if (submitted.existed()) {
-    fprintf(stderr, "hpvmctl: the key was used before, by %s, which is %s.\n", Printable(IdOf(submitted)).c_str(),
-            StateText(job.state()).c_str());
+    fprintf(stderr, "hpvmctl: the idempotency key was used before, by %s, which is %s.\n",
+            Printable(IdOf(submitted)).c_str(), StateText(job.state()).c_str());
   }
   if (options.detach) {
     PrintSubmitted(submitted, globals.format);
@@ -113,7 +135,7 @@ Status Afterwards(const Globals& globals, Client& client, const v1::SubmitRespon
   StatusOr<ExitCode> ended = is_array ? FollowAll(globals, client, job.array_id(), elements, follow)
                                       : FollowJob(globals, client, job.id(), follow);
   if (ended.status().code() == absl::StatusCode::kNotFound && submitted.existed() && HasEnded(job)) {
-    fprintf(stderr, "hpvmctl: the server has kept nothing else of it.\n");
+    fprintf(stderr, "hpvmctl: the server has kept nothing else of that job.\n");
     ended = ExitCodeOf(job);
   }
   HPVMD_ASSIGN_OR_RETURN(*code, std::move(ended));
@@ -121,10 +143,10 @@ Status Afterwards(const Globals& globals, Client& client, const v1::SubmitRespon
 }
 
 void AddAfterwards(CLI::App& command, AfterwardsOptions& options, std::string& key) {
-  command.add_flag("-d,--detach", options.detach, "Print the id and leave it running");
-  AddWord(command, "--id-file", options.id_file, "Write the id here before following");
+  command.add_flag("-d,--detach", options.detach, "Print the id and leave the job running");
+  AddWord(command, "--id-file", options.id_file, "Write the id to this file before following the job");
   AddWord(command, "--idempotency-key", key,
-          "Submitting again with the same key answers the first job; without one, a random key");
+          "Submitting again with the same key returns the first job instead of making another; default: a random key");
 }
 
 StatusOr<PreparedJob> PrepareJob(const SubmitArguments& arguments) {

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The compiler stops a compile that takes longer than its own limit; this is for one that does not answer at all.
+// The compiler ends a compile that exceeds its own limit; this timeout is for a compiler that does not answer at all.
 constexpr Duration kAnswerMax = std::chrono::seconds(kCompileWallSecondsMax + 20);
 
 StatusOr<std::string> CompilerProgram() {
@@ -29,7 +29,8 @@ StatusOr<std::string> CompilerProgram() {
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   const fs::path program = self.parent_path() / "hpvm-compiler";
   if (error || access(program.c_str(), X_OK) != 0) {
-    return NotFound("The program \"" + program.string() + "\" is not there; HPVM_COMPILER can name it.");
+    return NotFound("The program \"" + program.string() +
+                    "\" is missing or cannot be executed; set HPVM_COMPILER to its path.");
   }
   return program.string();
 }
@@ -42,7 +43,7 @@ class CompilerProcess {
     }
   }
 
-  // The end of the socket that the service takes.
+  // Starts the compiler and returns this end of its socket.
   StatusOr<UniqueFd> Start(bool has_opencl) {
     HPVMD_ASSIGN_OR_RETURN(const std::string program, CompilerProgram());
     int ends[2];
@@ -65,42 +66,61 @@ class CompilerProcess {
   SpawnedProcess process_;
 };
 
-// Modules that are native to OpenCL devices.
+// Returns true for module kinds that OpenCL devices take natively.
 bool IsNativeOpenCl(const CompileRequest& request) {
   return request.module_kind != ModuleKind::kWasm && request.target == ArtifactKind::kOpenCl;
 }
 
-// By asking for the kernel as a run would: what was learnt comes with it. Nothing of it is worth a failure.
-std::optional<LearntRecord> FindLearnt(CompilerService& service, const CompileRequest& request) {
+// Asks for the kernel as a run does, because the measurements come with the artifact. Failures are ignored.
+std::optional<TuningRecord> FindTuning(CompilerService& service, const CompileRequest& request) {
   CompileRequest plain = request;
   plain.explain = false;
   plain.listing = Listing::kNone;
   const StatusOr<CompileOutcome> outcome = service.Compile(plain, RealClock().Now() + kAnswerMax);
-  if (!outcome.ok() || !outcome->artifact.has_value() || outcome->artifact->learnt.empty()) {
+  if (!outcome.ok() || !outcome->artifact.has_value() || outcome->artifact->tuning.empty()) {
     return std::nullopt;
   }
-  StatusOr<LearntRecord> record = DecodeLearnt(outcome->artifact->learnt);
+  StatusOr<TuningRecord> record = DecodeTuning(outcome->artifact->tuning);
   return record.ok() ? std::optional(*std::move(record)) : std::nullopt;
 }
 
 }  // namespace
 
-StatusOr<CompileOutcome> CompileHere(const CompileRequest& request, std::optional<LearntRecord>* learnt) {
+StatusOr<CompileOutcome> CompileHere(const CompileRequest& request, std::optional<TuningRecord>* tuning) {
   std::optional<LocalCache> cache;
-  if (learnt != nullptr) {
+  if (tuning != nullptr) {
     cache = OpenLocalCache();
   }
   CompilerProcess process;
   HPVMD_ASSIGN_OR_RETURN(UniqueFd socket, process.Start(IsNativeOpenCl(request)));
-  // Without a cache nothing is kept, so that any key will do.
+  // Without a cache nothing is stored, so the key does not matter.
   const std::unique_ptr<CompilerService> service =
       ConnectCompiler(std::move(socket), cache.has_value() ? cache->key : ArtifactKey{},
                       cache.has_value() ? cache->folder : std::string());
   StatusOr<CompileOutcome> outcome = service->Compile(request, RealClock().Now() + kAnswerMax);
   if (cache.has_value() && outcome.ok() && outcome->artifact.has_value()) {
-    *learnt = FindLearnt(*service, request);
+    *tuning = FindTuning(*service, request);
   }
   return outcome;
+}
+
+struct LocalCompiler::Parts {
+  CompilerProcess process;
+  std::unique_ptr<CompilerService> service;  // Destroyed before the process.
+};
+
+LocalCompiler::LocalCompiler() : parts_(std::make_unique<Parts>()) {}
+LocalCompiler::~LocalCompiler() = default;
+
+StatusOr<std::unique_ptr<LocalCompiler>> LocalCompiler::Start() {
+  std::unique_ptr<LocalCompiler> compiler(new LocalCompiler());
+  HPVMD_ASSIGN_OR_RETURN(UniqueFd socket, compiler->parts_->process.Start(false));
+  compiler->parts_->service = ConnectCompiler(std::move(socket), ArtifactKey{}, "");
+  return compiler;
+}
+
+StatusOr<CompileOutcome> LocalCompiler::Compile(const CompileRequest& request) {
+  return parts_->service->Compile(request, RealClock().Now() + kAnswerMax);
 }
 
 }  // namespace hpvm::ctl

@@ -29,8 +29,8 @@ StatusOr<DeviceTarget> AskExecutor(const std::string& name, ArtifactKind kind) {
   if (found.devices().empty()) {
     return FailedPrecondition(
         found.broken().empty()
-            ? "This machine has no device \"" + name + "\"; " + ProfileNames(" and ") + " need none."
-            : "The device \"" + found.broken(0).id() + "\" is of no use: " + found.broken(0).detail());
+            ? "This machine has no device \"" + name + "\"; " + ProfileNames(" and ") + " need no device."
+            : "The device \"" + found.broken(0).id() + "\" cannot be used: " + found.broken(0).detail());
   }
   const v1::Device& device = found.devices(0).device();
   const std::string& facts = found.devices(0).gpu_target();
@@ -39,7 +39,8 @@ StatusOr<DeviceTarget> AskExecutor(const std::string& name, ArtifactKind kind) {
   target.label = device.id() + " (" + device.name() + ")";
   StatusOr<GpuTarget> gpu = ParseGpuTarget(facts);
   if (!gpu.ok()) {
-    return Unavailable("\"" + program + "\" does not say what kernels for \"" + device.id() + "\" must know.");
+    return Unavailable("\"" + program + "\" does not report the properties of \"" + device.id() +
+                       "\" that the compiler needs.");
   }
   target.gpu = *std::move(gpu);
   return target;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `kernel explain --device` compiles for.
+// The target that `kernel explain --device` compiles for.
 #ifndef HPVMD_CLIENT_CTL_KERNEL_DEVICE_TARGET_H_
 #define HPVMD_CLIENT_CTL_KERNEL_DEVICE_TARGET_H_
 
@@ -13,16 +13,16 @@
 namespace hpvm::ctl {
 
 struct DeviceTarget {
-  std::string label;  // For people: "opencl:0 (pthread-...)".
+  std::string label;  // Display name: "opencl:0 (pthread-...)".
   ArtifactKind kind = ArtifactKind::kOpenCl;
   GpuTarget gpu;
-  std::string level;  // The compiler knows the device by this name; empty: `gpu` describes it.
+  std::string level;  // The compiler's name for the device; when empty, `gpu` describes it.
 };
 
-// `name`: a device of this machine ("opencl", "vulkan:1"), which a sandboxed `hpvm-executor` is asked about as the
-// daemon does; or one that need not be here ("h200-opencl", "h200-vulkan").
+// `name` is a device of this machine ("opencl", "vulkan:1"), whose description comes from a sandboxed `hpvm-executor`
+// as in the daemon, or one that need not be present ("h200-opencl", "h200-vulkan").
 StatusOr<DeviceTarget> FindDeviceTarget(const std::string& name);
-// What it takes: "opencl[:N]|vulkan[:N]|h200-opencl|h200-vulkan".
+// Returns the accepted names: "opencl[:N]|vulkan[:N]|h200-opencl|h200-vulkan".
 std::string DeviceTargetNames(std::string_view between);
 
 }  // namespace hpvm::ctl

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl kernel explain: what the compiler did with a kernel and why, without a server.
+// hpvmctl kernel explain: prints what the compiler did with a kernel and why, without a server.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -9,6 +9,7 @@
 #include "client/ctl/document_files.h"
 #include "client/ctl/kernel/compile_service.h"
 #include "client/ctl/kernel/device_target.h"
+#include "client/ctl/kernel/kernel_params.h"
 #include "client/ctl/kernel/kernel_report.h"
 #include "client/ctl/options.h"
 
@@ -22,21 +23,21 @@ namespace {
 
 struct Options {
   std::string module, entry;
-  DocumentPlace place;  // Of the graph; its document is empty for a module.
+  DocumentSource place;  // Place of the graph; its document is empty for a module.
   std::string node;
   std::vector<std::string> params;
   Abi abi = Abi::kHpvm;
   bool fast_math = false;
   Listing listing = Listing::kNone;
   std::string level;
-  std::string device;   // As FindDeviceTarget takes it; empty: the processor.
-  std::string options;  // Of OpenCL C's compiler.
+  std::string device;   // As FindDeviceTarget accepts it; the processor when empty.
+  std::string options;  // Options of the OpenCL C compiler.
 };
 
-// A module's bytes with what to make of them.
+// A module's bytes and the compile request for them.
 struct Task {
-  std::string module;  // As people know it.
-  std::string name;    // As messages name it; a document's name for it, so that it is the kernel that runs.
+  std::string module;  // Display name.
+  std::string name;    // Name in messages; for a document its own name, so that it is the kernel that runs.
   std::string bytes;
   CompileRequest request;
 };
@@ -44,7 +45,7 @@ struct Task {
 constexpr std::pair<std::string_view, ir::Type> kScalars[] = {
     {"i32", ir::Type::kI32}, {"i64", ir::Type::kI64}, {"f32", ir::Type::kF32}, {"f64", ir::Type::kF64}};
 
-// "A=in", "inout", "n=i32".
+// Parses "A=in", "inout" or "n=i32".
 StatusOr<ParamSpec> ParseParam(const std::string& word, size_t index) {
   const size_t at = word.find('=');
   ParamSpec param;
@@ -70,11 +71,11 @@ StatusOr<Task> TaskFromModule(const Options& options) {
   Task task;
   task.module = task.name = options.module;
   HPVMD_ASSIGN_OR_RETURN(task.bytes, ReadModuleFile(options.module));
-  // Without a device, files that are no module at all are told so by the reader of WebAssembly.
+  // Without a device, the WebAssembly reader reports files that are no module at all.
   task.request.module_kind = options.device.empty() ? ModuleKind::kWasm : GuessKind(task.bytes);
   task.request.options = options.options;
   if (task.request.module_kind != ModuleKind::kWasm && options.params.empty()) {
-    return InvalidArgument("What the parameters are can be guessed for WebAssembly only; name each with --param.");
+    return InvalidArgument("Parameters can be guessed for WebAssembly only; give each with --param.");
   }
   task.request.entry = options.entry;
   task.request.abi = options.abi;
@@ -99,7 +100,7 @@ std::string LeafNames(const graph::Graph& graph) {
   return names + (count > kNamedMax ? " and " + std::to_string(count - kNamedMax) + " more" : "");
 }
 
-// Without the numbers of replicas: "outer/leaf" of "outer[3]/leaf".
+// Removes replica numbers: "outer/leaf" of "outer[3]/leaf".
 std::string WithoutIndices(const std::string& path) {
   std::string names;
   int depth = 0;
@@ -137,32 +138,9 @@ StatusOr<const graph::Node*> FindLeaf(const graph::Graph& graph, const std::stri
   }
   if (found.size() > 1) {
     return InvalidArgument("The graph has " + std::to_string(found.size()) + " leaf nodes \"" + name +
-                           "\": say which with its path, as in \"" + PathOf(graph, found[0]) + "\".");
+                           "\": name one of them by its path, as in \"" + PathOf(graph, found[0]) + "\".");
   }
   return &graph.nodes[found[0]];
-}
-
-ir::Type TypeOf(graph::ScalarType type) {
-  constexpr ir::Type kTypes[] = {ir::Type::kI32, ir::Type::kI64, ir::Type::kF32, ir::Type::kF64};
-  return kTypes[static_cast<size_t>(type)];
-}
-
-std::vector<ParamSpec> ParamsOf(const graph::Node& node) {
-  std::vector<ParamSpec> params;
-  for (const uint32_t index : node.params) {
-    ParamSpec& param = params.emplace_back();
-    if (index < node.ports.size()) {
-      param.name = node.ports[index].name;
-      param.is_writable = node.ports[index].access != graph::Access::kIn;
-      param.is_read = node.ports[index].access != graph::Access::kOut;
-      continue;
-    }
-    const graph::Scalar& scalar = node.scalars[index - node.ports.size()];
-    param.name = scalar.name;
-    param.is_buffer = false;
-    param.scalar = TypeOf(scalar.type);
-  }
-  return params;
 }
 
 std::vector<SpecialisationConstant> ConstantsOf(const graph::Variant& variant) {
@@ -176,7 +154,7 @@ std::vector<SpecialisationConstant> ConstantsOf(const graph::Variant& variant) {
   return constants;
 }
 
-// The node's first variant that is WebAssembly; for a device, the first one if there is none.
+// Takes the node's first WebAssembly variant; for a device, the first variant if there is none.
 StatusOr<Task> TaskFromGraph(const Options& options) {
   HPVMD_ASSIGN_OR_RETURN(const std::string document, ReadDocument(options.place.document));
   HPVMD_ASSIGN_OR_RETURN(const graph::Graph graph, ParseDocument(options.place.document, document));
@@ -204,16 +182,16 @@ StatusOr<Task> TaskFromGraph(const Options& options) {
   return task;
 }
 
-// What the options leave open or say twice.
+// Rejects missing and contradictory options.
 Status CheckOptions(const Options& options) {
   if (options.place.document.empty() && (options.module.empty() || options.entry.empty())) {
     return InvalidArgument("Name a module and an entry, or a graph with --graph.");
   }
   if (!options.place.document.empty() && (!options.module.empty() || !options.params.empty())) {
-    return InvalidArgument("With --graph the document says module, entry and parameters.");
+    return InvalidArgument("With --graph the document gives module, entry and parameters; leave them out.");
   }
   if (!options.device.empty() && !options.level.empty()) {
-    return InvalidArgument("--level is a processor's; with --device there is none.");
+    return InvalidArgument("--level is for processors; leave it out with --device.");
   }
   if (options.device.empty() && (options.listing == Listing::kDevice || !options.options.empty())) {
     return InvalidArgument("--emit device and --options are for a device; name it with --device.");
@@ -239,10 +217,10 @@ Status Explain(const Globals& globals, const Options& options) {
   request.module_name = task.name;
   request.explain = true;
   request.listing = options.listing;
-  // Only a document says a kernel as runs do, with the names that its artifact is kept under.
+  // Only a document describes a kernel as runs do, with the names that its artifact is cached under.
   const bool may_have_run = !options.place.document.empty() && options.level.empty();
-  std::optional<LearntRecord> learnt;
-  HPVMD_ASSIGN_OR_RETURN(CompileOutcome outcome, CompileHere(request, may_have_run ? &learnt : nullptr));
+  std::optional<TuningRecord> tuning;
+  HPVMD_ASSIGN_OR_RETURN(CompileOutcome outcome, CompileHere(request, may_have_run ? &tuning : nullptr));
   if (!outcome.artifact.has_value()) {
     return InvalidArgument(ToString(outcome.diagnostics));
   }
@@ -252,7 +230,7 @@ Status Explain(const Globals& globals, const Options& options) {
   PrintExplanation({.module = task.module,
                     .is_inferred = request.infers_params,
                     .artifact = *std::move(outcome.artifact),
-                    .learnt = std::move(learnt),
+                    .tuning = std::move(tuning),
                     .warnings = std::move(outcome.diagnostics)},
                    globals.format);
   return absl::OkStatus();
@@ -264,11 +242,13 @@ void AddOptions(CLI::App& command, Options& options) {
   command.add_option("--graph", options.place.document,
                      "Take module, entry, parameters and math from a node of this document");
   AddAllowFile(command, options.place);
-  command.add_option("--node", options.node, "The leaf node; may be left out when there is one")->needs("--graph");
+  command.add_option("--node", options.node, "The leaf node; may be left out when the graph has only one")
+      ->needs("--graph");
   command
-      .add_option("--param", options.params,
-                  "[NAME=]in|out|inout|i32|i64|f32|f64, once a parameter, in order; default: guessed from what the "
-                  "kernel does with them")
+      .add_option(
+          "--param", options.params,
+          "[NAME=]in|out|inout|i32|i64|f32|f64, once for each parameter, in order; default: guessed from what the "
+          "kernel does with them")
       ->take_all();
   AddChoice<Abi>(command, "--abi", options.abi, {{"hpvm", Abi::kHpvm}, {"hpvm-web", Abi::kHpvmWeb}},
                  "hpvm or hpvm-web");
@@ -284,9 +264,10 @@ void AddOptions(CLI::App& command, Options& options) {
       "Print the kernel IR after the passes, LLVM IR, assembly, or what a device's driver gets, instead of the "
       "explanation");
   command
-      .add_option("--device", options.device, "Compile for this device of this machine, or for one that is not here")
+      .add_option("--device", options.device,
+                  "Compile for this device of this machine, or for the profile of a device that is not here")
       ->option_text("cpu|" + DeviceTargetNames("|"))
-      // As tables name the processor, which is what kernels are compiled for without the option.
+      // Tables call the processor "cpu" or "cpu:0"; without the option kernels are compiled for it.
       ->transform([](std::string name) { return name == "cpu" || name == "cpu:0" ? std::string() : name; });
   command.add_option("--options", options.options, "Build options of OpenCL C, as a document's module has them");
   command.add_option("--level", options.level, "The processor to compile for; default: this one")
@@ -297,11 +278,11 @@ void AddOptions(CLI::App& command, Options& options) {
 }  // namespace
 
 void AddKernel(Commands commands) {
-  CLI::App* kernel = commands.app.add_subcommand("kernel", "Look at kernels, without a server");
+  CLI::App* kernel = commands.app.add_subcommand("kernel", "Inspect kernels, without a server");
   kernel->require_subcommand(1);
   CLI::App& explain = AddCommand(
       *kernel, "explain",
-      "What the compiler did with a kernel and why, by source line: shapes, accesses, bounds, tiles, barriers",
+      "Explain what the compiler did with a kernel and why, by source line: shapes, accesses, bounds, tiles, barriers",
       "Build the kernel with -g to see source lines.\n"
       "Examples:\n"
       "  hpvmctl kernel explain matmul.wasm matmul\n"

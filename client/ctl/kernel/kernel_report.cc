@@ -15,7 +15,7 @@
 #include "client/files/input_file.h"
 #include "nlohmann/json.hpp"
 
-#include "compiler/api/place.h"
+#include "compiler/api/source_text.h"
 
 namespace hpvm::ctl {
 namespace {
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Kind = KernelRemark::Kind;
 
-// What a source file may have to be shown, and how much of a line.
+// Limits of a source file that is shown, and of a line.
 constexpr uintmax_t kSourceBytesMax = 16 << 20;
 constexpr size_t kSourceLineBytesMax = 100;
 
@@ -47,18 +47,18 @@ std::string_view UnitOf(const CpuVariant& variant) {
   return "";
 }
 
-// A tile of one instance is one instance at a time without checks.
+// A tile of one instance means one instance at a time without checks.
 bool IsLockstep(const CpuVariant& variant) {
   return variant.unit == CpuVariant::Unit::kGroup || (variant.unit == CpuVariant::Unit::kTile && variant.lanes > 1);
 }
 
-// "tiles of 48 x 8 instances (3 vectors of 16 lanes, 8 rows), unchecked where a launch shows the bounds".
+// Formats as "tiles of 48 x 8 instances (3 vectors of 16 lanes, 8 rows), unchecked where a launch shows the bounds".
 std::string Describe(const CpuVariant& variant) {
   const std::string lanes = std::to_string(variant.lanes);
   std::string text = "one instance at a time";
   if (variant.unit == CpuVariant::Unit::kGroup) {
     text = "groups, " + lanes + " lanes at a time, which keep " + std::to_string(variant.value_bytes) +
-           " bytes a lane across barriers";
+           " bytes per lane across barriers";
   } else if (IsLockstep(variant)) {
     text = "tiles of " + std::to_string(variant.width()) + " x " + std::to_string(variant.height()) + " instances (" +
            (variant.columns == 1 ? "vectors" : std::to_string(variant.columns) + " vectors") + " of " + lanes +
@@ -66,7 +66,7 @@ std::string Describe(const CpuVariant& variant) {
            (variant.rows == 1 ? "" : ", " + std::to_string(variant.rows) + " rows") +
            (variant.is_for_edges ? "; for launches most of whose tiles meet an edge of the extent" : "") + ")";
   }
-  return text + (variant.needs_proof ? ", unchecked, for launches that show that they stay inside their buffers" : "");
+  return text + (variant.needs_proof ? ", unchecked, for launches that provably stay inside their buffers" : "");
 }
 
 std::string_view KindOf(const ir::KernelParam& param) {
@@ -75,7 +75,7 @@ std::string_view KindOf(const ir::KernelParam& param) {
 
 std::string Describe(const ir::KernelParam& param) { return "\"" + param.name + "\" " + std::string(KindOf(param)); }
 
-// Text lines of the files that debug information names.
+// Sources reads lines of the files that debug information names.
 class Sources {
  public:
   explicit Sources(const std::string& module) : folder_(fs::path(module).parent_path()) {}
@@ -93,7 +93,7 @@ class Sources {
   }
 
  private:
-  // Regular files only: a name that a module gives must not make this wait for a pipe.
+  // Reads regular files only: a name from a module must not make this wait for a pipe.
   static bool Read(const fs::path& path, std::vector<std::string>* lines) {
     const StatusOr<std::string> text = ReadInputText(path.string(), kSourceBytesMax);
     if (!text.ok()) {
@@ -111,22 +111,22 @@ class Sources {
   std::map<std::string, std::vector<std::string>> files_;
 };
 
-// Remarks of one place: a line, a byte where no line is known, or the kernel as a whole.
-struct Place {
-  uint32_t rank = 0;  // The whole kernel, lines, bytes.
+// Place groups the remarks of one line, of one byte when no line is known, or of the whole kernel.
+struct RemarkLocation {
+  uint32_t rank = 0;  // Order: the whole kernel, lines, bytes.
   std::string file;
   uint32_t line = 0, byte = 0;
-  auto operator<=>(const Place&) const = default;
+  auto operator<=>(const RemarkLocation&) const = default;
 };
 
-Place PlaceOfRemark(const Artifact& artifact, const KernelRemark& remark) {
+RemarkLocation PlaceOfRemark(const Artifact& artifact, const KernelRemark& remark) {
   if (const SourceLine* line = FindLine(artifact, remark.source)) {
     return {1, artifact.files[line->file], line->line, 0};
   }
-  return remark.source == 0 ? Place{} : Place{2, "", 0, remark.source};
+  return remark.source == 0 ? RemarkLocation{} : RemarkLocation{2, "", 0, remark.source};
 }
 
-std::string HeadingOf(const Place& place, Sources& sources) {
+std::string HeadingOf(const RemarkLocation& place, Sources& sources) {
   if (place.rank == 0) {
     return "the kernel as a whole";
   }
@@ -161,32 +161,32 @@ std::string Product(const std::array<uint32_t, 3>& size) {
   return std::to_string(size[0]) + " x " + std::to_string(size[1]) + " x " + std::to_string(size[2]);
 }
 
-// "4 x 1 x 1 instances a work item, unchecked where a launch shows the bounds".
+// Formats as "4 x 1 x 1 instances a work item, unchecked where a launch shows the bounds".
 std::string Describe(const GpuVariant& variant) {
   const bool is_single = variant.tile == std::array<uint32_t, 3>{1, 1, 1};
-  std::string text = is_single ? "one instance a work item" : Product(variant.tile) + " instances a work item";
+  std::string text = is_single ? "one instance per work item" : Product(variant.tile) + " instances per work item";
   text += variant.group[0] == 0 ? "" : ", groups of " + Product(variant.group) + " work items";
   text += variant.needs_alignment ? ", buffers at multiples of 16 bytes" : "";
-  text += variant.needs_proof ? ", unchecked, for launches that show that they stay inside their buffers" : "";
+  text += variant.needs_proof ? ", unchecked, for launches that provably stay inside their buffers" : "";
   return text + (variant.needs_words ? ", where the range of the indices is known" : "");
 }
 
-// Measurements of a GPU are pairs of a variant and one of four shapes of groups (compiler/api/learnt.h).
+// Measurements of a GPU are pairs of a variant and one of four shapes of groups (compiler/api/tuning_record.h).
 constexpr uint32_t kGroupShapes = 4;
 
-// The variant that bit `index` of a class of launches stands for.
+// Returns the name of the variant that bit `index` of a class of launches stands for.
 std::string NameOf(const Artifact& artifact, uint32_t index) {
   if (IsGpuCode(artifact.kind)) {
     const uint32_t variant = index / kGroupShapes;
     return variant < artifact.gpu.variants.size() ? Describe(artifact.gpu.variants[variant]) + ", shape " +
                                                         std::to_string(index % kGroupShapes) + " of groups"
-                                                  : "a variant that is no more";
+                                                  : "a variant that no longer exists";
   }
   return index < artifact.variants.size() ? Describe(artifact.variants[index]) : "one instance at a time";
 }
 
-// "about 512 x 512 instances": a class holds extents within a factor of four.
-std::string SizeOf(const LearntClass& item) {
+// Formats as "about 512 x 512 instances": a class covers extents within a factor of four.
+std::string SizeOf(const TuningClass& item) {
   std::string text = "about ";
   for (size_t d = 0; d < 3; ++d) {
     const uint32_t bits = item.sizes[d] == 0 ? 0 : 2 * item.sizes[d] - 1;
@@ -197,16 +197,16 @@ std::string SizeOf(const LearntClass& item) {
   return text + " instances";
 }
 
-std::string Learnt(const KernelExplanation& explanation) {
-  if (!explanation.learnt.has_value()) {
+std::string MeasuredVariants(const KernelExplanation& explanation) {
+  if (!explanation.tuning.has_value()) {
     return "";
   }
-  std::string text = "measured by local runs on " + explanation.learnt->device + ":\n";
-  for (const LearntClass& item : explanation.learnt->classes) {
+  std::string text = "measured by local runs on " + explanation.tuning->device + ":\n";
+  for (const TuningClass& item : explanation.tuning->classes) {
     text += "  " + SizeOf(item) + ": " + NameOf(explanation.artifact, item.winner);
     if (item.winner < item.instance_ns.size() && item.instance_ns[item.winner] > 0) {
       char time[32];
-      snprintf(time, sizeof(time), ", %.3g ns an instance", static_cast<double>(item.instance_ns[item.winner]));
+      snprintf(time, sizeof(time), ", %.3g ns per instance", static_cast<double>(item.instance_ns[item.winner]));
       text += time;
     }
     text += "\n";
@@ -214,25 +214,25 @@ std::string Learnt(const KernelExplanation& explanation) {
   return text;
 }
 
-Json ToJson(const LearntRecord& record) {
+Json ToJson(const TuningRecord& record) {
   Json json = {{"device", record.device}, {"classes", Json::array()}};
-  for (const LearntClass& item : record.classes) {
+  for (const TuningClass& item : record.classes) {
     json["classes"].push_back({{"size_bits", item.sizes}, {"winner", item.winner}, {"instance_ns", item.instance_ns}});
   }
   return json;
 }
 
-// In what form the driver gets it, and how it is launched.
+// Describes the form in which the driver gets the program, and how it is launched.
 std::string DescribeProgram(const Artifact& artifact) {
   const GpuCode& gpu = artifact.gpu;
   std::string text = "goes to the driver as " + std::string(NameOf(gpu.format)) + " (" +
                      std::to_string(artifact.code.size()) + " bytes)";
   if (gpu.is_native) {
     const std::array<uint32_t, 3>& group = gpu.variants[0].group;
-    return text + ", the module's own: nothing in it is checked" +
+    return text + ", the module's own code: its accesses are not checked" +
            (group[0] == 0 ? "" : "; groups have " + Product(group) + " work items") + "\n";
   }
-  text += "; the first that a launch allows, later the quickest that was measured, of:\n";
+  text += "; a launch takes the first variant that it allows, and later the quickest that was measured, of:\n";
   for (const GpuVariant& variant : gpu.variants) {
     text += "  " + Describe(variant) + "\n";
   }
@@ -247,17 +247,19 @@ std::string Summary(const KernelExplanation& explanation) {
   for (const ir::KernelParam& param : artifact.params) {
     params += (params.empty() ? "" : ", ") + Describe(param);
   }
-  text += "parameters: " + (params.empty() ? "none" : params) +
-          (explanation.is_inferred && !params.empty() ? " (guessed from what the kernel does with them; --param says)"
-                                                      : "") +
-          "\n";
+  text +=
+      "parameters: " + (params.empty() ? "none" : params) +
+      (explanation.is_inferred && !params.empty() ? " (guessed from what the kernel does with them; --param sets them)"
+                                                  : "") +
+      "\n";
   const bool is_lockstep = std::any_of(artifact.variants.begin(), artifact.variants.end(), IsLockstep);
   if (IsGpuCode(artifact.kind)) {
     text += DescribeProgram(artifact);
   } else if (artifact.kind != ArtifactKind::kCpuImage) {
-    text += "compiled as text only: no code for this processor can run here\n";
+    text += "compiled to text only: this machine cannot run code for that processor\n";
   } else if (is_lockstep) {
-    text += "vectorised; the first that a launch allows, later the quickest that was measured, of:\n";
+    text +=
+        "vectorised; a launch takes the first variant that it allows, and later the quickest that was measured, of:\n";
     for (const CpuVariant& variant : artifact.variants) {
       text += "  " + Describe(variant) + "\n";
     }
@@ -270,19 +272,19 @@ std::string Summary(const KernelExplanation& explanation) {
 
 void PrintText(const KernelExplanation& explanation) {
   const Artifact& artifact = explanation.artifact;
-  std::map<Place, std::vector<const KernelRemark*>> places;
+  std::map<RemarkLocation, std::vector<const KernelRemark*>> places;
   for (const KernelRemark& remark : artifact.remarks) {
     places[PlaceOfRemark(artifact, remark)].push_back(&remark);
   }
   Sources sources(explanation.module);
-  std::string text = Summary(explanation) + Learnt(explanation);
+  std::string text = Summary(explanation) + MeasuredVariants(explanation);
   for (auto& [place, remarks] : places) {
     text += "\n" + HeadingOf(place, sources) + "\n";
     std::stable_sort(remarks.begin(), remarks.end(), [](const KernelRemark* a, const KernelRemark* b) {
       return std::tie(a->kind, a->text) < std::tie(b->kind, b->text);
     });
     for (size_t i = 0, next = 0; i < remarks.size(); i = next) {
-      // Compilers unroll: one line's remark may be said of several operations.
+      // Because compilers unroll, several operations of one line may have the same remark.
       while (next < remarks.size() && remarks[next]->kind == remarks[i]->kind &&
              remarks[next]->text == remarks[i]->text) {
         ++next;
@@ -342,7 +344,7 @@ void PrintExplanationData(const KernelExplanation& explanation, const Format& fo
   if (IsGpuCode(artifact.kind)) {
     json["format"] = NameOf(artifact.gpu.format);
   }
-  json["learnt"] = explanation.learnt.has_value() ? ToJson(*explanation.learnt) : Json();
+  json["learnt"] = explanation.tuning.has_value() ? ToJson(*explanation.tuning) : Json();
   json["remarks"] = Json::array();
   for (const KernelRemark& remark : artifact.remarks) {
     json["remarks"].push_back(ToJson(artifact, remark));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the compiler says of a kernel, by source line, as text or JSON.
+// The compiler's report about a kernel, by source line, as text or JSON.
 #ifndef HPVMD_CLIENT_CTL_KERNEL_KERNEL_REPORT_H_
 #define HPVMD_CLIENT_CTL_KERNEL_KERNEL_REPORT_H_
 
@@ -10,20 +10,20 @@
 
 #include "base/diagnostic.h"
 #include "compiler/api/artifact.h"
-#include "compiler/api/learnt.h"
+#include "compiler/api/tuning_record.h"
 
 namespace hpvm::ctl {
 
 struct KernelExplanation {
-  std::string module;                  // The file, as named.
-  bool is_inferred = false;            // Nobody said what the parameters are.
-  Artifact artifact;                   // Of an explained compile.
-  std::optional<LearntRecord> learnt;  // What local runs have measured.
+  std::string module;                  // File name as given.
+  bool is_inferred = false;            // The parameters were inferred, not given.
+  Artifact artifact;                   // Result of an explained compile.
+  std::optional<TuningRecord> tuning;  // Measurements of local runs.
   Diagnostics warnings;
 };
 
-// On standard output. Source lines are shown where the file that the module's debug information names can be read, as
-// it is named or beside the module.
+// Prints to standard output. Shows source lines when the file that the module's debug information names can be read,
+// at its path or beside the module.
 void PrintExplanation(const KernelExplanation& explanation, const Format& format);
 
 }  // namespace hpvm::ctl

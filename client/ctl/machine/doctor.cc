@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl doctor: what keeps work from running, or from running well, each with the next step to take.
+// hpvmctl doctor: reports what keeps work from running, or from running well, each with the next step to take.
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,7 +28,7 @@ enum class Grade : uint8_t { kGood, kWarning, kFault };
 
 struct Finding {
   Grade grade = Grade::kGood;
-  std::string what, next;  // The next step; empty where all is well.
+  std::string what, next;  // The next step is empty where all is well.
 };
 
 class Findings {
@@ -47,16 +49,18 @@ std::string LineOf(const char* path) {
   return line;
 }
 
-// Features of this machine's kernel; they matter where the server is on it.
+// Checks features of this machine's kernel; they matter when the server runs on it.
 void LookAtKernel(Findings& findings) {
   if (LineOf("/proc/sys/user/max_user_namespaces") == "0" ||
       LineOf("/proc/sys/kernel/unprivileged_userns_clone") == "0") {
-    findings.Warn("Users may make no namespaces here: executors of a server without root get a weaker sandbox.",
-                  "Set kernel.unprivileged_userns_clone=1 and user.max_user_namespaces above 0 (sysctl), or run hpvmd "
-                  "as root with "
-                  "executor.uid_first.");
+    findings.Warn(
+        "Users without privileges cannot create namespaces here: executors of a server without root get a weaker "
+        "sandbox.",
+        "Set kernel.unprivileged_userns_clone=1 and user.max_user_namespaces above 0 (sysctl), or run hpvmd "
+        "as root with "
+        "executor.uid_first.");
   } else {
-    findings.Good("Users may make namespaces.");
+    findings.Good("Users without privileges can create namespaces.");
   }
   constexpr unsigned kAskVersion = 1;  // LANDLOCK_CREATE_RULESET_VERSION.
   const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, kAskVersion);
@@ -68,7 +72,7 @@ void LookAtKernel(Findings& findings) {
   }
 }
 
-// Nodes of graphics devices that are there and that the caller may not open: the usual reason for missing devices.
+// Checks for device nodes of GPUs that the caller may not open: the usual reason for missing devices.
 void LookAtDeviceNodes(Findings& findings) {
   for (const char* folder : {"/dev/dri", "/dev"}) {
     std::error_code error;
@@ -77,8 +81,9 @@ void LookAtDeviceNodes(Findings& findings) {
       const bool is_gpu = name.starts_with("renderD") ||
                           (name.starts_with("nvidia") && name.size() > 6 && name[6] >= '0' && name[6] <= '9');
       if (is_gpu && access(entry.path().c_str(), R_OK | W_OK) != 0) {
-        findings.Warn("You may not open " + entry.path().string() + ", and a server under your user could not either.",
-                      "Add the server's user to the node's group: usermod -aG video,render USER.");
+        findings.Warn(
+            "You may not open " + entry.path().string() + "; a server that runs as your user could not open it either.",
+            "Add the server's user to the node's group: usermod -aG video,render USER.");
       }
     }
   }
@@ -87,7 +92,7 @@ void LookAtDeviceNodes(Findings& findings) {
 void LookAtVersions(const v1::ServerInfoResponse& info, Findings& findings) {
   if (info.version() != HPVMD_VERSION) {
     findings.Warn("The server is version " + info.version() + ", hpvmctl is " HPVMD_VERSION ".",
-                  "Use the same version of both where something is missing.");
+                  "If something does not work, use the same version of both.");
   } else {
     findings.Good("The server answers; version " + info.version() + ", tenant " + info.tenant() + ", role " +
                   info.role() + ".");
@@ -97,23 +102,56 @@ void LookAtVersions(const v1::ServerInfoResponse& info, Findings& findings) {
   }
 }
 
+void LookAtHealth(const v1::Device& device, Findings& findings) {
+  const v1::DeviceHealth& health = device.health();
+  if (health.throttled()) {
+    findings.Warn(device.id() + " is slowed down by heat or power.",
+                  "Look at its cooling and its power limit; `hpvmctl devices -o wide` shows what it draws.");
+  }
+  if (!health.has_last_xid() || !health.fence().empty()) {
+    return;
+  }
+  const std::string xid = "Xid " + std::to_string(health.last_xid());
+  constexpr uint64_t kOfApplications[] = {13, 31, 43, 45};
+  if (std::find(std::begin(kOfApplications), std::end(kOfApplications), health.last_xid()) !=
+      std::end(kOfApplications)) {
+    // The server's own probe for driver defects causes one at each start.
+    findings.Good("The driver stopped an application on " + device.id() + " (" + xid +
+                  "); the device is not affected.");
+  } else {
+    findings.Warn("The driver reported a fault of " + device.id() + ": " + xid + ".",
+                  "NVIDIA's document \"XID Errors\" explains it.");
+  }
+}
+
 void LookAtDevices(const v1::ListDevicesResponse& devices, Findings& findings) {
   bool is_any_ready = false;
   for (const v1::Device& device : devices.devices()) {
     const std::string named = device.id() + " (" + device.name() + ")";
-    if (device.state() == v1::Device::STATE_READY) {
+    if (device.has_paused()) {
+      findings.Warn(named + " is paused" +
+                        (device.paused().reason().empty() ? std::string(".") : ": " + device.paused().reason() + "."),
+                    "An administrator ends the pause: hpvmctl device resume " + device.id() + ".");
+    } else if (!device.health().fence().empty()) {
+      findings.Fault(named + " is fenced: " + device.health().fence(),
+                     "Reset or replace it, then `hpvmctl device resume " + device.id() +
+                         "`; a fence for heat ends by itself (docs/OPERATIONS.md, \"Devices out of service\").");
+    } else if (device.state() == v1::Device::STATE_LEFT_OUT) {
+      findings.Good(named + " is left out. " + device.detail());
+    } else if (device.state() == v1::Device::STATE_READY) {
       is_any_ready = true;
       findings.Good(named + " is ready.");
     } else if (device.state() == v1::Device::STATE_PROBING) {
-      findings.Warn(named + " was lost by a run and is being tried out: " + device.detail(),
+      findings.Warn(named + " failed during a run and is being tested: " + device.detail(),
                     "Wait; `hpvmctl devices --watch` shows when it works again.");
     } else {
       findings.Fault(
           named + " is broken: " + device.detail(),
-          "Mend its driver or permissions, then let the server look again: systemctl reload hpvmd (SIGHUP).");
+          "Repair its driver or permissions, then let the server look again: systemctl reload hpvmd (SIGHUP).");
     }
+    LookAtHealth(device, findings);
     for (const v1::DriverDefect& defect : device.defects()) {
-      findings.Warn(device.id() + "'s driver computes wrongly: " + defect.reason(),
+      findings.Warn(device.id() + "'s driver computes wrong results: " + defect.reason(),
                     defect.in_generated_code()
                         ? "hpvmd generates no code for it; install another version of the driver."
                         : "Modules written for the device may be wrong there; install another version of the driver.");
@@ -125,10 +163,10 @@ void LookAtDevices(const v1::ListDevicesResponse& devices, Findings& findings) {
   }
   const v1::Sandbox& sandbox = devices.sandbox();
   if (!sandbox.known()) {
-    findings.Good("The sandbox is known when the first kernel has run.");
+    findings.Good("The sandbox level is not known until the first kernel has run.");
   } else if (sandbox.level() < sandbox.level_min()) {
     findings.Fault("Your kernels run at sandbox level " + std::to_string(sandbox.level()) + ", and " +
-                       std::to_string(sandbox.level_min()) + " is demanded: nothing runs. " + sandbox.detail(),
+                       std::to_string(sandbox.level_min()) + " is required: nothing runs. " + sandbox.detail(),
                    "docs/OPERATIONS.md, \"Sandbox\", says what each level needs.");
   } else if (sandbox.level() < 4) {
     findings.Warn("Your kernels run at sandbox level " + std::to_string(sandbox.level()) + " of 4: " + sandbox.detail(),
@@ -144,15 +182,15 @@ void LookAtUse(const v1::GetUsageResponse& usage, Findings& findings) {
     const bool is_out =
         resource.limit() > 0 && (is_spent ? resource.available() == 0 : resource.used() >= resource.limit());
     if (is_out) {
-      findings.Fault(
-          "The tenant's quota of " + resource.resource() + " is used up.",
-          is_spent ? "More is earned with time (`hpvmctl quota`), or an administrator raises it: hpvmctl tenant update."
-                   : "Give something back (`hpvmctl quota` says what is held), or an administrator raises it: hpvmctl "
-                     "tenant update.");
+      findings.Fault("The tenant's quota of " + resource.resource() + " is used up.",
+                     is_spent ? "Wait: it is earned again in time (`hpvmctl quota`); or an administrator raises it: "
+                                "hpvmctl tenant quota."
+                              : "Release something (`hpvmctl quota` shows what is held), or an administrator raises "
+                                "it: hpvmctl tenant quota.");
     } else if (resource.refused() > 0) {
-      findings.Warn("The tenant's quota of " + resource.resource() + " refused something " +
-                        std::to_string(resource.refused()) + " times.",
-                    "`hpvmctl quota` says what is used and allowed.");
+      findings.Warn("The tenant's quota of " + resource.resource() + " has refused " +
+                        std::to_string(resource.refused()) + " requests.",
+                    "`hpvmctl quota` shows what is used and allowed.");
     }
   }
 }
@@ -160,7 +198,7 @@ void LookAtUse(const v1::GetUsageResponse& usage, Findings& findings) {
 void LookAtOverview(const v1::GetOverviewResponse& now, Findings& findings) {
   if (now.intake().closed()) {
     findings.Fault(
-        "The server starts nothing" + (now.intake().reason().empty() ? std::string(".") : ": " + now.intake().reason()),
+        "The server starts no work" + (now.intake().reason().empty() ? std::string(".") : ": " + now.intake().reason()),
         "An administrator opens it again: hpvmctl readmit.");
   }
   constexpr int64_t kLongNs = 600'000'000'000;
@@ -170,32 +208,33 @@ void LookAtOverview(const v1::GetOverviewResponse& now, Findings& findings) {
                     "An administrator enables it again: hpvmctl tenant enable " + tenant.name() + ".");
     } else if (tenant.oldest_queued_unix_ns() != 0 && now.time_unix_ns() - tenant.oldest_queued_unix_ns() > kLongNs) {
       findings.Warn(
-          "A job of tenant " + tenant.name() + " waits since " + TimeText(tenant.oldest_queued_unix_ns()) + ".",
-          "`hpvmctl list --state live -o wide` says why (WHY); `hpvmctl top` shows who has the devices.");
+          "A job of tenant " + tenant.name() + " has waited since " + TimeText(tenant.oldest_queued_unix_ns()) + ".",
+          "`hpvmctl list --state live -o wide` shows why (WHY); `hpvmctl top` shows who uses the devices.");
     }
   }
 }
 
-// Asks for one part, and says why where it cannot be had.
+// Examines one response, or reports why it is not available.
 template <typename Answer>
 void Look(const StatusOr<Answer>& answer, const char* what, void (*look)(const Answer&, Findings&),
           Findings& findings) {
   if (answer.ok()) {
     look(*answer, findings);
   } else if (answer.status().code() == absl::StatusCode::kUnimplemented) {
-    findings.Warn(std::string("The server is too old to say ") + what + ".", "Upgrade the server.");
+    findings.Warn(std::string("The server is too old to report ") + what + ".", "Upgrade the server.");
   } else {
-    findings.Fault(std::string("The server does not say ") + what + ": " + Message(answer.status()),
-                   "`hpvmctl whoami` says as whom the server knows you, and its log what went wrong.");
+    findings.Fault(
+        std::string("The server does not report ") + what + ": " + Message(answer.status()),
+        "`hpvmctl whoami` shows the tenant and role that the server gives you, and the server's log what went wrong.");
   }
 }
 
 void LookAtServer(const Globals& globals, Findings& findings) {
   const StatusOr<std::unique_ptr<Client>> client = globals.Connect();
   if (!client.ok()) {
-    findings.Fault(
-        Message(client.status()),
-        "Start one (systemctl start hpvmd, or hpvmd --dev), or name one with --server, a profile or $HPVM_SERVER.");
+    findings.Fault(Message(client.status()),
+                   "Start a server (systemctl start hpvmd, or hpvmd --dev), or name one with --server, a profile or "
+                   "$HPVM_SERVER.");
     return;
   }
   Admin admin(**client);
@@ -241,7 +280,8 @@ Status Doctor(const Globals& globals, ExitCode* code) {
 void AddDoctor(Commands commands) {
   SetWork(
       commands,
-      AddCommand(commands.app, "doctor", "What keeps work from running, or from running well, and what to do about it",
+      AddCommand(commands.app, "doctor",
+                 "Find what keeps work from running, or from running well, and say what to do about it",
                  "Looks at the server, its devices and drivers, the sandbox, the tenant's quotas, and this machine's "
                  "kernel and\n"
                  "permissions. Exit code 1 when something is a fault.\n"

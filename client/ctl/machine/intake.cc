@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl cordon|drain|readmit: whether the server starts work.
+// hpvmctl cordon|drain|readmit: stops the server from starting work, or allows it again.
 #include <stdio.h>
 #include <time.h>
 
@@ -7,7 +7,7 @@
 
 #include "client/ctl/options.h"
 #include "client/ctl/report.h"
-#include "client/ctl/text/words.h"
+#include "client/ctl/text/parse_args.h"
 
 #include "hpvm/admin.h"
 
@@ -26,8 +26,10 @@ void Say(const Globals& globals, const v1::SetIntakeResponse& response) {
   const std::string running = std::to_string(response.running_jobs()) + " jobs and " +
                               std::to_string(response.running_runs()) + " runs are in progress";
   if (response.intake().closed()) {
-    printf("Nothing is started from now on; jobs are taken and wait. %s. `hpvmctl readmit` opens the server again.\n",
-           running.c_str());
+    printf(
+        "No work is started from now on; new jobs are accepted and wait. %s. `hpvmctl readmit` opens the server "
+        "again.\n",
+        running.c_str());
   } else {
     printf("Work is started again. %s.\n", running.c_str());
   }
@@ -100,14 +102,16 @@ Status Drain(const Globals& globals, const Options& options, ExitCode* code) {
 
 void AddIntake(Commands commands) {
   CLI::App& cordon =
-      AddCommand(commands.app, "cordon", "Let the server start nothing: jobs wait, runs are refused, what runs ends",
-                 "For administrators. It is kept over restarts, and `hpvmctl readmit` ends it.\n"
+      AddCommand(commands.app, "cordon",
+                 "Let the server start no more work: jobs wait, runs are refused, work in progress goes on to its end",
+                 "For administrators. The server stays closed over restarts; `hpvmctl readmit` opens it again.\n"
                  "Example:\n  hpvmctl cordon --reason \"new disks\"");
-  AddWord(cordon, "--reason", SetWork(commands, cordon, Cordon).reason, "Why; every tenant is told, at most 255 bytes");
+  AddWord(cordon, "--reason", SetWork(commands, cordon, Cordon).reason,
+          "Reason, which every tenant sees; at most 255 bytes");
   CLI::App& drain = AddCommand(commands.app, "drain", "As cordon, and wait until nothing runs any more",
                                "Examples:\n  hpvmctl drain --reason maintenance\n  hpvmctl drain --timeout 10m");
   Options& options = SetWork(commands, drain, Drain);
-  AddWord(drain, "--reason", options.reason, "Why; every tenant is told, at most 255 bytes");
+  AddWord(drain, "--reason", options.reason, "Reason, which every tenant sees; at most 255 bytes");
   AddWord(drain, "--timeout", options.timeout, "Wait at most this long (exit code 124); the server stays closed");
   SetWork(commands,
           AddCommand(commands.app, "readmit", "Let the server start work again, after cordon or drain",

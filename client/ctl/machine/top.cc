@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvmctl top: devices, tenants and what runs, as a picture that goes on.
+// hpvmctl top: a continuously updated view of devices, tenants and running work.
 #include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -25,13 +25,13 @@ struct Options {
   uint64_t width = 0;
 };
 
-// More than a screen holds is not asked for.
+// Requests no more than a screen can show.
 constexpr uint32_t kRunningShown = 200;
 
 volatile sig_atomic_t ended = 0;
 
 void OnEnd(int) { ended = 1; }
-void OnResize(int) {}  // Ends the wait, so that the picture is drawn anew.
+void OnResize(int) {}  // Interrupts the wait, so that the screen is redrawn.
 
 ScreenSize SizeOf(const Options& options, bool is_terminal) {
   winsize window{};
@@ -45,7 +45,7 @@ ScreenSize SizeOf(const Options& options, bool is_terminal) {
   return size;
 }
 
-// The terminal's other screen, while it lives: what stood there before comes back.
+// Screen switches to the terminal's alternate screen during its lifetime; the previous contents come back afterwards.
 class Screen {
  public:
   explicit Screen(bool is_wanted) : is_wanted_(is_wanted) {
@@ -71,7 +71,7 @@ class Screen {
   void Show(const std::vector<std::string>& lines) const {
     std::string text = is_wanted_ ? "\x1b[H" : "";
     for (size_t i = 0; i < lines.size(); ++i) {
-      // The last line of a screen has no end, which would scroll it.
+      // The last line has no newline, which would scroll the screen.
       text += lines[i] + (is_wanted_ ? "\x1b[K" : "") + (is_wanted_ && i + 1 == lines.size() ? "" : "\n");
     }
     fputs((text + (is_wanted_ ? "\x1b[J" : "")).c_str(), stdout);
@@ -93,7 +93,7 @@ Status Top(const Globals& globals, const Options& options) {
   Admin admin(*client);
   const bool is_terminal = isatty(STDOUT_FILENO) == 1;
   const bool is_picture = globals.format == Format::kTable || globals.format == Format::kWide;
-  // A pipe gets one picture and ends, unless it is told to go on.
+  // A pipe gets one view and ends, unless options say otherwise.
   const uint64_t count = options.once ? 1 : options.count != 0 ? options.count : is_terminal ? UINT64_MAX : 1;
   const Screen screen(is_terminal && is_picture && count > 1);
   std::optional<v1::GetOverviewResponse> before;
@@ -120,19 +120,23 @@ Status Top(const Globals& globals, const Options& options) {
 }  // namespace
 
 void AddTop(Commands commands) {
-  CLI::App& top = AddCommand(
-      commands.app, "top", "Who uses the machine: devices, tenants, and what runs",
-      "On a terminal it goes on until Ctrl-C; elsewhere it prints once. Administrators see every tenant,\n"
-      "others their own. DEVICES is how many devices a tenant keeps busy, BUSY how much of the time a device "
-      "was.\n"
-      "Examples:\n  hpvmctl top --once\n  hpvmctl top --interval 1 --count 3\n  hpvmctl top --once -o json");
+  CLI::App& top = AddCommand(commands.app, "top", "Show who uses the machine: devices, tenants, and what runs",
+                             "On a terminal the table is renewed until Ctrl-C; elsewhere it is printed once. "
+                             "Administrators see every tenant,\n"
+                             "others their own. DEVICES is how many devices a tenant keeps busy, BUSY how much of the "
+                             "time a device was busy.\n"
+                             "Examples:\n"
+                             "  hpvmctl top --once\n"
+                             "  hpvmctl top --interval 1 --count 3\n"
+                             "  hpvmctl top --once -o json");
   Options& options = SetWork(commands, top, Top);
-  top.add_option("--interval", options.interval, "Seconds between two pictures")
+  top.add_option("--interval", options.interval, "Seconds between two tables")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
-  top.add_option("--count", options.count, "So many pictures, then end")->check(CLI::Range(1, 1'000'000'000));
-  top.add_flag("--once", options.once, "One picture, since the server started");
-  top.add_option("--width", options.width, "Columns, instead of the terminal's")->check(CLI::Range(20, 10'000));
+  top.add_option("--count", options.count, "End after this many tables")->check(CLI::Range(1, 1'000'000'000));
+  top.add_flag("--once", options.once, "Print one table, of the time since the server started");
+  top.add_option("--width", options.width, "Width in characters; default: the terminal's")
+      ->check(CLI::Range(20, 10'000));
 }
 
 }  // namespace hpvm::ctl

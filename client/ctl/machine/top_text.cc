@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "client/ctl/text/device_text.h"
 #include "client/ctl/text/job_text.h"
 #include "client/ctl/text/text.h"
 
@@ -17,17 +18,17 @@ namespace {
 
 struct Column {
   std::string heading;
-  int rank = 0;  // Those with the highest go first when there is no room.
+  int rank = 0;  // Columns with the highest rank are dropped first when there is no room.
   bool is_number = false;
 };
 
-// Columns of UTF-8 text: a byte that continues a character takes none.
+// Returns the number of columns of UTF-8 text: continuation bytes take none.
 size_t WidthOf(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-// The first `width` columns; the last of them says that something is missing.
+// Returns the first `width` columns; the last of them marks that text is missing.
 std::string Fitted(const std::string& text, size_t width) {
   if (WidthOf(text) <= width) {
     return text;
@@ -47,7 +48,7 @@ std::string Fitted(const std::string& text, size_t width) {
 class Grid {
  public:
   explicit Grid(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  // Names are others' words: they steer no terminal, and begin no line.
+  // Names come from other users: they must not control the terminal or start a line.
   void Add(std::vector<std::string> cells) {
     for (std::string& cell : cells) {
       std::replace(cell.begin(), cell.end(), '\n', ' ');
@@ -57,7 +58,7 @@ class Grid {
   }
   size_t size() const { return rows_.size(); }
 
-  // The heading and at most `rows_max` rows.
+  // Returns the heading and at most `rows_max` rows.
   std::vector<std::string> Lines(size_t width, size_t rows_max) const {
     std::vector<size_t> widths(columns_.size());
     for (size_t c = 0; c < columns_.size(); ++c) {
@@ -130,11 +131,11 @@ std::string Joined(const google::protobuf::RepeatedPtrField<std::string>& words)
   return text.empty() ? "-" : text;
 }
 
-// The growth between the two answers, or from nothing, by second.
+// Rates computes the growth per second between two responses, or from nothing.
 class Rates {
  public:
   Rates(const v1::GetOverviewResponse* before, const v1::GetOverviewResponse& now) : now_(now) {
-    // A server that started again counts from nothing.
+    // The counters of a restarted server begin at zero.
     if (before != nullptr && before->started_unix_ns() == now.started_unix_ns()) {
       before_ = before;
     }
@@ -153,7 +154,8 @@ class Rates {
     }
     return static_cast<double>(device.busy_ns() - Earlier(earlier, device.busy_ns())) / 1e9 / seconds_;
   }
-  // Devices that a tenant kept busy; below 0 without an earlier answer: it may have had them before the server started.
+  // Returns the number of devices that a tenant kept busy; negative without an earlier response, because the tenant
+  // may have used them before the server started.
   double DeviceTime(const v1::TenantLoad& tenant) const {
     for (int i = 0; before_ != nullptr && i < before_->tenants_size(); ++i) {
       const v1::TenantLoad& then = before_->tenants(i);
@@ -165,7 +167,7 @@ class Rates {
   }
 
  private:
-  // A count may shrink, as when a tenant goes.
+  // A count may shrink, for example when a tenant goes.
   static uint64_t Earlier(uint64_t earlier, uint64_t now) { return std::min(earlier, now); }
 
   const v1::GetOverviewResponse* before_ = nullptr;
@@ -189,7 +191,7 @@ std::vector<std::string> Heading(const Rates& rates, const v1::GetOverviewRespon
                     std::to_string(now.host_processors()));
     parts.push_back("memory " + BytesText(now.memory_bytes()) + " of " + BytesText(now.host_memory_bytes()));
   }
-  // As many on a line as fit.
+  // Puts as many on a line as fit.
   std::vector<std::string> lines;
   for (const std::string& part : parts) {
     if (!lines.empty() && WidthOf(lines.back()) + 3 + WidthOf(part) <= width) {
@@ -217,7 +219,7 @@ Grid DeviceGrid(const Rates& rates, const v1::GetOverviewResponse& now) {
              {"NAME", 6}});
   for (const v1::DeviceLoad& load : now.devices()) {
     const v1::Device& device = load.device();
-    grid.Add({device.id(), v1::Device::State_Name(device.state()).substr(6), Percent(rates.Busy(load)),
+    grid.Add({device.id(), DeviceStateText(device), Percent(rates.Busy(load)),
               Or(BytesText(load.memory_bytes()), load.memory_bytes() > 0), std::to_string(load.waiting()),
               Joined(load.holders()), device.name()});
   }
@@ -242,7 +244,7 @@ Grid TenantGrid(const Rates& rates, const v1::GetOverviewResponse& now) {
   for (const v1::TenantLoad& tenant : now.tenants()) {
     tenants.push_back(&tenant);
   }
-  // The busiest stand first.
+  // The busiest come first.
   std::stable_sort(tenants.begin(), tenants.end(), [](const v1::TenantLoad* a, const v1::TenantLoad* b) {
     const auto rank = [](const v1::TenantLoad& t) {
       return std::tuple(t.dominant_share(), t.jobs_running() + t.runs(), t.jobs_queued(), t.jobs_waiting());
@@ -265,7 +267,7 @@ Grid TenantGrid(const Rates& rates, const v1::GetOverviewResponse& now) {
   return grid;
 }
 
-// On a narrow screen the beginning of an id, which would leave room for nothing else.
+// On a narrow screen an id is cut, because it would leave room for nothing else.
 std::string IdText(const std::string& id, size_t width) {
   constexpr size_t kNarrow = 72, kBeginning = 12;
   return id.empty() ? "-" : width < kNarrow ? Fitted(id, kBeginning) : id;
@@ -301,8 +303,8 @@ std::vector<std::string> TopLines(const v1::GetOverviewResponse* before, const v
   std::vector<std::string> lines = Heading(rates, now, size.width);
   const Grid grids[] = {DeviceGrid(rates, now), TenantGrid(rates, now), WorkGrid(now, size.width)};
   const uint64_t left_out[] = {0, 0, now.running_left_out()};
-  // An empty line, the heading and a line that counts what is missing belong to each; the rest is shared: half of it
-  // for what runs, the others get what that leaves.
+  // Each table has an empty line, a heading and a line that counts missing rows; the remaining lines are shared:
+  // running work gets half, the other tables get what that leaves.
   const size_t frame = lines.size() + 9;
   const size_t room = size.height == 0 ? SIZE_MAX : size.height > frame ? size.height - frame : 0;
   size_t left = room;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A screen of what uses the machine.
+// Text of a screen that shows what uses the machine.
 #ifndef HPVMD_CLIENT_CTL_MACHINE_TOP_TEXT_H_
 #define HPVMD_CLIENT_CTL_MACHINE_TOP_TEXT_H_
 
@@ -12,13 +12,13 @@
 namespace hpvm::ctl {
 
 struct ScreenSize {
-  size_t width = 80;  // Columns.
-  size_t height = 0;  // Lines; 0: as many as there are.
+  size_t width = 80;  // Number of columns.
+  size_t height = 0;  // Number of lines; unlimited when 0.
 };
 
-// Lines of at most `size.width` columns and at most `size.height` lines. What happened between the two answers is shown
-// as rates; without an earlier one, since the server started. Columns that do not fit are left out, the least important
-// first; lines that do not fit are counted.
+// Returns lines of at most `size.width` columns, at most `size.height` of them. Activity between the two responses is
+// shown as rates; without an earlier response, rates since the server started. Columns that do not fit are left out,
+// the least important first; lines that do not fit are counted.
 std::vector<std::string> TopLines(const v1::GetOverviewResponse* before, const v1::GetOverviewResponse& now,
                                   const ScreenSize& size);
 

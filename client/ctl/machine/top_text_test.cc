@@ -64,11 +64,20 @@ TEST(TopTextTest, ShowsWhoUsesWhat) {
   EXPECT_THAT(lines[0], HasSubstr("processor 50 % of 2 | memory 1.00 GiB of 24.0 GiB"));
   EXPECT_THAT(lines, Contains(HasSubstr("cpu:0   READY  50 %")));
   EXPECT_THAT(lines, Contains(StartsWith("job-0  t0      matmul  RUNNING  2.00 s    3/7  cpu:0")));
-  // The greatest share first.
+  // The tenant with the greatest share comes first.
   const auto heading =
       std::find_if(lines.begin(), lines.end(), [](const auto& line) { return line.starts_with("TENANT"); });
   EXPECT_THAT(heading[1], StartsWith("t1"));
   EXPECT_THAT(heading[1], HasSubstr("75 %"));
+}
+
+TEST(TopTextTest, TellsDevicesThatAreClosed) {
+  v1::GetOverviewResponse now = Picture(1, 0);
+  v1::Device& device = *now.mutable_devices(0)->mutable_device();
+  device.mutable_health()->set_fence("too hot");
+  EXPECT_THAT(TopLines(nullptr, now, {.width = 200}), Contains(HasSubstr("cpu:0   FENCED")));
+  device.mutable_paused()->set_reason("new fans");
+  EXPECT_THAT(TopLines(nullptr, now, {.width = 200}), Contains(HasSubstr("cpu:0   PAUSED")));
 }
 
 TEST(TopTextTest, RatesAreBetweenTwoPictures) {
@@ -82,13 +91,13 @@ TEST(TopTextTest, RatesAreBetweenTwoPictures) {
   EXPECT_THAT(lines[0], HasSubstr("processor 100 % of 2"));
   EXPECT_THAT(lines, Contains(HasSubstr("READY  100 %")));
   EXPECT_THAT(lines, Contains(testing::AllOf(StartsWith("t1"), HasSubstr("0.50"))));
-  // A server that started again counts from nothing.
+  // The counters of a restarted server begin at zero.
   now.set_started_unix_ns(before.time_unix_ns() + kSecond);
   now.mutable_devices(0)->set_busy_ns(kSecond / 2);
   EXPECT_THAT(TopLines(&before, now, {.width = 200}), Contains(HasSubstr("READY  50 %")));
 }
 
-// At any size nothing is wider or longer than the screen, and what does not fit is counted.
+// The output never exceeds the screen, whatever its size, and what does not fit is counted.
 TEST(TopTextTest, FitsEveryScreen) {
   v1::GetOverviewResponse now = Picture(60, 50);
   now.set_running_left_out(1000);
@@ -114,7 +123,7 @@ TEST(TopTextTest, FitsEveryScreen) {
   EXPECT_THAT(TopLines(nullptr, now, {.width = 80}), Contains("... and 1000 more"));
 }
 
-// Others' words steer no terminal.
+// Names from other users cannot control the terminal.
 TEST(TopTextTest, NamesAreHarmless) {
   v1::GetOverviewResponse now = Picture(1, 1);
   now.mutable_running(0)->set_name("a\x1b[2Jb\nc");

@@ -50,7 +50,7 @@ std::string SecondsText(uint64_t ns) {
   return text;
 }
 
-// A field of a server's text: quoted where it needs to be.
+// Formats a field of the server's text, quoted where necessary.
 std::string CsvField(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) {
     return Printable(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accounts of tenants by day, added up and written for people, for spreadsheets and for programs.
+// Accounts of tenants by day: sums, and formats for people, spreadsheets and programs.
 #ifndef HPVMD_CLIENT_CTL_TEXT_ACCOUNT_TEXT_H_
 #define HPVMD_CLIENT_CTL_TEXT_ACCOUNT_TEXT_H_
 
@@ -13,22 +13,22 @@ namespace hpvm::ctl {
 
 enum class AccountsBy : uint8_t { kDay, kMonth, kTenant };
 
-// A line of a report: a tenant's use in a period, "2026-11-30", "2026-11", or empty: all that was asked for. The
-// account's day is of no meaning.
+// AccountLine is a line of a report: a tenant's usage in a period, which is "2026-11-30", "2026-11", or empty for the
+// whole request. The account's day is unused.
 struct AccountLine {
   std::string period;
   v1::Account use;
 };
-// By period, then by tenant.
+// Returns the sums by period, then by tenant.
 std::vector<AccountLine> AddUp(const std::vector<v1::Account>& accounts, AccountsBy by);
 v1::Account TotalOf(const std::vector<AccountLine>& lines);
 
-// "2026-11-30", of days since 1970.
+// Formats days since 1970 as "2026-11-30".
 std::string DayText(uint32_t day);
 
-// With a line of totals at the end where there are several.
+// Ends with a line of totals when there are several lines.
 std::string AccountsTable(const std::vector<AccountLine>& lines);
-// With a heading and without totals: numbers plain, times in seconds.
+// Has a heading and no totals; numbers are plain, times are in seconds.
 std::string AccountsCsv(const std::vector<AccountLine>& lines);
 
 }  // namespace hpvm::ctl

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of costs as text.
+// Text for records of costs.
 #ifndef HPVMD_CLIENT_CTL_TEXT_COST_TEXT_H_
 #define HPVMD_CLIENT_CTL_TEXT_COST_TEXT_H_
 
@@ -9,7 +9,7 @@
 
 namespace hpvm::ctl {
 
-// Tables; what is still an estimate has a "~".
+// Returns tables; values that are still estimates are marked with "~".
 std::string CostText(const google::protobuf::RepeatedPtrField<v1::KernelCost>& kernels, bool has_more);
 std::string CostText(const google::protobuf::RepeatedPtrField<v1::TransferCost>& transfers);
 

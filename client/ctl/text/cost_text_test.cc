@@ -10,7 +10,7 @@
 namespace hpvm::ctl {
 namespace {
 
-// What was measured stands beside the estimate; what was not has a "~".
+// Measurements are shown beside the estimate; without a measurement the estimate has a "~".
 TEST(CostTextTest, MarksEstimates) {
   v1::ListCostsResponse costs;
   v1::KernelCost* measured = costs.add_kernels();
@@ -40,7 +40,7 @@ TEST(CostTextTest, MarksEstimates) {
   EXPECT_NE(text.find("host  opencl:0  ~20.0 us  ~1.00 GiB/s"), std::string::npos) << text;
 }
 
-// Figures of a server that has none are no reason to fail.
+// Missing figures of a server are not an error.
 TEST(CostTextTest, TakesAnyFigure) {
   v1::ListCostsResponse costs;
   for (const double figure : {std::numeric_limits<double>::quiet_NaN(), -1.0, 1e300}) {

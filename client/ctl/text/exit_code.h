@@ -12,11 +12,11 @@ enum ExitCode : int {
   kFailed = 1,       // The job failed: a kernel trapped, memory ran out, a file could not be written.
   kUsage = 2,        // The command line, graph, module or input is wrong.
   kCannotPlace = 3,  // No device here can run some node.
-  kAuth = 4,         // Not authenticated or not allowed.
+  kAuth = 4,         // The caller is not authenticated or not allowed.
   kCancelled = 5,
   kDeadline = 6,
   kUnreachable = 7,    // No server answers, or it went away.
-  kTimedOut = 124,     // A wait's own --timeout; the jobs go on.
+  kTimedOut = 124,     // The --timeout of a wait passed; the jobs continue.
   kInterrupted = 130,  // Ctrl-C.
 };
 

@@ -35,7 +35,7 @@ constexpr std::string_view kColumnsPrefix = "custom-columns=";
 
 std::string Compact(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-// The first step of a path, which is taken off it: "outputs" of "outputs[0].name", then "0" of "[0].name".
+// Removes the first step from a path and returns it: "outputs" from "outputs[0].name", then "0" from "[0].name".
 StatusOr<std::string> TakeStep(std::string_view* path) {
   std::string step;
   if (path->starts_with('[')) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kGraphColumns = 14, kNameColumns = 16;
 
-// At most `columns` characters, the end cut off; never in the middle of a character of UTF-8.
+// Cuts the text to at most `columns` characters, never inside a UTF-8 character.
 std::string Cut(std::string text, size_t columns) {
   if (text.size() <= columns) {
     return text;
@@ -38,7 +38,7 @@ std::string Span(int64_t from_ns, int64_t to_ns) {
   return DurationText(static_cast<uint64_t>(std::max<int64_t>(0, to_ns - from_ns)));
 }
 
-// How long its last attempt took, or has taken.
+// Returns the duration of the job's last attempt, so far if it still runs.
 std::string RanText(const v1::Job& job, int64_t now_ns) {
   if (job.started_unix_ns() == 0) {
     return "-";
@@ -49,8 +49,8 @@ std::string RanText(const v1::Job& job, int64_t now_ns) {
   return job.state() == v1::JOB_STATE_RUNNING ? Span(job.started_unix_ns(), now_ns) : "-";
 }
 
-// The same with how much of it was the job's own: a job that is sent to its tenant's executor takes turns there with
-// the tenant's other runs.
+// Also returns how much of that was the job's own work: in its tenant's executor a job takes turns with the tenant's
+// other runs.
 std::string RanTextWithOwn(const v1::Job& job, int64_t now_ns) {
   if (job.ended_unix_ns() == 0 || job.started_unix_ns() == 0) {
     return "";
@@ -67,7 +67,7 @@ std::string CodeText(const v1::Status& status) {
 
 std::string ErrorText(const v1::Status& status) { return CodeText(status) + ": " + Message(FromProto(status)); }
 
-// The first line says enough for a table.
+// The first line is enough for a table.
 std::string Why(const v1::Job& job) {
   const std::string text = job.error().code() != 0 ? ErrorText(job.error()) : job.waits_for();
   return OrDash(text.substr(0, text.find('\n')));
@@ -92,6 +92,20 @@ std::string AttemptsText(const v1::Job& job) {
     return number + " of " + most;
   }
   return number + " (" + std::to_string(job.attempts_counted()) + " of " + most + " counted)";
+}
+
+std::string LimitsText(const v1::JobLimits& limits) {
+  std::string text;
+  const auto add = [&](const char* what, uint64_t ns) {
+    if (ns != 0) {
+      text += (text.empty() ? "" : ", ") + std::string(what) + " " +
+              Span(0, static_cast<int64_t>(std::min<uint64_t>(ns, INT64_MAX)));
+    }
+  };
+  add("waits at most", limits.wait_ns());
+  add("an attempt runs at most", limits.run_ns());
+  add("takes device time of at most", limits.device_ns());
+  return text;
 }
 
 std::string AfterText(const v1::Job& job) {
@@ -123,7 +137,7 @@ std::string OutputText(const v1::OutputValue& value) {
   return value.name();
 }
 
-// "name  value" lines; empty values are left out.
+// Lines formats "name  value" lines; empty values are left out.
 class Lines {
  public:
   void Add(const std::string& name, const std::string& value) {
@@ -158,7 +172,7 @@ std::string LogSummary(const v1::Job& job) {
   return lines == 0 ? "" : std::to_string(lines) + " lines; `hpvmctl logs " + job.id() + "` shows them";
 }
 
-// FAILED, by the error's code.
+// Returns the next step after FAILED, by the error's code.
 std::string NextStepAfter(const v1::Job& job) {
   const std::optional<v1::ErrorDetail> detail = DetailOf(job.error());
   const std::string retry = "`hpvmctl retry " + job.id() + "`";
@@ -167,23 +181,27 @@ std::string NextStepAfter(const v1::Job& job) {
       return "`hpvmctl run --local --check GRAPH ...` with the same inputs looks for the fault; a kernel built with -g "
              "names its source lines.";
     case absl::StatusCode::kDeadlineExceeded:
-      return "Give it longer: `hpvmctl retry " + job.id() + " --deadline 1h`.";
+      return "Give the job more time: `hpvmctl retry " + job.id() + " --deadline 1h`.";
     case absl::StatusCode::kResourceExhausted:
       return "The error names the limit: use smaller inputs, make room, or ask the operator to raise it; then " +
              retry + ".";
     case absl::StatusCode::kDataLoss:
-      return "A buffer's contents ended with the server or a device: write the buffer again and submit again.";
+      return "A buffer's contents were lost with the server or a device: write the buffer again and submit the job "
+             "again.";
     case absl::StatusCode::kFailedPrecondition:
       if (!job.after().empty() && job.attempt() == 0) {
         const std::string cause = detail.has_value() && !detail->job_id().empty() ? detail->job_id() : "JOB";
-        return "It came after a job that ended otherwise: `hpvmctl get " + cause + "` tells how; `hpvmctl retry " +
-               cause + "`, then submit this one again --after the new one.";
+        return "This job was to start after a job that ended in another state: `hpvmctl get " + cause +
+               "` tells how; `hpvmctl retry " + cause +
+               "` submits that job again; then submit this job again with --after and the id of the new job.";
       }
-      return "No device of the server can run it: `hpvmctl devices` lists them; add a variant for one of them.";
+      return "No device of the server can run the graph: `hpvmctl devices` lists the devices; add a variant for one of "
+             "them.";
     case absl::StatusCode::kUnavailable:
-      return "It was not tried again because it updates a buffer in place: write the buffer again, then " + retry + ".";
+      return "The job was not tried again because it updates a buffer in place: write the buffer again, then " + retry +
+             ".";
     case absl::StatusCode::kInvalidArgument:
-      return "Inputs or symbols do not fit the graph: mend them and submit again.";
+      return "Inputs or symbols do not fit the graph: correct them and submit the job again.";
     case absl::StatusCode::kInternal:
       return "This is a fault of hpvmd itself: please report it, with the server's log.";
     default:
@@ -219,8 +237,16 @@ std::vector<std::vector<std::string>> JobRows(const std::vector<v1::Job>& jobs, 
   } else {
     rows.push_back({"JOB", "STATE", "AGE", "TIME", "GRAPH", "NAME"});
   }
+  const bool with_tenant =
+      std::any_of(jobs.begin(), jobs.end(), [](const v1::Job& job) { return !job.tenant().empty(); });
+  if (with_tenant) {
+    rows.front().insert(rows.front().begin(), "TENANT");
+  }
   for (const v1::Job& job : jobs) {
     std::vector<std::string> row = {job.id(), StateText(job.state())};
+    if (with_tenant) {
+      row.insert(row.begin(), OrDash(job.tenant()));
+    }
     if (wide) {
       row.insert(row.end(), {TimeText(job.created_unix_ns()), RanText(job, now_ns), AttemptsText(job),
                              std::to_string(job.priority()), OrDash(job.graph_name()), OrDash(NameOf(job)),
@@ -240,10 +266,13 @@ Lines FactsOf(const v1::Job& job, int64_t now_ns) {
   Lines lines;
   std::string state = StateText(job.state());
   if (job.cancel_requested() && !HasEnded(job)) {
-    state += ", cancellation asked for";
+    state += ", cancellation requested";
   }
   lines.Add("state", state);
   lines.Add("waits", job.waits_for());
+  if (job.has_hold()) {
+    lines.AddTime("held", job.hold().since_unix_ns(), now_ns, ", by " + job.hold().by());
+  }
   if (job.not_before_unix_ns() > now_ns) {
     lines.Add("next try", "in " + Span(now_ns, job.not_before_unix_ns()));
   }
@@ -262,6 +291,7 @@ Lines FactsOf(const v1::Job& job, int64_t now_ns) {
   if (!HasEnded(job)) {
     lines.AddTime("deadline", job.deadline_unix_ns(), now_ns);
   }
+  lines.Add("limits", LimitsText(job.limits()));
   if (job.nodes_total() != 0) {
     lines.Add("nodes", std::to_string(job.nodes_run()) + " of " + std::to_string(job.nodes_total()));
   }
@@ -328,7 +358,7 @@ std::string FailureText(const v1::Job& job) {
 std::string NextStep(const v1::Job& job) {
   const std::string retry = "`hpvmctl retry " + job.id() + "`";
   if (job.dropped() && HasEnded(job) && job.state() != v1::JOB_STATE_SUCCEEDED) {
-    return "Its request was dropped to make room: submit it again.";
+    return "The request of the job was dropped to make room: submit it again.";
   }
   switch (job.state()) {
     case v1::JOB_STATE_FAILED:
@@ -336,12 +366,11 @@ std::string NextStep(const v1::Job& job) {
     case v1::JOB_STATE_CANCELLED:
       return retry + " submits it again.";
     case v1::JOB_STATE_EXPIRED:
-      return "It never started: give it longer (`hpvmctl retry " + job.id() +
-             " --deadline 1h`) or let it go first (--priority).";
+      return "The job never started: give it more time (`hpvmctl retry " + job.id() +
+             " --deadline 1h`) or a higher priority (--priority).";
     case v1::JOB_STATE_DEAD:
-      return "Every attempt was lost with what ran it: `hpvmctl run --local GRAPH ...` with the same inputs shows "
-             "whether "
-             "the graph brings it down; when the cause is mended, " +
+      return "Every attempt was lost with the process or device that ran it: `hpvmctl run --local GRAPH ...` with the "
+             "same inputs shows whether the graph is the cause; when the cause is removed, " +
              retry + ".";
     default:
       return "";
@@ -364,7 +393,7 @@ ExitCode ExitCodeOf(const v1::Job& job) {
   const auto code = static_cast<absl::StatusCode>(job.error().code());
   const bool by_dependency =
       code == absl::StatusCode::kFailedPrecondition && !job.after().empty() && job.attempt() == 0;
-  // A server that answered is there, whatever was lost behind it.
+  // The server answered, so kUnavailable here does not mean an unreachable server.
   if (job.error().code() == 0 || by_dependency || code == absl::StatusCode::kUnavailable) {
     return kFailed;
   }

@@ -29,7 +29,7 @@ v1::Job JobWith(v1::JobState state, absl::StatusCode code = absl::StatusCode::kO
   return job;
 }
 
-// Each way to end names a next step that fits it, and exits with the documented code.
+// Each outcome names a fitting next step, and exits with the documented code.
 TEST(JobTextTest, NextStepsAndExitCodes) {
   using Code = absl::StatusCode;
   struct Case {
@@ -48,7 +48,7 @@ TEST(JobTextTest, NextStepsAndExitCodes) {
       {"LostBuffer", v1::JOB_STATE_FAILED, Code::kDataLoss, "write the buffer again", kFailed},
       {"NoDevice", v1::JOB_STATE_FAILED, Code::kFailedPrecondition, "hpvmctl devices", kCannotPlace},
       {"InPlace", v1::JOB_STATE_FAILED, Code::kUnavailable, "in place", kFailed},
-      {"Wrong", v1::JOB_STATE_FAILED, Code::kInvalidArgument, "mend", kUsage},
+      {"Wrong", v1::JOB_STATE_FAILED, Code::kInvalidArgument, "correct them", kUsage},
       {"OurFault", v1::JOB_STATE_FAILED, Code::kInternal, "report", kFailed},
       {"Cancelled", v1::JOB_STATE_CANCELLED, Code::kCancelled, "hpvmctl retry", kCancelled},
       {"Expired", v1::JOB_STATE_EXPIRED, Code::kDeadlineExceeded, "--priority", kDeadline},
@@ -62,7 +62,7 @@ TEST(JobTextTest, NextStepsAndExitCodes) {
   }
 }
 
-// A job whose dependency cannot come true any more points at that one, and is no lack of devices.
+// A job whose dependency can no longer be fulfilled points at the dependency, not at a lack of devices.
 TEST(JobTextTest, FailedDependency) {
   v1::Job job = JobWith(v1::JOB_STATE_FAILED, absl::StatusCode::kFailedPrecondition, "job-first ended as FAILED.");
   job.add_after()->set_job_id("job-first");
@@ -71,7 +71,7 @@ TEST(JobTextTest, FailedDependency) {
   job.mutable_error()->add_details()->PackFrom(detail);
   EXPECT_THAT(NextStep(job), AllOf(HasSubstr("hpvmctl get job-first"), HasSubstr("--after")));
   EXPECT_EQ(ExitCodeOf(job), kFailed);
-  job.set_attempt(1);  // It did run: then it is about devices.
+  job.set_attempt(1);  // It did run, so the error is about devices.
   EXPECT_EQ(ExitCodeOf(job), kCannotPlace);
 }
 
@@ -95,7 +95,7 @@ TEST(JobTextTest, FailuresTellEverything) {
   EXPECT_THAT(FailureText(job), Not(HasSubstr("In node")));
 }
 
-// Every row of the narrow table fits 100 columns with whole ids, whatever people call their jobs.
+// Every row of the narrow table fits 100 columns with whole ids, whatever the jobs' names.
 TEST(JobTextTest, TablesFit) {
   v1::Job job = JobWith(v1::JOB_STATE_CANCELLED);
   job.set_name(std::string(255, 'n'));
@@ -115,7 +115,7 @@ TEST(JobTextTest, TablesFit) {
   EXPECT_THAT(Table(JobRows({job}, kNow, true)), AllOf(HasSubstr(job.name()), HasSubstr("array-1")));
 }
 
-// What is cut is cut between characters: no half of one reaches a terminal.
+// Text is cut between characters: a partial character never reaches a terminal.
 TEST(JobTextTest, CutsBetweenCharacters) {
   v1::Job job = JobWith(v1::JOB_STATE_QUEUED);
   std::string name;
@@ -127,7 +127,7 @@ TEST(JobTextTest, CutsBetweenCharacters) {
   EXPECT_EQ(cell, "x\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac..");
 }
 
-// Ages change unit where the smaller one stops saying more.
+// Ages change their unit where the smaller one adds no information.
 TEST(JobTextTest, Ages) {
   struct Case {
     int64_t seconds;
@@ -139,7 +139,7 @@ TEST(JobTextTest, Ages) {
   }
 }
 
-// A waiting job says for what, when it goes on, and until when.
+// The text about a waiting job says what it waits for, when it continues, and until when.
 TEST(JobTextTest, DetailsOfAWaitingJob) {
   v1::Job job = JobWith(v1::JOB_STATE_ACCEPTED);
   job.set_waits_for("Attempt 1 of 3 was lost; the next follows.");
@@ -155,14 +155,13 @@ TEST(JobTextTest, DetailsOfAWaitingJob) {
   output.mutable_stored()->add_shape(3);
   output.mutable_stored()->set_size_bytes(12);
   const std::string text = JobDetails(job, kNow);
-  EXPECT_THAT(text, AllOf(HasSubstr("ACCEPTED, cancellation asked for"), HasSubstr("waits       Attempt 1 of 3"),
+  EXPECT_THAT(text, AllOf(HasSubstr("ACCEPTED, cancellation requested"), HasSubstr("waits       Attempt 1 of 3"),
                           HasSubstr("next try    in 2.00 s"), HasSubstr("(in 10m)"), HasSubstr("job-a (succeeded)"),
                           HasSubstr("attempt     1 of 3"), HasSubstr("C: f32[3], 12 B kept with the job"),
                           Not(HasSubstr("next  "))));
 }
 
-// A job that waited in its executor for another one of its tenant's did not work for as long as it is shown to have
-// run.
+// A job that waited in its executor for another of its tenant's jobs shows its own work beside its running time.
 TEST(JobTextTest, OwnWorkAndTurns) {
   v1::Job job = JobWith(v1::JOB_STATE_SUCCEEDED);
   job.set_started_unix_ns(kNow - 10 * kSecond);
@@ -174,7 +173,8 @@ TEST(JobTextTest, OwnWorkAndTurns) {
   EXPECT_THAT(JobDetails(job, kNow), HasSubstr(", ran 6.00 s, its own work 1.50 s)"));
 }
 
-// Attempts that a drain or a disabled tenant broke off do not count: the number may pass the most that may be lost.
+// Attempts interrupted by a drain or a disabled tenant do not count: the number may exceed the limit of lost
+// attempts.
 TEST(JobTextTest, AttemptsThatDoNotCount) {
   v1::Job job;
   job.set_attempt(5);
@@ -185,7 +185,7 @@ TEST(JobTextTest, AttemptsThatDoNotCount) {
   EXPECT_THAT(JobDetails(job, kNow), HasSubstr("attempt     2 of 3"));
 }
 
-// Values that a hostile server may send are shown, not trusted as table indices.
+// Unknown values from a hostile server are shown, not used as table indices.
 TEST(JobTextTest, UnknownValuesAreShown) {
   v1::Job job = JobWith(static_cast<v1::JobState>(77));
   v1::OutputValue& output = *job.add_outputs();

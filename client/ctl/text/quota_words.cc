@@ -7,11 +7,11 @@
 #include <charconv>
 #include <cmath>
 
+#include "client/ctl/text/parse_args.h"
 #include "client/ctl/text/text.h"
-#include "client/ctl/text/words.h"
 
 #include "base/number.h"
-#include "graph/faults.h"
+#include "graph/diagnostic_sink.h"
 
 namespace hpvm::ctl {
 namespace {
@@ -30,6 +30,9 @@ constexpr QuotaResource kResources[] = {
     {"modules", Usage::UNIT_COUNT, 0},
     {"requests", Usage::UNIT_COUNT, kSecond},
     {"request-bytes", Usage::UNIT_BYTES, kSecond},
+    {"job-wait-seconds", Usage::UNIT_NANOSECONDS, 0},
+    {"job-run-seconds", Usage::UNIT_NANOSECONDS, 0},
+    {"job-device-seconds", Usage::UNIT_NANOSECONDS, 0},
 };
 
 const QuotaResource* ResourceNamed(std::string_view name) {
@@ -77,9 +80,9 @@ StatusOr<uint64_t> ParseValue(std::string text, const QuotaResource& resource) {
   if (const size_t slash = text.find('/'); slash != std::string::npos) {
     const std::string period = PeriodText(resource.period_ns);
     if (text.substr(slash) != period) {
-      return InvalidArgument(period.empty()
-                                 ? "It is held, not spent: without \"" + text.substr(slash) + "\"."
-                                 : "It is counted as \"" + period + "\", not \"" + text.substr(slash) + "\".");
+      return InvalidArgument(
+          period.empty() ? "The resource is held, not spent: leave out \"" + text.substr(slash) + "\"."
+                         : "The resource is counted as \"" + period + "\", not \"" + text.substr(slash) + "\".");
     }
     text.resize(slash);
   }

@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 using Usage = v1::ResourceUsage;
 
-// The words are the server's: the same names, units and periods, in its order.
+// The words match the server's: the same names, units and periods, in the same order.
 TEST(QuotaWords, AreTheServers) {
   ASSERT_EQ(QuotaResources().size(), scheduler::kResourceCount);
   for (size_t i = 0; i < scheduler::kResourceCount; ++i) {

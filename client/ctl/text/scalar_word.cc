@@ -7,7 +7,7 @@
 namespace hpvm::ctl {
 namespace {
 
-// False when the whole text is no number that T holds.
+// Returns false when the whole text is not a number that T can hold.
 template <typename T>
 bool Put(const std::string& text, Tensor& tensor) {
   T value{};
@@ -66,7 +66,7 @@ StatusOr<Tensor> ScalarTensor(ElementType type, const std::string& text) {
   if (PutAny(text, tensor)) {
     return tensor;
   }
-  return InvalidArgument("The value \"" + text + "\" is no number of type " + std::string(Name(type)) + ".");
+  return InvalidArgument("The value \"" + text + "\" is not a number of type " + std::string(Name(type)) + ".");
 }
 
 }  // namespace hpvm::ctl

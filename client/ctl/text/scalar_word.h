@@ -10,10 +10,11 @@
 
 namespace hpvm::ctl {
 
-// "2.5", "-3", "1e-3", "true". A file of such a name is "./2.5".
+// Returns true for "2.5", "-3", "1e-3" or "true". A file of such a name is written "./2.5".
 bool IsScalarWord(const std::string& text);
 
-// One element of rank 0. kInvalidArgument when the type cannot hold the number, or (f16, bf16) is not written as one.
+// Makes a tensor of rank 0. kInvalidArgument when the type cannot hold the number, or (f16, bf16) cannot be given as
+// a number.
 StatusOr<Tensor> ScalarTensor(ElementType type, const std::string& text);
 
 }  // namespace hpvm::ctl

@@ -22,7 +22,7 @@ void ExpectValue(ElementType type, const std::string& text, T want) {
   EXPECT_EQ(got, want) << text;
 }
 
-// Each type takes what it can hold.
+// Each type accepts the values that it can hold.
 TEST(ScalarWordTest, Reads) {
   ExpectValue<float>(ElementType::kF32, "2.5", 2.5f);
   ExpectValue<float>(ElementType::kF32, "-1e-3", -1e-3f);
@@ -34,7 +34,7 @@ TEST(ScalarWordTest, Reads) {
   ExpectValue<uint8_t>(ElementType::kBool, "0", 0);
 }
 
-// And nothing else.
+// Each type refuses all other text.
 TEST(ScalarWordTest, Refuses) {
   const std::pair<ElementType, const char*> cases[] = {
       {ElementType::kI32, "2.5"},  {ElementType::kU8, "256"},  {ElementType::kU8, "-1"},
@@ -46,7 +46,7 @@ TEST(ScalarWordTest, Refuses) {
   }
 }
 
-// Names of files are no numbers.
+// File names are not taken for numbers.
 TEST(ScalarWordTest, TellsNumbersFromFiles) {
   for (const char* text : {"2.5", "-3", "1e-3", "0", "true"}) {
     EXPECT_TRUE(IsScalarWord(text)) << text;

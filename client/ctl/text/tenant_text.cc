@@ -29,7 +29,7 @@ std::string Joined(const Items& items) {
   return text;
 }
 
-// A limit that the server names and this program does not know is a plain number.
+// A limit that the server names but this program does not know is printed as a plain number.
 std::string LimitText(const std::string& name, uint64_t limit) {
   for (const QuotaResource& resource : QuotaResources()) {
     if (resource.name == name) {
@@ -47,10 +47,14 @@ std::string QuotasText(const v1::Tenant& tenant) {
   return Joined(parts);
 }
 
-// Names come from others: several lines would look like several facts.
+// Names come from other users: several lines would look like several facts.
 std::string OneLine(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;
+}
+
+std::string StateOf(const v1::Tenant& tenant) {
+  return tenant.deleting() ? "being deleted" : tenant.disabled() ? "disabled" : "enabled";
 }
 
 std::string AvailableText(const Usage& usage) {
@@ -79,17 +83,16 @@ std::string RoleText(v1::Role role) {
 std::string TenantsTable(const std::vector<v1::Tenant>& tenants, bool wide) {
   Rows rows = {{"TENANT", "STATE", "WEIGHT", "SANDBOX", "CREATED"}};
   if (wide) {
-    rows[0].insert(rows[0].end(), {"DEVICES", "USER IDS", "CERTIFICATES", "QUOTA"});
+    rows[0].insert(rows[0].end(), {"DEVICES", "USER IDS", "GROUP IDS", "CERTIFICATES", "QUOTA"});
   }
   for (const v1::Tenant& tenant : tenants) {
-    std::vector<std::string> row = {tenant.name(), tenant.disabled() ? "disabled" : "enabled",
-                                    std::to_string(tenant.weight()), std::to_string(tenant.sandbox_level_min()),
-                                    TimeText(tenant.created_unix_ns())};
+    std::vector<std::string> row = {tenant.name(), StateOf(tenant), std::to_string(tenant.weight()),
+                                    std::to_string(tenant.sandbox_level_min()), TimeText(tenant.created_unix_ns())};
     if (wide) {
       const auto or_dash = [](const std::string& text) { return text.empty() ? std::string("-") : OneLine(text); };
-      row.insert(row.end(),
-                 {tenant.devices().empty() ? "all" : or_dash(Joined(tenant.devices())), or_dash(Joined(tenant.uids())),
-                  or_dash(Joined(tenant.certificate_names())), or_dash(QuotasText(tenant))});
+      row.insert(row.end(), {tenant.devices().empty() ? "all" : or_dash(Joined(tenant.devices())),
+                             or_dash(Joined(tenant.uids())), or_dash(Joined(tenant.gids())),
+                             or_dash(Joined(tenant.certificate_names())), or_dash(QuotasText(tenant))});
     }
     rows.push_back(std::move(row));
   }
@@ -98,11 +101,12 @@ std::string TenantsTable(const std::vector<v1::Tenant>& tenants, bool wide) {
 
 std::string TenantText(const v1::Tenant& tenant) {
   Rows rows = {
-      {"  state", tenant.disabled() ? "disabled" : "enabled"},
+      {"  state", StateOf(tenant)},
       {"  weight", std::to_string(tenant.weight())},
       {"  sandbox", "at least level " + std::to_string(tenant.sandbox_level_min())},
       {"  devices", tenant.devices().empty() ? "all" : OneLine(Joined(tenant.devices()))},
       {"  user ids", tenant.uids().empty() ? "none" : Joined(tenant.uids())},
+      {"  group ids", tenant.gids().empty() ? "none" : Joined(tenant.gids())},
       {"  certificates", tenant.certificate_names().empty() ? "none" : OneLine(Joined(tenant.certificate_names()))},
       {"  created", TimeText(tenant.created_unix_ns())},
   };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tenants, tokens, use and sandboxes as text for people. Fields come from others; Table and Printable escape them.
+// Text about tenants, tokens, usage and sandboxes for people. Fields come from other users; Table and Printable
+// escape them.
 #ifndef HPVMD_CLIENT_CTL_TEXT_TENANT_TEXT_H_
 #define HPVMD_CLIENT_CTL_TEXT_TENANT_TEXT_H_
 
@@ -12,24 +13,24 @@
 
 namespace hpvm::ctl {
 
-// "user", "operator", "admin".
+// Returns "user", "operator" or "admin".
 std::string RoleText(v1::Role role);
 
-// A line each; `wide` has quota and identities.
+// Returns one line per tenant; `wide` adds quotas and identities.
 std::string TenantsTable(const std::vector<v1::Tenant>& tenants, bool wide);
-// Everything about one, a line a fact.
+// Returns all facts about a tenant, one per line.
 std::string TenantText(const v1::Tenant& tenant);
 
-// "valid", "expired" or "revoked", at `now_ns` of the Unix epoch.
+// Returns "valid", "expired" or "revoked" at `now_ns` since the Unix epoch.
 std::string TokenState(const v1::Token& token, int64_t now_ns);
 std::string TokensTable(const std::vector<v1::Token>& tokens, int64_t now_ns);
 
-// What a tenant uses and may use, a resource a line.
+// Returns a tenant's usage and limits, one resource per line.
 std::string UsageTable(const v1::GetUsageResponse& usage);
 
-// What a sandbox level keeps kernels from, in a sentence.
+// Returns a sentence that says what a sandbox level prevents kernels from doing.
 std::string_view SandboxMeaning(uint32_t level);
-// The level, its meaning, what was and was not possible, and the least that is demanded; a line each.
+// Returns the level, its meaning, which mechanisms were available, and the required minimum, one per line.
 std::string SandboxText(const v1::Sandbox& sandbox);
 
 }  // namespace hpvm::ctl

@@ -20,13 +20,14 @@ v1::Tenant Blur() {
   tenant.add_devices("cpu");
   tenant.add_uids(1000);
   tenant.add_uids(1001);
+  tenant.add_gids(50);
   return tenant;
 }
 
 TEST(TenantText, HasEveryFact) {
   v1::Tenant tenant = Blur();
   const std::string text = TenantText(tenant);
-  for (const char* want : {"blur\n", "enabled", "200", "at least level 2", "1000, 1001",
+  for (const char* want : {"blur\n", "enabled", "200", "at least level 2", "1000, 1001", "group ids     50",
                            "device-bytes=2.00 GiB, requests=none", "certificates  none"}) {
     EXPECT_THAT(text, HasSubstr(want));
   }
@@ -39,7 +40,7 @@ TEST(TenantText, HasEveryFact) {
   EXPECT_THAT(TenantsTable({tenant}, true), HasSubstr("1001"));
 }
 
-// What others named cannot steer the terminal, or look like another line.
+// Names from other users cannot control the terminal, or look like another line.
 TEST(TenantText, StaysInItsLine) {
   v1::Tenant tenant = Blur();
   tenant.set_disabled_reason("a\n  quota  b\x1b[2J");
@@ -82,7 +83,7 @@ TEST(UsageText, TellsHeldFromSpent) {
   EXPECT_THAT(text, HasSubstr("tenant blur, weight 100, share of what it uses most 25 %"));
   EXPECT_THAT(text, testing::ContainsRegex("device-bytes +3.00 MiB +4.00 MiB +1.00 MiB +4.00 MiB +7"));
   EXPECT_THAT(text, testing::ContainsRegex("device-seconds +90.0 s +1.00 h / h +1.00 s +- +0"));
-  // More than the limit is held when the limit was made smaller.
+  // Usage exceeds the limit after the limit was lowered.
   held->set_limit(1 << 20);
   EXPECT_THAT(UsageTable(usage), testing::ContainsRegex("device-bytes +3.00 MiB +1.00 MiB +0 B"));
   held->set_limit(0);

@@ -18,7 +18,7 @@ constexpr std::string_view kRed = "\x1b[31m", kGreen = "\x1b[32m", kYellow = "\x
 struct StateColour {
   std::string_view word, colour;
 };
-// Of jobs, devices, tenants and tokens.
+// Colours of the states of jobs, devices, tenants and tokens.
 constexpr auto kStateColours = std::to_array<StateColour>({
     {"SUCCEEDED", kGreen},
     {"READY", kGreen},
@@ -37,7 +37,7 @@ constexpr auto kStateColours = std::to_array<StateColour>({
     {"disabled", kYellow},
 });
 
-// Marks that have a likeness in ASCII.
+// Symbols that have an ASCII equivalent.
 struct Likeness {
   std::string_view mark, ascii;
 };
@@ -75,7 +75,7 @@ bool IsUtf8Locale() {
   return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
 }
 
-// The first character's bytes and its number; a byte that begins none is itself.
+// Decodes the first character and returns its length in bytes; an invalid byte stands for itself.
 size_t Decode(std::string_view text, uint32_t* code) {
   const auto first = static_cast<unsigned char>(text[0]);
   const size_t bytes = first < 0x80 ? 1 : first >= 0xf0 && first < 0xf8 ? 4 : first >= 0xe0 ? 3 : first >= 0xc2 ? 2 : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of the output: a terminal or not, with UTF-8 or without, with colours or without.
+// Properties of the terminal: whether output goes to one, UTF-8, colours.
 #ifndef HPVMD_CLIENT_CTL_TEXT_TERMINAL_H_
 #define HPVMD_CLIENT_CTL_TEXT_TERMINAL_H_
 
@@ -15,19 +15,21 @@ struct Terminal {
   bool output_colours = false, error_colours = false;
 };
 
-// For the whole process, before its first output and from one thread; UTF-8 without colours until then.
+// Sets the process-wide terminal. Called before the first output, from one thread; the initial value is UTF-8 without
+// colours.
 void SetTerminal(const Terminal& terminal);
-// As the locale ($LC_ALL, $LC_CTYPE, $LANG) and the open files say. kAuto: colours where a terminal is, unless
-// $NO_COLOR is set or $TERM is "dumb".
+// Detects the terminal from the locale ($LC_ALL, $LC_CTYPE, $LANG) and the open files. kAuto uses colours on a
+// terminal, unless $NO_COLOR is set or $TERM is "dumb".
 Terminal FindTerminal(Colours colours);
 
-// The text where UTF-8 is shown; else in ASCII: "..." for an ellipsis, "\u00fc" for what has no likeness.
+// Returns the text unchanged when UTF-8 is shown; otherwise in ASCII, with "..." for an ellipsis and "\u00fc" for
+// characters without an equivalent.
 std::string Shown(std::string text);
 
-// `text` with its first word in green when that is a state in which all is well, in red when it is not, in yellow
-// between. Other texts, and every text where standard output shows no colours, stay as they are.
+// Colours the first word of `text` when it is a state: green for good states, red for bad ones, yellow for those in
+// between. Other texts stay as they are, and so do all texts when standard output shows no colours.
 std::string ColouredState(std::string_view text);
-// "hpvmctl:", in red where standard error shows colours: what an error begins with.
+// Returns "hpvmctl:", the beginning of errors, in red when standard error shows colours.
 std::string ErrorHead();
 
 }  // namespace hpvm::ctl

@@ -43,10 +43,10 @@ TEST_F(TerminalTest, Colours) {
   EXPECT_EQ(ErrorHead(), "hpvmctl:");
   SetTerminal({.output_colours = true});
   EXPECT_EQ(ColouredState("FAILED"), "\x1b[31mFAILED\x1b[0m");
-  EXPECT_EQ(ColouredState("RUNNING, cancellation asked for"), "\x1b[33mRUNNING\x1b[0m, cancellation asked for");
+  EXPECT_EQ(ColouredState("RUNNING, cancellation requested"), "\x1b[33mRUNNING\x1b[0m, cancellation requested");
   EXPECT_EQ(ColouredState("FAILEDX"), "FAILEDX");
-  EXPECT_EQ(ErrorHead(), "hpvmctl:");  // Another file, which may be none.
-  // Only the column of states, and no wider for it.
+  EXPECT_EQ(ErrorHead(), "hpvmctl:");  // Standard error is another file, which may be closed.
+  // Only the column of states is coloured, and its width does not change.
   EXPECT_EQ(Table({{"STATE", "NAME"}, {"DEAD", "DEAD"}}), "STATE  NAME\n\x1b[31mDEAD\x1b[0m   DEAD\n");
   SetTerminal({.error_colours = true});
   EXPECT_EQ(ErrorHead(), "\x1b[31mhpvmctl:\x1b[0m");
@@ -58,7 +58,7 @@ TEST_F(TerminalTest, WhenThereAreColours) {
   EXPECT_FALSE(FindTerminal(Colours::kNever).output_colours);
   EXPECT_TRUE(FindTerminal(Colours::kAlways).output_colours);
   setenv("NO_COLOR", "1", 1);
-  EXPECT_TRUE(FindTerminal(Colours::kAlways).error_colours);  // Said by hand.
+  EXPECT_TRUE(FindTerminal(Colours::kAlways).error_colours);  // Requested explicitly.
   EXPECT_FALSE(FindTerminal(Colours::kAuto).error_colours);
   unsetenv("NO_COLOR");
 }

@@ -33,7 +33,7 @@ std::string TimeTextWith(int64_t unix_ns, const std::string& fraction) {
   return text + fraction + zone;
 }
 
-// Characters, each of which a terminal shows in one column, but for those of East Asia.
+// Counts characters; a terminal shows each in one column, except East Asian ones.
 size_t Columns(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
@@ -44,7 +44,8 @@ size_t Columns(std::string_view text) {
 std::string Printable(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  bool is_second = false;  // Of a control character that UTF-8 writes as two bytes; terminals obey those too.
+  // The second byte of a control character that UTF-8 writes as two bytes; terminals obey those too.
+  bool is_second = false;
   for (size_t i = 0; i < text.size(); ++i) {
     if (const TextMark mark = MarkAt(text.substr(i)); mark.bytes != 0) {
       char escaped[12];

@@ -40,14 +40,14 @@ std::string PhaseName(v1::JobEvent::Phase phase) {
   }
 }
 
-// A span from one change of the job's state to the next.
+// Stretch is the time from one change of the job's state to the next.
 struct Stretch {
   int64_t begin_ns = 0;
-  v1::Job job;  // As it was then.
+  v1::Job job;  // The job in that state.
   std::vector<v1::JobEvent::PhaseChange> phases;
 };
 
-// `is_before`: a graph is prepared once, for its submission or for a job before, which this one then need not do.
+// `is_before`: the graph was prepared before the job, for its submission or for an earlier job.
 std::string PrepareText(const v1::PrepareTiming& prepare, bool is_before) {
   return std::string("prepare") + (is_before ? ", before it ran" : "") + ": parse " + DurationText(prepare.parse_ns()) +
          ", compile " + DurationText(prepare.compile_ns()) + " (" + std::to_string(prepare.compiled()) + " compiled, " +
@@ -56,7 +56,7 @@ std::string PrepareText(const v1::PrepareTiming& prepare, bool is_before) {
 
 void AddPhases(const Stretch& stretch, int64_t lasted_ns, const v1::Job& job, Rows* rows) {
   const auto add = [&](uint64_t took_ns, const std::string& what) {
-    if (took_ns != 0) {  // A run that failed has not told how long its phases took.
+    if (took_ns != 0) {  // A failed run does not report the durations of its phases.
       rows->push_back({"", DurationText(took_ns), "  " + what});
     }
   };
@@ -102,7 +102,7 @@ std::string WhatText(const v1::Job& then, const v1::Job& job) {
   return StateText(then.state()) + (why.empty() ? "" : ": " + why.substr(0, why.find('\n')));
 }
 
-// The job itself tells of states of which no event is left.
+// Derives the states from the job itself when no event of them is left.
 std::vector<Stretch> FromJob(const v1::Job& job) {
   std::vector<Stretch> stretches;
   const auto add = [&](int64_t begin_ns, v1::JobState state) {
@@ -137,7 +137,7 @@ std::vector<Stretch> FromEvents(const v1::Job& job, const std::vector<v1::JobEve
       stretches.back().phases.push_back(event.phase());
     }
   }
-  // After a restart only the last state is told.
+  // After a restart the server reports only the last state.
   const bool is_whole = !stretches.empty() && !HasEnded(stretches.front().job);
   return is_whole ? stretches : FromJob(job);
 }
@@ -160,6 +160,11 @@ std::string EventText(const v1::JobEvent& event) {
   if (event.has_phase()) {
     return PhaseName(event.phase().phase()) + " took " + DurationText(event.phase().duration_ns());
   }
+  if (event.has_log()) {
+    const int lines = event.log().lines_size();
+    return "printed " + std::to_string(lines) + (lines == 1 ? " line: " : " lines, the last: ") +
+           (lines == 0 ? "" : event.log().lines(lines - 1).text());
+  }
   return std::to_string(event.progress().nodes_run()) + " of " + std::to_string(event.progress().nodes_total()) +
          " nodes";
 }
@@ -172,7 +177,7 @@ Rows TimelineRows(const v1::Job& job, const std::vector<v1::JobEvent>& events, i
     const bool is_end = HasEnded(stretch.job);
     const bool is_now = i + 1 == stretches.size() && !is_end;
     const int64_t end_ns = is_now || is_end ? now_ns : stretches[i + 1].begin_ns;
-    const int64_t shortest_ns = 1000;  // States that were passed through at once are none that it waited in.
+    const int64_t shortest_ns = 1000;  // Shorter stays are not shown as waits.
     const bool is_wait = stretch.job.state() == v1::JOB_STATE_ACCEPTED || stretch.job.state() == v1::JOB_STATE_QUEUED;
     if (is_wait && !is_now && end_ns - stretch.begin_ns < shortest_ns) {
       continue;
@@ -195,7 +200,7 @@ std::vector<v1::NodePlacement> PlacementsOf(const std::vector<v1::JobEvent>& eve
       placements.push_back(event.placement());
     } else if (event.has_job() && event.job().attempt() != attempt) {
       attempt = event.job().attempt();
-      placements.clear();  // A lost attempt's count for nothing.
+      placements.clear();  // Placements of a lost attempt are dropped.
     }
   }
   return placements;
@@ -213,13 +218,13 @@ std::string NowText(const v1::Job& job, int64_t now_ns) {
   }
   switch (job.state()) {
     case v1::JOB_STATE_ACCEPTED:
-      return "It is stored and will be put in line.";
+      return "The job is stored and will be queued.";
     case v1::JOB_STATE_QUEUED:
-      return "It waits for its turn: other jobs of this tenant, or of others, go first.";
+      return "The job waits for its turn: other jobs of this tenant, or of other tenants, go first.";
     default:
       break;
   }
-  std::string text = "It runs, " + AttemptText(job) + ", for " + Span(job.started_unix_ns(), now_ns);
+  std::string text = "The job runs, " + AttemptText(job) + ", for " + Span(job.started_unix_ns(), now_ns);
   if (job.nodes_total() != 0) {
     text += ": " + std::to_string(job.nodes_run()) + " of " + std::to_string(job.nodes_total()) + " nodes";
   }
@@ -230,10 +235,11 @@ std::string NextStepNow(const v1::Job& job) {
   if (job.state() == v1::JOB_STATE_ACCEPTED && !job.after().empty() && job.attempt() == 0) {
     const std::string& first = job.after(0).job_id();
     return first.starts_with("array-") ? "`hpvmctl list --array " + first + "` lists what it waits for."
-                                       : "`hpvmctl describe " + first + "` tells about what it waits for.";
+                                       : "`hpvmctl describe " + first + "` describes the job that it waits for.";
   }
   if (job.state() == v1::JOB_STATE_QUEUED) {
-    return "`hpvmctl list --state live` lists what runs and waits; `hpvmctl wait " + job.id() + "` follows this one.";
+    return "`hpvmctl list --state live` lists the jobs that run and wait; `hpvmctl wait " + job.id() +
+           "` follows this job.";
   }
   if (!HasEnded(job)) {
     return "`hpvmctl wait " + job.id() + "` follows it, `hpvmctl cancel " + job.id() + "` ends it.";
@@ -242,7 +248,7 @@ std::string NextStepNow(const v1::Job& job) {
     return NextStep(job);
   }
   if (job.dropped()) {
-    return "Its outputs were dropped to make room: submit it again.";
+    return "The outputs of the job were dropped to make room: submit the job again.";
   }
   std::string outputs;
   for (const v1::OutputValue& output : job.outputs()) {

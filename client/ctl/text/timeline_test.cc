@@ -74,7 +74,7 @@ TEST(TimelineTest, AJobThatLostAnAttempt) {
   EXPECT_THAT(text, ContainsRegex("3.00 s +2.00 s +attempt 1 of 3, lost: The executor ended.\n"));
   EXPECT_THAT(text, ContainsRegex("6.00 s +1.00 s +attempt 2 of 3\n"));
   EXPECT_THAT(text, ContainsRegex(" 300 ms +prepare: .*1 compiled"));
-  EXPECT_THAT(text, Not(HasSubstr("copies in")));  // They took no time.
+  EXPECT_THAT(text, Not(HasSubstr("copies in")));  // Phases of zero duration.
   EXPECT_THAT(text, ContainsRegex(" 400 ms +compute"));
   EXPECT_THAT(text, ContainsRegex("7.00 s +- +SUCCEEDED\n$"));
   const std::vector<v1::NodePlacement> placements = PlacementsOf(events);
@@ -132,7 +132,7 @@ TEST(TimelineTest, NowAndNext) {
   job.set_started_unix_ns(kBegin);
   job.set_nodes_total(10);
   job.set_nodes_run(3);
-  EXPECT_EQ(NowText(job, kBegin + kSecond), "It runs, attempt 2 of 3, for 1.00 s: 3 of 10 nodes.");
+  EXPECT_EQ(NowText(job, kBegin + kSecond), "The job runs, attempt 2 of 3, for 1.00 s: 3 of 10 nodes.");
   EXPECT_THAT(NextStepNow(job), HasSubstr("`hpvmctl cancel job-1`"));
   job = JobIn(v1::JOB_STATE_SUCCEEDED, 1);
   EXPECT_EQ(NextStepNow(job), "");
@@ -141,7 +141,7 @@ TEST(TimelineTest, NowAndNext) {
   output.mutable_stored();
   EXPECT_THAT(NextStepNow(job), HasSubstr("`hpvmctl wait job-1 --output C=C.npy`"));
   job.set_dropped(true);
-  EXPECT_THAT(NextStepNow(job), HasSubstr("submit it again"));
+  EXPECT_THAT(NextStepNow(job), HasSubstr("submit the job again"));
   job = JobIn(v1::JOB_STATE_DEAD, 3);
   EXPECT_THAT(NextStepNow(job), HasSubstr("`hpvmctl retry job-1`"));
 }

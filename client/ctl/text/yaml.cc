@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Words that some reader of YAML takes for a boolean or for nothing.
+// Returns true for words that some YAML parser reads as a boolean or as null.
 bool IsReserved(std::string word) {
   constexpr auto kWords =
       std::to_array<std::string_view>({"true", "false", "yes", "no", "on", "off", "y", "n", "null"});
@@ -22,7 +22,7 @@ bool IsReserved(std::string word) {
   return std::find(kWords.begin(), kWords.end(), word) != kWords.end();
 }
 
-// True when the text means itself without quotes. Numbers, dates and signs do not begin with a letter.
+// Returns true when the text needs no quotes. Numbers, dates and signs do not begin with a letter.
 bool IsPlain(const std::string& text) {
   const auto fits = [](char c) {
     return IsLetter(c) || (c >= '0' && c <= '9') || std::string_view("_./-+ ").find(c) != std::string_view::npos;
@@ -31,7 +31,7 @@ bool IsPlain(const std::string& text) {
          std::all_of(text.begin(), text.end(), fits) && !IsReserved(text);
 }
 
-// JSON's quotes are YAML's; but YAML wants characters escaped that JSON leaves.
+// JSON's quoting is valid YAML, but YAML requires escapes for some characters that JSON leaves.
 std::string Quoted(const std::string& text) {
   const std::string json = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
   struct Escape {
@@ -67,7 +67,7 @@ std::string ScalarOf(const Json& value) {
     return TextOf(value.get_ref<const std::string&>());
   }
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  // YAML 1.1 takes 1e+30 for a text.
+  // YAML 1.1 reads 1e+30 as text.
   if (const size_t exponent = text.find('e');
       value.is_number_float() && exponent != std::string::npos && text.find('.') == std::string::npos) {
     text.insert(exponent, ".0");
@@ -75,7 +75,7 @@ std::string ScalarOf(const Json& value) {
   return text;
 }
 
-// Lines that begin at `indent`, each with its end.
+// Returns lines that begin at `indent`, each with its newline.
 std::string Block(const Json& value, size_t indent) {
   if (value.empty() && value.is_structured()) {
     return std::string(indent, ' ') + (value.is_array() ? "[]" : "{}") + "\n";

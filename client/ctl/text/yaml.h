@@ -8,8 +8,8 @@
 
 namespace hpvm::ctl {
 
-// The value as a YAML document, which readers of YAML 1.1 and 1.2 read as the same value: texts that they would take
-// for numbers, booleans or anything else are quoted. What is no UTF-8 is replaced as in JSON.
+// Formats the value as a YAML document that YAML 1.1 and 1.2 parsers read as the same value: texts that they would
+// take for numbers, booleans or anything else are quoted. Invalid UTF-8 is replaced as in JSON.
 std::string ToYaml(const nlohmann::ordered_json& value);
 
 }  // namespace hpvm::ctl

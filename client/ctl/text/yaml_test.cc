@@ -41,7 +41,7 @@ TEST(YamlTest, Documents) {
   EXPECT_EQ(ToYaml(Json::array({{{"id", "a"}}, {{"id", "b"}}})), "- id: a\n- id: b\n");
 }
 
-// Texts that some reader of YAML would take for something else.
+// Texts that some YAML parser would read as something else.
 TEST(YamlTest, QuotesWhatMisleads) {
   for (const char* text : {"",    " ",    "true", "False", "NO",         "on",   "y",    "null", "~",  "12", "-3",
                            "1e3", ".inf", "0x1f", "1:30",  "2026-11-21", "a: b", "a #b", "- a",  "a ", " a", "*a",

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Administration over a client's connection: tenants, tokens, use, the audit, the machine and its configuration. Which
-// calls a caller may make depends on its role; see hpvm/v1/admin.proto and hpvm/v1/operations.proto.
+// Admin manages a server over a client's connection: tenants, tokens, usage, the audit, the machine and its
+// configuration. The caller's role decides which calls it may make; see hpvm/v1/admin.proto and
+// hpvm/v1/operations.proto.
 //
-// Threads and errors as for Client. Calls that may be carried out twice are sent again as Client's are; CreateTenant
+// Threads and errors are as for Client. Calls that may be carried out twice are retried as Client's are; CreateTenant
 // and CreateToken are sent once.
 #ifndef HPVMD_CLIENT_INCLUDE_HPVM_ADMIN_H_
 #define HPVMD_CLIENT_INCLUDE_HPVM_ADMIN_H_
@@ -22,41 +23,48 @@ namespace hpvm {
 
 class Admin {
  public:
-  // The client outlives it.
+  // `client` must outlive this object.
   explicit Admin(Client& client);
   ~Admin();
   Admin(const Admin&) = delete;
   Admin& operator=(const Admin&) = delete;
 
   StatusOr<v1::Tenant> CreateTenant(const v1::Tenant& tenant, const CallOptions& call = {});
-  // All of them, by name.
+  // Returns all tenants, sorted by name.
   StatusOr<std::vector<v1::Tenant>> ListTenants(const CallOptions& call = {});
-  // An empty name: the caller's own, here and below.
+  // An empty name stands for the caller's own tenant, here and below.
   StatusOr<v1::Tenant> GetTenant(const std::string& name, const CallOptions& call = {});
+  // Starts the deletion. GetTenant shows the tenant as `deleting` until it is gone.
+  StatusOr<v1::Tenant> DeleteTenant(const std::string& name, const CallOptions& call = {});
   StatusOr<v1::Tenant> UpdateTenant(const v1::UpdateTenantRequest& request, const CallOptions& call = {});
 
-  // The answer's secret is the only copy there is.
+  // The secret in the response is the only copy there is.
   StatusOr<v1::CreateTokenResponse> CreateToken(const v1::CreateTokenRequest& request, const CallOptions& call = {});
   StatusOr<std::vector<v1::Token>> ListTokens(const std::string& tenant, const CallOptions& call = {});
   Status RevokeToken(const std::string& id, const CallOptions& call = {});
 
   StatusOr<v1::GetUsageResponse> GetUsage(const std::string& tenant, const CallOptions& call = {});
 
-  // Devices, tenants and at most `running_max` of what runs: for administrators of all tenants.
+  // Returns the devices, the tenants and at most `running_max` running pieces of work. For administrators of all
+  // tenants.
   StatusOr<v1::GetOverviewResponse> GetOverview(uint32_t running_max, const CallOptions& call = {});
-  // Lets the server start work, or nothing. It is kept over restarts.
+  // Stops the server from starting new work, or allows it again. The setting survives restarts.
   StatusOr<v1::SetIntakeResponse> SetIntake(bool closed, const std::string& reason, const CallOptions& call = {});
-  // What tenants used on each day that the request names, by day and tenant: all pages.
+  // Stops the server from starting work on a device, or allows it again; allowing also lifts a fence that a fault of
+  // the device made. The setting survives restarts. kNotFound when there is no such device.
+  StatusOr<v1::SetDevicePauseResponse> SetDevicePause(const std::string& device, bool paused, const std::string& reason,
+                                                      const CallOptions& call = {});
+  // Returns the usage of tenants on each day that the request names, sorted by day and tenant; fetches all pages.
   StatusOr<std::vector<v1::Account>> ListAccounts(const v1::ListAccountsRequest& request, const CallOptions& call = {});
-  // The configuration in force; for administrators.
+  // Returns the configuration in force. For administrators.
   StatusOr<v1::GetConfigResponse> GetConfig(const CallOptions& call = {});
 
-  // `on_record` gets each line until it returns false. Sent once.
+  // Passes each line to `on_record` until it returns false. The call is sent once.
   Status ReadAudit(const v1::ReadAuditRequest& request, const std::function<bool(std::string_view)>& on_record,
                    const CallOptions& call = {});
 
  private:
-  struct Stub;  // gRPC's, kept out of this header.
+  struct Stub;  // Holds the gRPC stub, which this header hides.
   Client& client_;
   const std::unique_ptr<Stub> stub_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data that stays with a server between runs.
+// Buffers: data that stays with a server between runs.
 #ifndef HPVMD_CLIENT_INCLUDE_HPVM_BUFFER_H_
 #define HPVMD_CLIENT_INCLUDE_HPVM_BUFFER_H_
 
@@ -21,49 +21,51 @@ namespace hpvm {
 class Client;
 struct LocalMemory;
 
-// Devices have buffers of their own in the sources, of the same name; programs that link both tell them apart by this.
+// Devices have a class Buffer of their own in the sources; this namespace keeps the two apart in programs that link
+// both.
 inline namespace client_api {
 
-// Owns a buffer: it is deleted with this. Runs that use it then keep its bytes until they end. Made by
-// Client::MakeBuffer, whose bytes are the server's, and by Client::MakeLocalBuffer, whose memory this process shares
-// with a server on the same host: runs read it and write it where it lies, and nothing is copied.
+// Buffer owns a buffer of the server and deletes it when destroyed; runs that use the buffer at that moment keep its
+// bytes until they end. Client::MakeBuffer makes a buffer whose bytes the server holds. Client::MakeLocalBuffer makes
+// a buffer whose memory this process shares with a server on the same host: runs read and write that memory in place,
+// without copies.
 //
-// Movable. One thread at a time; `memory` may be used by any. The client outlives it.
+// Movable. Not thread-safe, but any thread may access `memory`. The client must outlive the buffer.
 class Buffer {
  public:
-  Buffer();  // Owns none.
-  // Takes over one that exists: as a server describes it, or as a run's outcome does.
+  Buffer();  // Owns no buffer.
+  // Takes ownership of an existing buffer, as a server or the outcome of a run describes it.
   Buffer(Client& client, v1::Buffer buffer);
   Buffer(Client& client, const BufferView& view);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
 
-  // Empty: it owns none.
+  // Empty when this object owns no buffer.
   const std::string& id() const { return buffer_.id(); }
   uint64_t size_bytes() const { return buffer_.size_bytes(); }
-  // The memory itself; empty where the server has it. Nobody keeps anybody from writing while a run reads: Publish says
-  // that new contents are complete.
+  // Returns the shared memory itself; empty when the server holds the bytes. Nothing prevents writes while a run
+  // reads; Publish declares new contents complete.
   std::span<uint8_t> memory() const;
 
-  // Writes and reads from `offset`, in bytes; kOutOfRange beyond the end. In memory of this process's own no call is
-  // made, and Write does not publish.
+  // Write or read from `offset`, in bytes; kOutOfRange beyond the end. For shared memory no call is made, and Write
+  // does not publish.
   Status Write(std::span<const uint8_t> bytes, uint64_t offset = 0, const CallOptions& call = {});
   Status Read(std::span<uint8_t> into, uint64_t offset = 0, const CallOptions& call = {}) const;
-  // All of it, as its type and shape say; raw bytes as u8.
+  // Returns the whole buffer with its type and shape; raw bytes are returned as u8.
   StatusOr<Tensor> ReadTensor(const CallOptions& call = {}) const;
-  // Shared memory has new contents: the generation grows, and is the answer. kFailedPrecondition for other buffers,
-  // which every Write and every run publishes.
+  // Declares that shared memory has new contents: increments the generation and returns it. kFailedPrecondition for
+  // other buffers, which every Write and every run publishes.
   StatusOr<uint64_t> Publish(const CallOptions& call = {});
 
-  // As it is, or its first bytes with another type and shape; for RunOptions.input_buffers.
+  // Returns the buffer as it is, or its first bytes with another type and shape; for RunOptions.input_buffers.
   BufferView View() const { return {.buffer_id = id()}; }
   BufferView View(ElementType type, std::vector<uint64_t> shape) const;
 
-  // Deletes it and tells how that went. Then this owns none.
+  // Deletes the buffer and returns the result. Afterwards this object owns no buffer.
   Status Delete(const CallOptions& call = {});
-  // Gives it up: somebody else deletes it, or the server when nobody has used it for long. Memory of this process's own
-  // goes from here.
+  // Gives up ownership and returns the id: the caller deletes the buffer, or the server does once it has been unused
+  // for long. Shared memory is unmapped from this process.
   std::string Release();
 
  private:
@@ -71,7 +73,7 @@ class Buffer {
 
   Client* client_ = nullptr;  // Borrowed.
   v1::Buffer buffer_;
-  std::unique_ptr<LocalMemory> local_;  // Null: the server has the bytes.
+  std::unique_ptr<LocalMemory> local_;  // Null when the server holds the bytes.
 };
 
 }  // namespace client_api

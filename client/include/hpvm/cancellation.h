@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends calls that are in progress.
+// Cancellation of calls that are in progress.
 #ifndef HPVMD_CLIENT_INCLUDE_HPVM_CANCELLATION_H_
 #define HPVMD_CLIENT_INCLUDE_HPVM_CANCELLATION_H_
 
@@ -7,14 +7,14 @@
 
 namespace hpvm {
 
-// Copies are one and the same. Any thread; for any number of calls, those included that begin after it was triggered.
-// They end with kCancelled, and the server stops what they asked for. It ends the call, whatever its tries; jobs that
-// were submitted go on, as CancelJob ends those.
+// Cancellation ends calls with kCancelled, and the server stops the work that they asked for. Copies share one state.
+// Thread-safe. It serves any number of calls, including calls that begin after Cancel. It also ends the call's
+// retries. Submitted jobs continue; CancelJob ends those.
 class Cancellation {
  public:
   void Cancel() { source_.request_stop(); }
   bool IsCancelled() const { return source_.stop_requested(); }
-  // For waits of one's own that are to end with the calls.
+  // For the caller's own waits that are to end together with the calls.
   std::stop_token token() const { return source_.get_token(); }
 
  private:

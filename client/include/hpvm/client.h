@@ -6,15 +6,15 @@
 //   auto done = (*client)->Run(graph->handle(), {{"A", a}, {"B", b}});
 //   const hpvm::Tensor& c = done->outputs.at("C");
 //
-// Threads: a Client may be used from any number of threads at once. Every call but RunAsync blocks; the deadline
-// in CallOptions ends it, and so does its cancellation, from any thread. Errors carry the server's code and all of its
-// diagnostics as text, and as a list with places for DiagnosticsOf.
+// Thread-safe. Every call except RunAsync blocks until its deadline (CallOptions) passes or any thread cancels it.
+// Errors carry the server's code and all of its diagnostics, both as text and as a list with positions
+// (DiagnosticsOf).
 //
-// A server that restarts, drains or is overloaded does not end a call that may be carried out twice: it is sent again,
-// with growing random pauses, for ClientOptions.patience. Those are uploads of modules and documents, everything about
-// jobs (Submit and RetryJob by their idempotency keys), ServerInfo and ListDevices. Prepare, Release, Run and all that
-// concerns buffers is sent once: what it makes ends with the server's process anyway. A run of a graph that this client
-// has prepared finds it all the same: see ClientOptions.prepare_again.
+// When a server restarts, drains or is overloaded, calls that may be carried out twice are retried with random
+// exponential backoff for ClientOptions.patience. These are uploads of modules and documents, all calls about jobs
+// (Submit and RetryJob by their idempotency keys), ServerInfo and ListDevices. Prepare, Release, Run and all calls
+// about buffers are sent once, because the state that they make ends with the server's process anyway. A run of a
+// graph that this client has prepared still finds that graph: see ClientOptions.prepare_again.
 #ifndef HPVMD_CLIENT_INCLUDE_HPVM_CLIENT_H_
 #define HPVMD_CLIENT_INCLUDE_HPVM_CLIENT_H_
 
@@ -41,8 +41,8 @@ namespace hpvm {
 
 class Client {
  public:
-  // kUnavailable, naming the endpoint, when no server answers in time; kUnauthenticated when a certificate is not
-  // believed; kInvalidArgument when the credentials are wrong in themselves, or must not go to this endpoint.
+  // Returns kUnavailable, naming the endpoint, when no server answers in time; kUnauthenticated when a certificate is
+  // not trusted; kInvalidArgument when the credentials are malformed or must not be sent to this endpoint.
   static StatusOr<std::unique_ptr<Client>> Connect(const ClientOptions& options);
   ~Client();
   Client(const Client&) = delete;
@@ -50,147 +50,174 @@ class Client {
 
   StatusOr<v1::ServerInfoResponse> ServerInfo(const CallOptions& call = {});
   StatusOr<std::vector<v1::Device>> ListDevices(const CallOptions& call = {});
-  // Also what separates the caller's kernels from everybody else.
+  // Also returns what isolates the caller's kernels from other tenants.
   StatusOr<v1::ListDevicesResponse> ListDevicesAndSandbox(const CallOptions& call = {});
 
-  // What the caller's executor knows of how long things take; with a handle of that prepared graph's kernels only.
+  // Returns the durations that the caller's executor has measured or estimated; with a handle, only for the kernels
+  // of that prepared graph.
   StatusOr<v1::ListCostsResponse> ListCosts(const std::string& handle = "", const CallOptions& call = {});
 
-  // Uploads unless the server has the bytes; answers their SHA-256 in hexadecimal.
+  // Uploads the bytes unless the server has them. Returns their SHA-256 in hexadecimal.
   StatusOr<std::string> PutModule(std::span<const uint8_t> bytes, v1::ModuleKind kind, const std::string& name,
                                   const CallOptions& call = {});
   StatusOr<std::string> PutGraph(std::string_view document, const CallOptions& call = {});
+  // Returns the tenant's uploads that the server still holds: modules, then graph documents.
+  StatusOr<std::vector<v1::StoredModule>> ListModules(const CallOptions& call = {});
+  // Returns kFailedPrecondition while the module is in use.
+  Status DeleteModule(const std::string& sha256, const CallOptions& call = {});
 
-  // Uploads the document and its modules, and prepares.
+  // Uploads the document and its modules, and prepares the graph.
   StatusOr<Prepared> Prepare(std::string_view document, const Modules& modules, const CallOptions& call = {},
                              const PrepareOptions& options = {});
   StatusOr<Prepared> Prepare(const Graph& graph, const CallOptions& call = {}, const PrepareOptions& options = {});
   Status Release(const std::string& handle, const CallOptions& call = {});
-  // The tenant's handles, whoever prepared them.
+  // Returns the handles of all graphs that the tenant has prepared, from this client or another.
   StatusOr<std::vector<v1::PreparedGraph>> ListGraphs(const CallOptions& call = {});
 
-  // Runs and brings the outputs back. Inputs and outputs too large for a message travel through buffers, which are
-  // deleted afterwards.
+  // Runs the graph and fetches the outputs. Inputs and outputs that are too large for a message travel through
+  // buffers, which are deleted afterwards.
   StatusOr<RunOutcome> Run(const std::string& handle, const std::map<std::string, Tensor>& inputs,
                            const RunOptions& options = {});
-  // Called once, with what became of a run.
+  // Called once with the outcome of a run.
   using OnOutcome = std::function<void(const StatusOr<RunOutcome>&)>;
-  // Begins a run and returns; no thread waits for it. Large inputs are sent before that, and large outputs are fetched
-  // by one thread of the client's for all such runs; it calls `on_outcome`, too, when there is one, and so before the
-  // answer can be waited for: a long one keeps others waiting. It is called however the run ends, also for a run that
-  // was dropped; it must not end the client. RunOptions.log, when given, lives until the run has ended. Runs go by ring
-  // as Run's do, but for those with a timeout. The client's end cancels them.
+  // Starts a run and returns; no thread waits for it. Large inputs are sent before the return. One thread of the
+  // client fetches the large outputs of all such runs; it also calls `on_outcome`, if set, before Pending::Wait
+  // returns, so a slow callback delays other runs. `on_outcome` is called however the run ends, also when its Pending
+  // was destroyed; it must not destroy the client. RunOptions.log, if set, must live until the run has ended. Runs
+  // use the ring as Run's do, except runs with a timeout. Destroying the client cancels them.
   Pending<RunOutcome> RunAsync(const std::string& handle, std::map<std::string, Tensor> inputs,
                                const RunOptions& options = {}, OnOutcome on_outcome = nullptr);
-  // The call itself, for callers that keep their data in buffers.
+  // The plain call, for callers that keep their data in buffers.
   StatusOr<v1::RunResponse> Run(const v1::RunRequest& request, const CallOptions& call = {});
 
-  // Runs a prepared graph once for each item, in as few calls as their sizes allow, one after the other. `on_result`
-  // gets the index and what became of it, once for each, in the order in which they end, on the caller's thread; false
-  // ends the call, and what has not run never does. Inputs and outputs travel as with Run. Sent once. Answers the
-  // failure of a call, which is also the result of the items that it left; OK when each had a result of its own.
-  // RunOptions.log must be null.
+  // Runs a prepared graph once per item, in as few calls as the sizes allow, one after the other. Calls `on_result`
+  // on the caller's thread with the index and the outcome of each item, once per item, in the order in which they
+  // end; when it returns false the call ends, and items that have not run never do. Inputs and outputs travel as with
+  // Run. The call is sent once. Returns the error of a call that failed, which is also the result of the items left
+  // without one; OK when each item had a result of its own. RunOptions.log must be null.
   Status RunMany(const std::string& handle, std::span<const RunItem> items,
                  const std::function<bool(size_t, StatusOr<RunOutcome>)>& on_result, const RunOptions& options = {});
-  // The call itself. `on_result` as above, with the item's index.
+  // The plain call. `on_result` is called as above; the result holds the item's index.
   Status RunMany(const v1::RunManyRequest& request, const std::function<bool(v1::RunManyResponse::Result&)>& on_result,
                  const CallOptions& call = {});
 
-  // Submits a job with its inputs, or an array of jobs; the outputs stay with the jobs. Inputs too large for a message
-  // travel through buffers, which are deleted when the answer is there: jobs keep what they need. A server that
-  // restarts meanwhile gets everything once more.
+  // Submits a job with its inputs, or an array of jobs; the outputs stay with the jobs. Inputs that are too large for
+  // a message travel through buffers, which are deleted after the response: jobs keep what they need. If the server
+  // restarts meanwhile, everything is sent again.
   StatusOr<v1::SubmitResponse> Submit(std::string_view document, const Modules& modules,
                                       const std::map<std::string, Tensor>& inputs, const SubmitOptions& options = {});
-  // Submits jobs in as few calls as their sizes allow; equal documents are uploaded once. Each has a key as with
-  // Submit, so that whatever is sent again makes no second job. Answers each job, or why there is none, in their order.
+  // Submits jobs in as few calls as their sizes allow; equal documents are uploaded once. Each job has an idempotency
+  // key as with Submit, so a retry never makes a second job. Returns for each job, in order, the response or the
+  // error.
   std::vector<StatusOr<v1::SubmitResponse>> SubmitMany(std::span<const SubmitItem> jobs, const CallOptions& call = {});
-  // Submits again what a finished job was submitted with. The key is as in SubmitOptions.
+  // Submits a finished job again with its original request. The idempotency key is as in SubmitOptions.
   StatusOr<v1::SubmitResponse> RetryJob(const std::string& id, const CallOptions& call = {});
   StatusOr<v1::Job> GetJob(const std::string& id, const CallOptions& call = {});
-  // One page.
+  // Returns one page.
   StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request, const CallOptions& call = {});
-  // Page by page, up to `jobs_max` jobs. `more`, when given, tells whether there are others.
+  // Fetches page after page, up to `jobs_max` jobs. Sets `more`, if given, to whether there are further jobs.
   StatusOr<std::vector<v1::Job>> ListAllJobs(v1::ListJobsRequest request, uint64_t jobs_max, bool* more = nullptr,
                                              const CallOptions& call = {});
-  // The ids of an array's elements, by index. kNotFound when there is no such array.
+  // Returns the ids of an array's elements, by index. kNotFound when there is no such array.
   StatusOr<std::vector<std::string>> ArrayJobs(const std::string& array_id, const CallOptions& call = {});
-  // A job's id, or an array's: then all of its elements, and the answer has only their number.
+  // Cancels a job, or all elements of an array when `id` is an array's; for an array the response has only their
+  // number.
   StatusOr<v1::CancelJobResponse> CancelJob(const std::string& id, const CallOptions& call = {});
+  // Holds a job that has not started, or releases it; for an array, every element that has not started. The reason is
+  // for people, at most 255 bytes. Returns kFailedPrecondition when the job runs or has ended, kPermissionDenied when
+  // an administrator holds it and the caller is not an administrator.
+  StatusOr<v1::SetJobHoldResponse> SetJobHold(const std::string& id, bool held, const std::string& reason = "",
+                                              const CallOptions& call = {});
 
-  // Calls `on_event` for every event until the job ends, `on_event` returns false or the call fails. Answers the last
-  // state seen. Sent once; WaitJob survives the server.
+  // Calls `on_event` for every event until the job ends, `on_event` returns false or the call fails. Returns the last
+  // state seen. The call is sent once; WaitJob survives server restarts. With `marks_past`, an event with past_ends
+  // set follows the events of the past (servers with the feature "job-past").
   StatusOr<v1::Job> WatchJob(const std::string& id, const std::function<bool(const v1::JobEvent&)>& on_event,
-                             const CallOptions& call = {});
-  // Waits until the job has ended, however it ended, and answers it as GetJob does. A server that goes away is waited
-  // for, ClientOptions.patience for each outage: the job is the same afterwards.
+                             const CallOptions& call = {}, bool marks_past = false);
+  // Waits until the job has ended, in whatever state, and returns it as GetJob does. Survives outages of the server
+  // of up to ClientOptions.patience each: the job is the same afterwards.
   StatusOr<v1::Job> WaitJob(const std::string& id, const WaitOptions& options = {});
-  // All of them, in their order.
+  // Waits for all jobs, in the order of `ids`.
   StatusOr<std::vector<v1::Job>> WaitAll(const std::vector<std::string>& ids, const WaitOptions& options = {});
-  // Calls `on_change` for the tenant's jobs as they are, the oldest first, and then for each change of state, until it
-  // returns false (OK) or the call fails. A server that goes away is waited for, ClientOptions.patience for each
-  // outage: no change is told twice, and the last state of each job is told for certain. States between two looks are
-  // left out when the server kept no changes that far back: after its restart, and for a callback that is slower than
-  // the changes. Of a job that is stored no longer, or left the states asked for, only the id is told.
+  // Calls `on_change` for the tenant's current jobs, the oldest first, and then for each change of state, until it
+  // returns false (OK) or the call fails. Survives outages of the server of up to ClientOptions.patience each: no
+  // change is reported twice, and the last state of each job is always reported. Intermediate states are skipped when
+  // the server no longer keeps changes that old: after its restart, and when the callback is slower than the changes.
+  // For a job that is no longer stored, or that has left the requested states, only the id is reported.
   Status WatchJobs(const WatchJobsOptions& options, const std::function<bool(const v1::JobChange&)>& on_change);
-  // Calls `on_change` with what ListDevicesAndSandbox answers and what of it is new: at once, then whenever it has
-  // changed, until it returns false (OK) or the call fails. Outages as above. Without changes: the sandbox's facts are
-  // others.
+  // Calls `on_change` with the response of ListDevicesAndSandbox and the differences to the previous one: at once,
+  // then after every change, until it returns false (OK) or the call fails. Outages are handled as above. An empty
+  // list of changes means that only the facts about the sandbox changed.
   Status WatchDevices(
       const std::function<bool(const v1::ListDevicesResponse&, const std::vector<DeviceChange>&)>& on_change,
       const CallOptions& call = {});
-  // One output of a job that succeeded. Goes on where a broken stream ended.
+  // ExportedJob holds the request of a job with everything it names. The bytes of its parts arrive one by one and are
+  // checked against their SHA-256. Both calls resume where a broken stream ended.
+  struct ExportedJob {
+    v1::SubmitRequest request;
+    std::vector<v1::ExportJobResponse::Part> parts;
+  };
+  StatusOr<ExportedJob> ExportJob(const std::string& id, const CallOptions& call = {});
+  StatusOr<std::string> ExportPart(const std::string& id, const v1::ExportJobResponse::Part& part,
+                                   const CallOptions& call = {});
+  // Returns one output of a job that succeeded. Resumes where a broken stream ended.
   StatusOr<Tensor> FetchOutput(const std::string& job_id, const std::string& name, const CallOptions& call = {});
 
   StatusOr<v1::Buffer> CreateBuffer(ElementType type, std::span<const uint64_t> shape, const CallOptions& call = {});
   Status WriteBuffer(const std::string& id, std::span<const uint8_t> bytes, uint64_t offset = 0,
                      const CallOptions& call = {});
-  // Fills `into` from `offset`; the buffer must reach that far.
+  // Fills `into` from `offset`; the buffer must be large enough.
   Status ReadBuffer(const std::string& id, std::span<uint8_t> into, uint64_t offset = 0, const CallOptions& call = {});
   Status DeleteBuffer(const std::string& id, const CallOptions& call = {});
-  // Buffers that are deleted with what owns them, of zeros: in the server's memory, which works everywhere, and in
-  // memory of this process's own. kUnavailable when the server is not reached through a Unix socket or takes no memory
-  // there.
+  // Make zero-filled buffers that are deleted with the returned owner. MakeBuffer uses the server's memory, which
+  // works everywhere; MakeLocalBuffer uses this process's own memory, and returns kUnavailable when the server is not
+  // reached through a Unix socket or does not accept memory there.
   StatusOr<Buffer> MakeBuffer(ElementType type, std::span<const uint64_t> shape, const CallOptions& call = {});
   StatusOr<Buffer> MakeLocalBuffer(ElementType type, std::span<const uint64_t> shape, const CallOptions& call = {});
-  // Registers memory that exists: a memfd with F_SEAL_SHRINK and F_SEAL_GROW. Without a type and a shape, raw bytes.
+  // Registers existing memory: a memfd with F_SEAL_SHRINK and F_SEAL_GROW. Raw bytes when type and shape are missing.
   // Borrows the descriptor during the call.
   StatusOr<v1::Buffer> RegisterBuffer(int fd, std::optional<ElementType> type = std::nullopt,
                                       std::span<const uint64_t> shape = {}, const CallOptions& call = {});
-  // A registered buffer's contents are new: its generation grows.
+  // Declares that a registered buffer has new contents: increments its generation.
   StatusOr<v1::Buffer> PublishBuffer(const std::string& id, const CallOptions& call = {});
-  // How Run's large tensors travel: "shared memory", or "gRPC" and why.
+  // Returns how Run's large tensors travel: "shared memory", or "gRPC" and the reason.
   std::string TensorPath() const;
-  // How Run's calls travel just now: "ring", or "gRPC" and why. A ring is opened beside a client's second run. Runs
-  // that are too large for it go by gRPC all the same, and so do those that come while too many are in progress.
+  // Returns how Run's calls travel at the moment: "ring", or "gRPC" and the reason. The client opens a ring during
+  // its second run. Runs that are too large for the ring still go by gRPC, as do runs that start while too many are
+  // in progress.
   std::string CallPath() const;
 
-  // The tenant's, whoever made them.
+  // Returns all of the tenant's buffers, from this client or another.
   StatusOr<std::vector<v1::Buffer>> ListBuffers(const CallOptions& call = {});
 
  private:
-  friend class Admin;  // Other calls over the same connection.
+  // Appends an export's bytes to `bytes` and sets its header; resumes where `bytes` ends.
+  Status ReceiveExport(v1::ExportJobRequest request, const CallOptions& call, v1::ExportJobResponse::Header* header,
+                       std::string* bytes);
+  friend class Admin;  // Makes other calls over the same connection.
   struct Connection;
   class AsyncRuns;
   class LocalRun;
   class RunCall;
   explicit Client(std::unique_ptr<Connection> connection);
-  // Uploads everything; fills what PrepareGraph and Submit need to name it.
+  // Uploads everything; fills the fields of PrepareGraph and Submit that name the uploads.
   Status PutAll(std::string_view document, const Modules& modules, const CallOptions& call, std::string* graph,
                 google::protobuf::RepeatedPtrField<v1::ModuleBinding>* bindings);
-  // Binds each tensor inline, through local memory, or through a new buffer, whose id is added to `created`.
+  // Binds each tensor inline, through local memory, or through a new buffer whose id is added to `created`.
   Status BindInputs(const std::map<std::string, Tensor>& inputs, const CallOptions& call,
                     google::protobuf::RepeatedPtrField<v1::InputBinding>* bindings, std::vector<std::string>* created,
                     LocalRun* local = nullptr);
-  // `local`: the memory that the output is in already, or null.
+  // `local` is the memory that already holds the output, or null.
   StatusOr<Tensor> TakeOutput(v1::OutputValue& value, const LocalMemory* local, const CallOptions& call);
   StatusOr<v1::RunResponse> SendRun(v1::RunRequest request, const CallOptions& call);
   StatusOr<Prepared> PrepareOnce(std::string_view document, const Modules& modules, const CallOptions& call,
                                  const PrepareOptions& options);
-  // The server does not know `used`, its own name of `handle`. Whether there is another name now.
+  // Called when the server does not know `used`, its own name for `handle`. Returns true when there is another name
+  // now.
   StatusOr<bool> PrepareAgain(const std::string& handle, const std::string& used, const CallOptions& call);
   StatusOr<LocalMemory> MakeLocal(uint64_t bytes, const CallOptions& call);
-  // Brings a run's outputs, but for those that are `bound` to the caller's buffers; other buffers that hold some are
-  // added to `buffers`. `local` may be null.
+  // Fetches the outputs of a run, except those that are `bound` to the caller's buffers; adds other buffers that hold
+  // outputs to `buffers`. `local` may be null.
   StatusOr<RunOutcome> TakeRun(v1::RunResponse& response, const CallOptions& call,
                                const std::map<std::string, std::string>& bound, std::vector<std::string>* buffers,
                                const LocalRun* local = nullptr);
@@ -198,7 +225,7 @@ class Client {
   class ManySubmits;  // client/submit_many.cc
   void DeleteAll(const std::vector<std::string>& buffers, const CallOptions& call);
   Status CheckFeatures(const SubmitOptions& options, const CallOptions& call);
-  // Adds what one stream brings to `tensor`, from byte `filled` on.
+  // Appends the bytes of one stream to `tensor`, from byte `filled` on.
   Status Fetch(const std::string& job_id, const std::string& name, const CallOptions& call,
                std::optional<Tensor>* tensor, uint64_t* filled);
 

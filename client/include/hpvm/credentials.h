@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// By what a client is known to a server. Secrets never stand in an error: files and places are named instead.
+// Credentials of a client. Secrets never appear in an error: errors name files and positions instead.
 #ifndef HPVMD_CLIENT_INCLUDE_HPVM_CREDENTIALS_H_
 #define HPVMD_CLIENT_INCLUDE_HPVM_CREDENTIALS_H_
 
@@ -7,21 +7,22 @@
 
 namespace hpvm {
 
-// Of token, token_file and a ticket the first that there is goes with every call. A certificate is shown besides.
+// The first of token, token_file and ticket that is set goes with every call. A certificate is presented in addition.
 struct Credentials {
   // A bearer token: "hpvm_" and 64 hexadecimal digits.
   std::string token = {};
-  // A file that holds one and nothing else; read again when it has changed.
+  // A file that holds one token and nothing else; read again after it has changed.
   std::string token_file = {};
-  // TLS. On by itself with an endpoint "https://host:port" or any of the files below (all PEM).
+  // TLS. Implied by an endpoint "https://host:port" and by any of the files below (all PEM).
   bool tls = false;
-  // Authorities that may vouch for the server; empty: the system's.
+  // Certificate authorities that may vouch for the server; the system's when empty.
   std::string ca_file = {};
-  // The client's own, with its chain, and its private key.
+  // The client's certificate with its chain, and its private key.
   std::string certificate_file = {}, key_file = {};
-  // What the server's certificate must name when that is not the endpoint's host.
+  // The name that the server's certificate must contain, when it differs from the endpoint's host.
   std::string server_name = {};
-  // Over a Unix socket, without a token: ask the server beside it ("<path>.auth") who this process is.
+  // Over a Unix socket and without a token: have the server's neighbouring socket ("<path>.auth") identify this
+  // process.
   bool ticket = true;
 
   bool HasCertificate() const { return !certificate_file.empty(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a failure holds besides its text.
+// Details that a failed status carries besides its message.
 #ifndef HPVMD_CLIENT_INCLUDE_HPVM_DIAGNOSTICS_H_
 #define HPVMD_CLIENT_INCLUDE_HPVM_DIAGNOSTICS_H_
 
@@ -12,16 +12,16 @@
 
 namespace hpvm {
 
-// Every fault of a document, module or graph that the failure is about, errors and warnings, in the order found: where
-// (a JSON pointer such as "/nodes/blur/ports/0", or a module's name) and what. Empty when the failure has no such list.
-// The status may have gone through any number of hands that keep its payloads.
+// Returns every fault of the document, module or graph that the failure is about, errors and warnings, in the order
+// found: the place (a JSON pointer such as "/nodes/blur/ports/0", or a module's name) and the message. Empty when the
+// failure has no such list. Works on any copy of the status that keeps its payloads.
 std::vector<v1::Diagnostic> DiagnosticsOf(const Status& status);
 
-// What the server added to a failure: its diagnostics, the node, the job, when to try again. Nothing when it added
-// nothing.
+// Returns the details that the server added to a failure: its diagnostics, the node, the job, the retry delay.
+// Nothing when it added none.
 std::optional<v1::ErrorDetail> DetailOf(const Status& status);
 
-// "place at byte N: message".
+// Formats as "place at byte N: message".
 std::string ToText(const v1::Diagnostic& diagnostic);
 
 }  // namespace hpvm

@@ -16,8 +16,8 @@
 //   graph.Connect("B", "multiply.b");
 //   graph.Connect("multiply.c", "C");
 //
-// The words are those of schemas/graph.schema.json, where each is explained. A method that is given something wrong
-// says nothing: `document` lists all that is wrong at once, as the server does with what only it can see.
+// The names are those of schemas/graph.schema.json, which explains each. Methods do not report wrong arguments;
+// `document` lists all errors at once, and the server lists those that only it can detect.
 #ifndef HPVMD_CLIENT_INCLUDE_HPVM_GRAPH_H_
 #define HPVMD_CLIENT_INCLUDE_HPVM_GRAPH_H_
 
@@ -55,13 +55,13 @@ struct Instances {
   template <typename T>
   requires std::constructible_from<Extent, T> Instances(T extent)
       : max(extent) {}  // NOLINT: an extent is a number of instances.
-  // At most `limit`; more fails the run.
+  // The number in `port`, at most `limit`; a greater number fails the run.
   static Instances FromPort(std::string port, Extent limit) {
     Instances made(std::move(limit));
     made.port = std::move(port);
     return made;
   }
-  std::string port;  // Empty: `max` is the number.
+  std::string port;  // When empty, `max` is the number.
   Extent max;
 };
 
@@ -81,7 +81,7 @@ inline Port InOut(std::string name, ElementType type, Shape shape = {}) {
   return {std::move(name), Port::Access::kInOut, type, std::move(shape)};
 }
 
-// A number, an expression of symbols, or an input of the graph of rank 0 and the same type.
+// A number, an expression of symbols, or an input of the graph with rank 0 and the same type.
 struct ScalarValue {
   template <std::integral T>
   ScalarValue(T number) : value(static_cast<int64_t>(number)) {}           // NOLINT: a number is a value.
@@ -107,39 +107,39 @@ struct Scalar {
 // One implementation of a node.
 struct Variant {
   std::string module, entry;
-  std::string abi = {};  // Empty: "hpvm".
+  std::string abi = {};  // "hpvm" when empty.
   std::vector<std::string> devices = {};
   // SPIR-V's specialisation constants, by SpecId.
   std::map<uint32_t, std::variant<bool, int64_t, double>> constants = {};
 };
 
 struct NodeOptions {
-  // One variant in short; besides it those below.
+  // The only variant, in short form; those below come in addition.
   std::string module = {}, entry = {};
   std::vector<Port> ports = {};
   std::vector<Scalar> scalars = {};
-  // The order of the entry's parameters; empty: ports, then scalars.
+  // The order of the entry's parameters; when empty: ports, then scalars.
   std::vector<std::string> params = {};
-  std::vector<Instances> instances = {};  // x first; empty: one.
-  Shape group = {};                       // Empty: the scheduler chooses.
+  std::vector<Instances> instances = {};  // x first; one instance when empty.
+  Shape group = {};                       // Group size; the scheduler chooses when empty.
   std::vector<Variant> variants = {};
   std::vector<std::string> devices = {}, hints = {};
-  std::string math = {};  // "exact" or "fast"; empty: exact.
+  std::string math = {};  // "exact" or "fast"; exact when empty.
 };
 
 struct BlockOptions {
   std::vector<Port> ports = {};
-  Shape instances = {};                 // How many replicas; empty: one.
+  Shape instances = {};                 // Number of replicas; one when empty.
   std::vector<std::string> index = {};  // Symbols that hold a replica's index, one for each extent.
 };
 
 struct EdgeOptions {
   bool one_to_one = false;  // Instance i reads only what instance i wrote.
   bool stream = false;
-  uint32_t capacity = 0;  // Of a streaming edge; 0: the default.
+  uint32_t capacity = 0;  // Capacity of a streaming edge; the default when 0.
 };
 
-// Nodes and the edges between them: a graph's, or those inside of a node. One thread.
+// Block holds nodes and the edges between them: those of a graph, or those inside a node. Not thread-safe.
 class Block {
  public:
   Block() = default;
@@ -148,12 +148,12 @@ class Block {
   Block(Block&&) = default;
   Block& operator=(Block&&) = default;
 
-  // A kernel and what it works on.
+  // Adds a kernel with its options.
   void Node(std::string name, NodeOptions options);
-  // A node that holds a graph of its own, which is the answer; it lives as long as this. Edges inside start and end at
-  // its ports by their bare names.
+  // Adds a node that holds a graph of its own and returns that graph, which lives as long as this block. Edges inside
+  // start and end at the node's ports, by their bare names.
   Block& Nested(std::string name, BlockOptions options);
-  // "node.port", or "port" for this block's own: at the top an input or an output of the graph.
+  // Each end is "node.port", or "port" for a port of this block: at the top level an input or an output of the graph.
   void Connect(std::string from, std::string to, EdgeOptions options = {});
 
  private:
@@ -162,8 +162,8 @@ class Block {
   struct Item {
     std::string name;
     NodeOptions leaf;
-    BlockOptions outside;           // Of `inside`.
-    std::unique_ptr<Block> inside;  // Null: a leaf.
+    BlockOptions outside;           // Options of `inside`.
+    std::unique_ptr<Block> inside;  // Null for a leaf.
   };
   struct Edge {
     std::string from, to;
@@ -174,29 +174,31 @@ class Block {
   std::vector<Edge> edges_;
 };
 
-// One thread. Movable.
+// Not thread-safe. Movable.
 class Graph : public Block {
  public:
   explicit Graph(std::string name = {}) : name_(std::move(name)) {}
 
   void Description(std::string text) { description_ = std::move(text); }
-  // A symbol whose value is given with a run. One that is a whole extent of an input need not be named.
+  // Declares a symbol whose value is given with each run. A symbol that is a whole extent of an input need not be
+  // declared.
   void Symbol(std::string name) { symbols_.push_back(std::move(name)); }
   void Input(std::string name, ElementType type, Shape shape = {});
   void Output(std::string name, ElementType type, Shape shape = {});
 
-  // The code that kernels come from. `options` are the OpenCL C compiler's.
+  // Adds code that holds kernels. `options` are those of the OpenCL C compiler.
   void Module(std::string name, v1::ModuleKind kind, std::vector<uint8_t> bytes, std::string options = {});
-  // Read by `modules`, and so by Prepare.
+  // The file is read by `modules`, and so by Prepare.
   void ModuleFile(std::string name, v1::ModuleKind kind, std::string file, std::string options = {});
-  // A module that the server has: SHA-256 in hexadecimal.
+  // Names a module that the server already has by its SHA-256 in hexadecimal.
   void ModuleHash(std::string name, v1::ModuleKind kind, std::string sha256, std::string options = {});
 
-  // The document's text. kInvalidArgument with everything that is wrong in itself: names that are not names or stand
-  // for two things, edges from or to what is not there, nodes without an implementation or with a module that is not
-  // there. DiagnosticsOf gives the list, with JSON pointers into the document.
+  // Returns the document's text, or kInvalidArgument with every error that the document shows by itself: invalid or
+  // duplicate names, edges from or to missing ports, nodes without an implementation or with a missing module.
+  // DiagnosticsOf returns the list, with JSON pointers into the document.
   StatusOr<std::string> document() const;
-  // What goes with it. Reads the files; kNotFound and the like name one that cannot be read.
+  // Returns the modules of the document. Reads the files; kNotFound and similar codes name a file that cannot be
+  // read.
   StatusOr<Modules> modules() const;
 
  private:
@@ -206,7 +208,7 @@ class Graph : public Block {
     v1::ModuleKind kind = v1::MODULE_KIND_UNSPECIFIED;
     std::string options;
     std::vector<uint8_t> bytes;
-    std::string file, sha256;  // One of them at most; none: `bytes`.
+    std::string file, sha256;  // At most one of the two is set; `bytes` when none.
   };
 
   std::string name_, description_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call that was begun will give.
+// The future result of a call.
 #ifndef HPVMD_CLIENT_INCLUDE_HPVM_PENDING_H_
 #define HPVMD_CLIENT_INCLUDE_HPVM_PENDING_H_
 
@@ -16,13 +16,14 @@
 
 namespace hpvm {
 
-// Any thread. Movable. When it goes, the call is cancelled; Detach lets the call go on.
+// Pending is the future result of a call in progress. Thread-safe. Movable. Destroying it cancels the call; Detach
+// lets the call continue.
 template <typename T>
 class Pending {
  public:
-  // The side that makes the call: shared by it and by the handle, whichever goes last.
+  // The state shared by the side that makes the call and the handle; the last owner deletes it.
   struct State {
-    // Once.
+    // Called once.
     void Finish(StatusOr<T> value) {
       const std::lock_guard lock(mutex);
       result = std::move(value);
@@ -32,12 +33,12 @@ class Pending {
 
     std::mutex mutex;
     std::condition_variable done;
-    bool is_done = false;               // Guarded by mutex, as below.
-    std::optional<StatusOr<T>> result;  // Given away by Wait.
+    bool is_done = false;               // This and the following members are guarded by `mutex`.
+    std::optional<StatusOr<T>> result;  // Moved out by Wait.
     Cancellation cancellation;
   };
 
-  Pending() = default;  // Of no call.
+  Pending() = default;  // Stands for no call.
   explicit Pending(std::shared_ptr<State> state) : state_(std::move(state)) {}
   ~Pending() { Cancel(); }
   Pending(Pending&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
@@ -49,19 +50,19 @@ class Pending {
     return *this;
   }
 
-  // Whether it has ended, by itself or cancelled; Wait does not block then.
+  // Returns true when the call has ended, by itself or by cancellation; Wait does not block then.
   bool IsDone() const { return WaitFor(Duration(0)); }
-  // Waits so long at most.
+  // Waits at most `within` and returns whether the call has ended.
   bool WaitFor(Duration within) const {
     if (state_ == nullptr) {
       return true;
     }
     std::unique_lock lock(state_->mutex);
-    // A wait that is never over in practice, and whose end no clock passes.
+    // Bounds the wait to a year, in practice for ever, so that the clock cannot overflow.
     const Duration bounded = std::min<Duration>(within, std::chrono::hours(24 * 365));
     return state_->done.wait_for(lock, bounded, [this] { return state_->is_done; });
   }
-  // Waits for the end, and gives the result away. Once: kFailedPrecondition afterwards.
+  // Waits for the end and moves the result out. Later calls return kFailedPrecondition.
   StatusOr<T> Wait() {
     if (state_ == nullptr) {
       return absl::FailedPreconditionError("There is no call to wait for.");
@@ -69,19 +70,19 @@ class Pending {
     std::unique_lock lock(state_->mutex);
     state_->done.wait(lock, [this] { return state_->is_done; });
     if (!state_->result.has_value()) {
-      return absl::FailedPreconditionError("The call's result was given away already.");
+      return absl::FailedPreconditionError("The call's result was already taken.");
     }
     StatusOr<T> value = *std::move(state_->result);
     state_->result.reset();
     return value;
   }
-  // The call ends with kCancelled, unless it has ended. Returns at once.
+  // Ends the call with kCancelled, unless it has ended. Returns at once.
   void Cancel() {
     if (state_ != nullptr) {
       state_->cancellation.Cancel();
     }
   }
-  // The call goes on without this, and its result is dropped.
+  // Lets the call continue without this object and drops its result.
   void Detach() { state_ = nullptr; }
 
  private:

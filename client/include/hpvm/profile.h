@@ -18,17 +18,18 @@
 
 namespace hpvm {
 
-// What is empty the profile does not say.
+// Empty fields are not set in the profile.
 struct Profile {
   std::string server, tenant;
   Credentials credentials;
 };
 
-// $HPVM_PROFILES, else $XDG_CONFIG_HOME/hpvm/profiles.toml, else ~/.config/hpvm/profiles.toml. Empty: there is no home.
+// Returns $HPVM_PROFILES, else $XDG_CONFIG_HOME/hpvm/profiles.toml, else ~/.config/hpvm/profiles.toml; empty when
+// there is no home.
 std::string ProfileFile();
 
-// The profile of that name; of an empty name the file's default, and nothing where it has none or there is no file.
-// kInvalidArgument, naming the file, for a profile that is not there and for a file that is wrong. Files may begin
+// Returns the named profile; for an empty name the file's default, or nothing when it has none or the file is
+// missing. kInvalidArgument, naming the file, for a missing profile and for a malformed file. Paths in it may begin
 // with "~/".
 StatusOr<std::optional<Profile>> LoadProfile(const std::string& name);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often a graph runs as one run, and what one repetition hands to the next (hpvm/v1/job.proto).
+// Repetition of a graph within one run, and the data that one repetition passes to the next (hpvm/v1/job.proto).
 #ifndef HPVMD_CLIENT_INCLUDE_HPVM_REPETITION_H_
 #define HPVMD_CLIENT_INCLUDE_HPVM_REPETITION_H_
 
@@ -11,12 +11,12 @@ namespace hpvm {
 
 struct Repetition {
   uint32_t repeat = 1;
-  // Outputs of one repetition that are inputs of the next: output to input.
+  // Maps outputs of one repetition to inputs of the next.
   std::map<std::string, std::string> rotations;
-  // An output of one element that ends the repetitions when it is not zero; empty: none.
+  // An output of one element that ends the repetitions when it is not zero; unused when empty.
   std::string until;
 
-  // Fills the fields of these names: of RunRequest, SubmitRequest and others like them.
+  // Fills the fields of these names in RunRequest, SubmitRequest and similar messages.
   template <typename Message>
   void Put(Message* message) const {
     message->set_repeat(repeat);

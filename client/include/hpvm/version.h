@@ -4,7 +4,7 @@
 
 namespace hpvm {
 
-// The release of the library that runs, "0.1.0"; Client::ServerInfo tells the server's. Lives for ever.
+// Returns the version of this library, "0.1.0"; Client::ServerInfo returns the server's. The string is never freed.
 const char* Version();
 
 }  // namespace hpvm

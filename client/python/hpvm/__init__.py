@@ -7,19 +7,19 @@
     matmul = client.prepare(hpvm.Graph.load("examples/matmul/matmul.json"))
     C = matmul.run(A=np.ones((2, 3), "f4"), B=np.ones((3, 4), "f4"))["C"]
 
-docs/PYTHON.md has the whole. Threads may share a client. After a fork the child opens its own connection."""
+docs/PYTHON.md describes the whole package. Threads may share a client. After a fork the child opens its own connection."""
 
 import os as _os
 import sys as _sys
 
-if "grpc" not in _sys.modules:  # gRPC reads it once: a child after a fork can have a connection of its own then.
+if "grpc" not in _sys.modules:  # gRPC reads this variable once; it lets a child open its own connection after a fork.
     _os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
-_os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # What matters of its log stands in errors.
+_os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # The errors of this package carry the useful part of gRPC's log.
 
 try:
     from hpvm.v1 import common_pb2 as _common_pb2
 except ImportError as _error:
-    raise ImportError("hpvm has no generated messages here; client/python/stubs.sh makes them "
+    raise ImportError("hpvm has no generated messages here; run client/python/stubs.sh to make them "
                       f"(or use the package of a build: build/release/python). {_error}") from _error
 
 from hpvm._credentials import Credentials
@@ -51,7 +51,7 @@ __all__ = [
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
-    if name == "aio":  # Only who uses asyncio pays for it.
+    if name == "aio":  # Only programs that use asyncio pay for the import.
         import importlib
         return importlib.import_module("hpvm.aio")
     raise AttributeError(f"module 'hpvm' has no attribute {name!r}")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Between arrays of Python's libraries and tensors: element type, shape, little-endian elements in row-major order."""
+"""Converts between arrays of Python libraries and tensors: element type, shape, little-endian elements in row-major
+order."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from hpvm import _copies
 
-#: hpvm.v1.ElementType by the name that documents use.
+#: Values of hpvm.v1.ElementType by their names in documents.
 ELEMENT_TYPES = {"bool": 1, "i8": 2, "u8": 3, "i16": 4, "u16": 5, "i32": 6, "u32": 7, "i64": 8, "u64": 9, "f16": 10,
                  "bf16": 11, "f32": 12, "f64": 13}
 TYPE_NAMES = {number: name for name, number in ELEMENT_TYPES.items()}
@@ -24,23 +25,25 @@ Shape = Tuple[int, ...]
 
 
 def _bf16() -> "np.dtype[Any]":
-    """The dtype of bf16: ml_dtypes' where a program has imported it, else uint16 with the same bits."""
+    """Returns the dtype of bf16: the dtype of ml_dtypes if the program has imported it, else uint16 with the same
+    bits."""
     ml_dtypes = sys.modules.get("ml_dtypes")
     return np.dtype(ml_dtypes.bfloat16 if ml_dtypes is not None else "<u2")
 
 
 def dtype_of(element_type: Union[int, str]) -> "np.dtype[Any]":
-    """The numpy dtype of an element type, named as in documents or by its number."""
+    """Returns the numpy dtype of an element type, which is given by its name in documents or by its number."""
     name = TYPE_NAMES.get(element_type, "") if isinstance(element_type, int) else element_type
     if name == "bf16":
         return _bf16()
     if name not in _DTYPES:
-        raise ValueError(f"{element_type!r} is no element type; there are {', '.join(ELEMENT_TYPES)}.")
+        raise ValueError(f"{element_type!r} is not an element type; element types are {', '.join(ELEMENT_TYPES)}.")
     return np.dtype(_DTYPES[name])
 
 
 def type_name(what: Any) -> str:
-    """The documents' name of an element type that is given as one, or as anything that numpy takes for a dtype."""
+    """Returns the name of an element type in documents. `what` is such a name, or anything that numpy takes for a
+    dtype."""
     if isinstance(what, str) and what in ELEMENT_TYPES:
         return what
     try:
@@ -51,14 +54,14 @@ def type_name(what: Any) -> str:
         return "bf16"
     name = _TYPE_OF_DTYPE.get(dtype.newbyteorder("<"))
     if name is None:
-        raise TypeError(f"Elements of dtype {dtype} have no element type of hpvm; there are {', '.join(ELEMENT_TYPES)}.")
+        raise TypeError(f"Elements of dtype {dtype} have no element type of hpvm; element types are {', '.join(ELEMENT_TYPES)}.")
     return name
 
 
 def _from_torch(tensor: Any) -> "Tuple[np.ndarray[Any, Any], int]":
     tensor = tensor.detach()
     if tensor.device.type != "cpu":
-        tensor = tensor.cpu()  # Through the host: a device's memory has no way into the server yet.
+        tensor = tensor.cpu()  # The data go through the host, because the server cannot read a device's memory yet.
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
     torch = sys.modules["torch"]
@@ -69,14 +72,14 @@ def _from_torch(tensor: Any) -> "Tuple[np.ndarray[Any, Any], int]":
 
 def _from_dlpack(value: Any) -> "np.ndarray[Any, Any]":
     kind, _ = value.__dlpack_device__()
-    if int(kind) in (1, 3):  # The host's memory, pinned or not.
+    if int(kind) in (1, 3):  # Host memory, pinned or not.
         try:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError):
-            pass  # Older than what numpy takes, or read-only; numpy's own way takes most of these.
+            pass  # The producer is too old for numpy, or the array is read-only; np.asarray takes most of these.
     if hasattr(value, "get"):  # CuPy.
         return np.asarray(value.get())
-    return np.asarray(value)  # JAX and others copy to the host by themselves.
+    return np.asarray(value)  # JAX and other libraries copy to the host themselves.
 
 
 def _to_numpy(value: Any) -> "Tuple[np.ndarray[Any, Any], int]":
@@ -89,17 +92,17 @@ def _to_numpy(value: Any) -> "Tuple[np.ndarray[Any, Any], int]":
 
 
 def as_tensor(value: Any, what: str = "The array") -> "Tuple[np.ndarray[Any, Any], int]":
-    """Contiguous little-endian elements and the number of their type.
+    """Returns contiguous little-endian elements, and the number of their type.
 
-    Borrows the caller's memory where it already has that form, else copies it. Raises TypeError for what no tensor can
-    hold, naming `what`."""
+    The result borrows the caller's memory if the array already has that form, else the elements are copied. Raises
+    TypeError, which names `what`, for values that no tensor can hold."""
     number = 0
     array = value
     if type(value) is not np.ndarray:
         try:
             array, number = _to_numpy(value)
         except Exception as error:
-            raise TypeError(f"{what} cannot be made an array: {error}") from error
+            raise TypeError(f"{what} cannot be converted to an array: {error}") from error
     if array.ndim > _RANK_MAX:
         raise TypeError(f"{what} has {array.ndim} dimensions; a tensor has at most {_RANK_MAX}.")
     if number == 0:
@@ -120,14 +123,14 @@ def as_tensor(value: Any, what: str = "The array") -> "Tuple[np.ndarray[Any, Any
 
 
 def view_of(array: "np.ndarray[Any, Any]") -> memoryview:
-    """The bytes of a contiguous array, without a copy."""
+    """Returns the bytes of a contiguous array without a copy."""
     if array.size == 0:
         return memoryview(b"")
     return array.reshape(-1).view(np.uint8).data
 
 
 def from_bytes(data: Any, element_type: int, shape: Shape, *, copy: bool = True) -> "np.ndarray[Any, Any]":
-    """An array of what a message holds; ValueError when the sizes do not fit."""
+    """Returns the array that a message holds; raises ValueError when the sizes do not fit."""
     dtype = dtype_of(element_type)
     array = np.frombuffer(data, dtype=dtype)
     count = 1
@@ -143,7 +146,7 @@ def from_bytes(data: Any, element_type: int, shape: Shape, *, copy: bool = True)
 
 
 def size_of(element_type: int, shape: Shape) -> int:
-    """Bytes of such a tensor."""
+    """Returns the size of such a tensor in bytes."""
     size = dtype_of(element_type).itemsize
     for extent in shape:
         size *= extent

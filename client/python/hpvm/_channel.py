@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How calls are made, by threads and by asyncio.
+"""Makes calls, from threads and from asyncio.
 
-What the library does is written once, as generators that yield steps (a call, an upload, a pause) and are sent what came
-of each. `drive` and `drive_async` carry the steps out. A step that fails is thrown into its generator as an HpvmError.
+Each operation of the library is written once, as a generator that yields steps (a call, an upload, a pause) and receives the
+result of each. `drive` and `drive_async` execute the steps. A step that fails is thrown into its generator as an HpvmError.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -19,26 +20,27 @@ import grpc
 
 from hpvm import errors
 from hpvm._credentials import Credentials, Endpoint
+from hpvm._window import Window
 
 _T = TypeVar("_T")
 
-#: One message, as the server's default allows it (limits.message_bytes_max).
+#: Size of one message, which is the server's default limit (limits.message_bytes_max).
 MESSAGE_BYTES_MAX = (4 << 20) + (64 << 10)
 
 Metadata = Tuple[Tuple[str, str], ...]
 
 
 class Unary:
-    """One message there, one back: answers its bytes."""
+    """A unary call: sends one message and results in the bytes of the answer."""
     __slots__ = ("method", "request", "deadline", "metadata")
 
     def __init__(self, method: str, request: bytes, deadline: Optional[float], metadata: Metadata) -> None:
         self.method, self.request, self.metadata = method, request, metadata
-        self.deadline = deadline  # On time.monotonic.
+        self.deadline = deadline  # In time.monotonic.
 
 
 class Upload:
-    """Messages there, made when they are wanted; one back."""
+    """A client-streaming call: sends messages, which are made on demand, and results in one answer."""
     __slots__ = ("method", "parts", "deadline", "metadata")
 
     def __init__(self, method: str, parts: Callable[[], Iterator[bytes]], deadline: Optional[float], metadata: Metadata) -> None:
@@ -46,7 +48,8 @@ class Upload:
 
 
 class Download:
-    """One message there; `take` gets each that comes back, and ends the call by answering False."""
+    """A server-streaming call: sends one message. `take` receives each answer, and ends the call when it returns
+    False."""
     __slots__ = ("method", "request", "take", "deadline", "metadata")
 
     def __init__(self, method: str, request: bytes, take: Callable[[bytes], Optional[bool]], deadline: Optional[float],
@@ -62,7 +65,7 @@ class Pause:
 
 
 class Blocking:
-    """Something short that may wait for a local socket or a small file."""
+    """Short work that may wait for a local socket or a small file."""
     __slots__ = ("work",)
 
     def __init__(self, work: Callable[[], Any]) -> None:
@@ -72,22 +75,23 @@ class Blocking:
 Step = Union[Unary, Upload, Download, Pause, Blocking]
 Steps = Generator[Step, Any, _T]
 
-# gRPC forks well only when it is told so before it starts; hpvm/__init__.py does where it is imported first.
+# gRPC supports forks only if its environment variable is set before it starts; hpvm/__init__.py sets it if hpvm is
+# imported first.
 _can_fork = os.environ.get("GRPC_ENABLE_FORK_SUPPORT", "0").lower() in ("1", "true", "yes")
 _fork_count = 0
 
 
 _channels: "weakref.WeakSet[Channel]" = weakref.WeakSet()
-_resting: "List[Channel]" = []  # From before a fork until after it.
+_resting: "List[Channel]" = []  # Channels at rest from before a fork until after it.
 
-#: How long a fork waits for a thread of gRPC that has nothing left to do.
+#: Seconds that a fork waits for gRPC threads that have no work left.
 _THREADS_END_S = 0.5
 
 
 def _before_fork() -> None:
-    """gRPC ends a child (exit code 64) that it cannot put in order, and it cannot where a thread of its own is at work, which
-    happens now and then on a loaded machine. A fork between calls therefore meets no gRPC at all: connections without calls
-    are closed first, and opened again by the next call, here as in the child."""
+    """gRPC ends a child (exit code 64) whose state it cannot restore, which happens now and then on a loaded machine
+    while a gRPC thread is active. Connections without calls are therefore closed before a fork, so that the fork meets
+    no gRPC; the next call opens them again, in the parent as in the child."""
     _resting.extend(channel for channel in list(_channels) if channel._rest())
     until = time.monotonic() + _THREADS_END_S
     while time.monotonic() < until and any("(managed_target)" in thread.name for thread in threading.enumerate()):
@@ -111,7 +115,7 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 
 def fork_count() -> int:
-    """How many forks lie between this process and the one that imported the package."""
+    """Returns the number of forks between the process that imported the package and this one."""
     return _fork_count
 
 
@@ -123,13 +127,13 @@ def channel_arguments(credentials: Credentials) -> List[Tuple[str, Any]]:
     arguments: List[Tuple[str, Any]] = [
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-        # A server that comes back is found again within a second.
+        # Finds a server that comes back within a second.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 1000),
-        # A call that waits in silence learns that its server's machine is gone.
+        # Lets a call that waits in silence notice that its server's machine is gone.
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
-        # A channel of its own for each client: otherwise clients share a connection, and its limits.
+        # Gives each client a channel of its own: otherwise clients would share a connection and its limits.
         ("grpc.use_local_subchannel_pool", 1),
     ]
     if credentials.server_name:
@@ -150,38 +154,38 @@ def _read(path: str, what: str) -> Optional[bytes]:
 def channel_credentials(credentials: Credentials) -> grpc.ChannelCredentials:
     ca = credentials.ca_file
     if not ca and os.path.exists("/etc/ssl/certs/ca-certificates.crt"):
-        ca = "/etc/ssl/certs/ca-certificates.crt"  # The system's, where gRPC would take its own.
+        ca = "/etc/ssl/certs/ca-certificates.crt"  # The system's file; gRPC would use its own.
     return grpc.ssl_channel_credentials(_read(ca, "file of authorities"), _read(credentials.key_file, "private key"),
                                         _read(credentials.certificate_file, "certificate"))
 
 
 def _end_interrupted_call(interrupt: BaseException) -> None:
-    """An interrupt leaves gRPC's blocking call unfinished, and no child of a later fork could use gRPC then. The call is in a
-    frame of gRPC's own; it is cancelled, and its end is taken."""
+    """Cancels gRPC's blocking call, which an interrupt leaves unfinished, and takes its end; otherwise no child of a
+    later fork could use gRPC. The call is a local variable of one of gRPC's frames."""
     trace = interrupt.__traceback__
     while trace is not None:
         frame, trace = trace.tb_frame, trace.tb_next
-        # Of other frames nothing is asked: what their f_locals answers stays with them, the interrupt included, and a circle
-        # of references would keep the call until somebody collects garbage.
+        # Other frames are not read: their f_locals would stay with them, the interrupt included, and a reference cycle
+        # would keep the call until the garbage collector runs.
         call: Any = frame.f_locals.get("call") if frame.f_globals.get("__name__") == "grpc._channel" else None
         if hasattr(call, "next_event") and hasattr(call, "cancel"):
             try:
                 call.cancel(1, "The caller was interrupted.")
                 call.next_event()
-            except Exception:  # Another version of gRPC's: then the connection is as it is.
+            except Exception:  # Another version of gRPC: the connection stays as it is.
                 pass
             return
 
 
 class Channel:
-    """A connection for threads, opened when it is needed. After a fork the child has one of its own."""
+    """A connection for threads, opened on demand. After a fork the child opens its own."""
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials) -> None:
         self._endpoint, self._credentials = endpoint, credentials
         self._lock = threading.Lock()
         self._closed = False
         self._channel: Any = None
-        self._calls = 0  # In progress; under the lock.
+        self._calls = 0  # Calls in progress; guarded by the lock.
         self._unary: "dict[str, Any]" = {}
         self._forked = False
         _channels.add(self)
@@ -194,7 +198,8 @@ class Channel:
             self._channel = grpc.insecure_channel(self._endpoint.target, arguments)
 
     def _forget(self) -> None:
-        """In the child of a fork: the connection, the calls and whoever holds the lock are the parent's."""
+        """Resets the channel in the child of a fork: the connection, the calls and the holder of the lock belong to the
+        parent."""
         self._lock = threading.Lock()
         self._unary, self._channel = {}, None
         self._calls, self._forked = 0, True
@@ -204,7 +209,7 @@ class Channel:
             raise errors.ClosedError("The client is closed.")
 
     def _begin(self) -> Any:
-        """gRPC's channel for a call that ends by _end."""
+        """Returns gRPC's channel for a call; `_end` ends that call."""
         self.check_open()
         if self._forked and not _can_fork:
             raise errors.FailedPreconditionError(
@@ -223,9 +228,9 @@ class Channel:
             self._calls -= 1
 
     def _rest(self) -> bool:
-        """Before a fork: closes the connection unless a call is in progress, and lets none begin until _wake. Answers whether it
-        did."""
-        # A fork in a signal handler may have come in the middle of a few lines that hold it.
+        """Closes the connection before a fork unless a call is in progress, and lets no call begin until _wake. Returns
+        true if it closed the connection."""
+        # The fork may come from a signal handler that interrupted the lock's holder.
         if not self._lock.acquire(timeout=1):
             return False
         if self._calls > 0:
@@ -241,7 +246,7 @@ class Channel:
         self._lock.release()
 
     def await_ready(self, timeout: float) -> None:
-        """Raises UnavailableError, or UnauthenticatedError where a certificate is not believed."""
+        """Raises UnavailableError, or UnauthenticatedError when a certificate is not trusted."""
         channel = self._begin()
         try:
             grpc.channel_ready_future(channel).result(timeout=timeout)
@@ -279,10 +284,10 @@ class Channel:
             self._end()
 
     def _ended_by(self, error: BaseException) -> BaseException:
-        """Under which name a blocking call's failure is raised."""
+        """Returns the error that a blocking call raises for this failure."""
         if isinstance(error, grpc.RpcError):
             return self.explain(error)
-        if isinstance(error, ValueError):  # gRPC's word for a channel that another thread has closed.
+        if isinstance(error, ValueError):  # gRPC raises it for a channel that another thread has closed.
             return errors.ClosedError(f"The client is closed: {error}")
         _end_interrupted_call(error)
         return error
@@ -298,7 +303,7 @@ class Channel:
 
     @contextlib.contextmanager
     def stream(self, method: str, request: bytes, deadline: Optional[float], metadata: Metadata) -> Iterator[Any]:
-        """A call of gRPC whose iterator has the answers' bytes. It is cancelled at the end."""
+        """Yields the bytes of a streaming call's answers, and cancels the call at the end."""
         channel = self._begin()
         try:
             call = channel.unary_stream(method)(request, timeout=remaining(deadline), metadata=metadata)
@@ -327,13 +332,13 @@ class Channel:
                     self._channel.close()
 
     def drive(self, steps: "Steps[_T]") -> _T:
-        """Carries the steps out on this thread."""
+        """Executes the steps on this thread."""
         try:
             step = next(steps)
             while True:
                 try:
                     answer = self._perform(step)
-                except BaseException as error:  # An interrupt too: what was made on the server is given back first.
+                except BaseException as error:  # Interrupts too: the generator first deletes what it made on the server.
                     step = steps.throw(error)
                 else:
                     step = steps.send(answer)
@@ -354,7 +359,7 @@ class Channel:
 
 
 class AsyncChannel:
-    """The same for one event loop of asyncio."""
+    """A connection for one event loop of asyncio."""
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials) -> None:
         self._endpoint = endpoint
@@ -363,6 +368,7 @@ class AsyncChannel:
                          if endpoint.tls else grpc.aio.insecure_channel(endpoint.target, arguments))
         self._closed = False
         self._forks = _fork_count
+        self._window = Window()
 
     def get(self) -> Any:
         if self._closed:
@@ -385,7 +391,7 @@ class AsyncChannel:
             while True:
                 try:
                     answer = await self._perform(step)
-                except BaseException as error:  # An interrupt too: what was made on the server is given back first.
+                except BaseException as error:  # Interrupts too: the generator first deletes what it made on the server.
                     step = steps.throw(error)
                 else:
                     step = steps.send(answer)
@@ -400,8 +406,7 @@ class AsyncChannel:
         channel = self.get()
         try:
             if isinstance(step, Unary):
-                return await channel.unary_unary(step.method)(step.request, timeout=remaining(step.deadline),
-                                                              metadata=step.metadata)
+                return await self._window.call(functools.partial(self._begin_unary, step), step.deadline)
             if isinstance(step, Upload):
                 return await channel.stream_unary(step.method)(step.parts(), timeout=remaining(step.deadline),
                                                                metadata=step.metadata)
@@ -424,6 +429,9 @@ class AsyncChannel:
         except grpc.aio.UsageError as error:
             raise errors.ClosedError(f"The client is closed: {error}") from None
 
+    def _begin_unary(self, step: Unary) -> Any:
+        return self.get().unary_unary(step.method)(step.request, timeout=remaining(step.deadline), metadata=step.metadata)
+
     def stream(self, method: str, request: bytes, deadline: Optional[float], metadata: Metadata) -> Any:
         return self.get().unary_stream(method)(request, timeout=remaining(deadline), metadata=metadata)
 
@@ -433,21 +441,21 @@ class AsyncChannel:
 
 
 def no_answer(endpoint: Endpoint, timeout: float, why: str) -> errors.HpvmError:
-    """Why a channel does not connect, from what gRPC says of a try."""
+    """Returns the error of a channel that does not connect; `why` is gRPC's text for one attempt."""
     server = f'The server at "{endpoint.target}"'
     if "CERTIFICATE_VERIFY_FAILED" in why or "certificate verify failed" in why:
         return errors.UnauthenticatedError(
-            f"{server} shows a certificate that no authority vouches for, or one that is not valid now. Its own authority's "
-            "certificate is given with ca_file.")
+            f"{server} shows a certificate that no authority has signed, or one that is not valid now. Give the certificate "
+            "of the server's own authority with ca_file.")
     if "is not in peer certificate" in why or "Hostname Verification Check failed" in why:
-        return errors.UnauthenticatedError(f"{server} shows a certificate for another name. The name that it is made for is "
-                                           "given with server_name.")
+        return errors.UnauthenticatedError(f"{server} shows a certificate for another name. Give the name in the certificate "
+                                           "with server_name.")
     if "WRONG_VERSION_NUMBER" in why or "packet length too long" in why:
-        return errors.UnavailableError(f"{server} does not speak TLS; it is called without https:// and without certificates.")
+        return errors.UnavailableError(f"{server} does not speak TLS; give its address without https://, and leave out certificates.")
     if "CERTIFICATE_REQUIRED" in why:
-        return errors.UnauthenticatedError(f"{server} wants a certificate of its callers (certificate_file, key_file).")
+        return errors.UnauthenticatedError(f"{server} requires a client certificate; give one with certificate_file and key_file.")
     hint = "" if endpoint.tls or endpoint.unix_path or "Socket closed" not in why else (
-        f" Somebody is there and closes the connection; a server with TLS is called as https://{endpoint.target}.")
+        f" A program listens there, but closes the connection; if it is a server with TLS, its address is https://{endpoint.target}.")
     return errors.UnavailableError(
         f'No hpvmd answers at "{endpoint.target}" within {timeout:g} s{" over TLS" if endpoint.tls else ""}. Start one with '
         f"`hpvmd --dev`, or name one: hpvm.connect(\"unix:/path\"), $HPVM_SERVER or a profile.{hint}")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many bytes of tensors the package has copied, for tests and benchmarks. What gRPC copies is its own."""
+"""Counts the bytes of tensors that the package has copied, for tests and benchmarks. Copies inside gRPC are not
+counted."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ _bytes = 0
 
 
 def count(size: int) -> None:
-    """Not exact where threads copy at once."""
+    """Adds `size` to the count. The count is not exact when threads copy at the same time."""
     global _bytes
     _bytes += size
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one client knows of its server, and how a call is signed, sent, and sent again."""
+"""Holds what one client knows of its server; signs, sends and repeats calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNAVAILABLE_FIRST_S, _UNAVAILABLE_LONGEST_S = 0.05, 2.0
 
 
 class Options:
-    """What `hpvm.connect` was given."""
+    """The options of `hpvm.connect`."""
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials, tenant: str, patience: float, local_memory: bool,
                  on_unanswered: Optional[Callable[[errors.HpvmError], None]]) -> None:
@@ -31,7 +31,7 @@ class Options:
 
 def request_options(*, deadline: Optional[float] = None, priority: int = 0, labels: Optional[Mapping[str, str]] = None,
                     key: str = "", traceparent: str = "") -> common_pb2.RequestOptions:
-    """`deadline`: of the work, in seconds from the server's receipt."""
+    """Returns the options of a request. `deadline` is that of the work, in seconds from the server's receipt."""
     options = common_pb2.RequestOptions(idempotency_key=key, priority=priority, labels=dict(labels or {}),
                                         traceparent=traceparent, errors_in_body=True)
     if deadline is not None:
@@ -42,20 +42,20 @@ def request_options(*, deadline: Optional[float] = None, priority: int = 0, labe
 
 
 def new_key() -> str:
-    """An idempotency key: 128 random bits."""
+    """Returns an idempotency key of 128 random bits."""
     return "key-" + os.urandom(16).hex()
 
 
 class Retries:
-    """One outage after another: 50 ms between tries, then twice as long each time up to 2 s, of which a random half;
-    never sooner than the server asked for."""
+    """Computes the pauses between tries during outages: 50 ms at first, doubled each time up to 2 s, half of it random;
+    never shorter than the server asked for."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._failures, self._since = 0, 0.0
 
     def after(self, failure: errors.HpvmError) -> Optional[float]:
-        """Seconds until the next try; None when that would be past the patience."""
+        """Returns the seconds until the next try; None when that would exceed the client's patience."""
         now = time.monotonic()
         if self._failures == 0:
             self._since = now
@@ -74,7 +74,7 @@ class Retries:
 
 
 class Core:
-    """Any thread. Its methods make steps (hpvm._channel); nothing here waits."""
+    """The core of a client. Thread-safe. Its methods yield steps (hpvm._channel) and never wait."""
 
     def __init__(self, options: Options, bearer: Bearer) -> None:
         self.options, self.bearer = options, bearer
@@ -88,14 +88,15 @@ class Core:
         return metadata + ((("hpvm-tenant", self.options.tenant),) if self.options.tenant else ())
 
     def sign(self) -> "Steps[Tuple[str, Metadata]]":
-        """What goes with a call as its metadata, and the secret in it."""
+        """Returns the secret of a call and the metadata that carry it."""
         secret = self.bearer.current() if self.bearer.is_ready else (yield Blocking(self.bearer.current))
         if secret != self._signed[0]:
             self._signed = (secret, self._metadata(secret))
         return self._signed
 
     def attempt(self, step: Callable[[Metadata], Step]) -> "Steps[Any]":
-        """One call; once more when the server does not know the caller and there are other credentials now."""
+        """Makes one call, and a second one when the server does not know the caller and other credentials are
+        available."""
         secret, metadata = yield from self.sign()
         try:
             return (yield step(metadata))
@@ -106,7 +107,8 @@ class Core:
         return (yield step(metadata))
 
     def keep_trying(self, once: Callable[[], "Steps[Any]"], deadline: Optional[float]) -> "Steps[Any]":
-        """Again and again while no answer comes, for as long as the client's patience. `once` may be carried out twice."""
+        """Repeats `once` while no answer comes, for as long as the client's patience. The work of `once` may be carried
+        out twice."""
         retries = Retries(self.options)
         while True:
             try:
@@ -116,11 +118,11 @@ class Core:
                     raise
                 delay = retries.after(failure)
                 if delay is None or (deadline is not None and time.monotonic() + delay >= deadline):
-                    raise  # Why there was no answer says more than that time is up.
+                    raise  # The reason for the missing answer says more than an expired deadline.
             yield Pause(delay)
 
     def once(self, method: str, request: Message, answer: Type[_Answer], deadline: Optional[float]) -> "Steps[_Answer]":
-        """One unary call, sent once. Raises what the answer's `error` says where it has one."""
+        """Makes one unary call, sent once. Raises the failure in the answer's `error` if that is set."""
         data = request.SerializeToString()
         response = answer.FromString((yield from self.attempt(lambda metadata: Unary(
             "/hpvm.v1.Hpvm/" + method, data, deadline, metadata))))
@@ -130,12 +132,12 @@ class Core:
         return response
 
     def call(self, method: str, request: Message, answer: Type[_Answer], deadline: Optional[float]) -> "Steps[_Answer]":
-        """The same for calls that may be carried out twice."""
+        """Makes one unary call that may be carried out twice, as `once` does."""
         return (yield from self.keep_trying(lambda: self.once(method, request, answer, deadline), deadline))
 
     def pages(self, method: str, request: Any, answer: Type[_Answer], items: str, deadline: Optional[float],
               count_max: Optional[int] = None) -> "Steps[List[Any]]":
-        """All that a list call answers, page by page, or the first `count_max`."""
+        """Returns all items of a list call, page by page, or the first `count_max`."""
         found: List[Any] = []
         request.page_size = min(1000, count_max or 1000)
         while True:
@@ -147,7 +149,7 @@ class Core:
 
     def upload(self, method: str, head: Message, data: memoryview, answer: Type[_Answer], deadline: Optional[float],
                chunks: bool = True) -> "Steps[_Answer]":
-        """`head` in the first message, and the data in chunks; without them only the head."""
+        """Sends `head` in the first message and the data in chunks; only the head if `chunks` is false."""
         first = _wire.field(1, head.SerializeToString())
 
         def parts() -> Iterator[bytes]:
@@ -184,7 +186,7 @@ class Core:
         view = memoryview(data)
 
         def once() -> "Steps[None]":
-            if len(data) > CHUNK_BYTES:  # Asks first whether the server has it.
+            if len(data) > CHUNK_BYTES:  # The client first asks whether the server has the module.
                 try:
                     yield from self.upload(method, head, view, answer, deadline, chunks=False)
                     return
@@ -201,7 +203,7 @@ class Core:
 
     def put_graph(self, document: str, modules: Mapping[str, bytes], hashes: Mapping[str, str],
                   deadline: Optional[float]) -> "Steps[job_pb2.GraphReference]":
-        """Uploads the modules and the document; answers how requests name them."""
+        """Uploads the modules and the document; returns the reference by which requests name them."""
         bindings: Dict[str, str] = dict(hashes)
         for name, data in modules.items():
             bindings[name] = yield from self.put_module(data, name, deadline)

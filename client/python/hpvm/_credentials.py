@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By what the client is known to the server. Secrets never stand in an error: files and places are named instead."""
+"""Credentials of a client. Errors never contain secrets: they name files and places instead."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from hpvm.errors import DataLossError, InvalidArgumentError, UnauthenticatedErro
 
 
 class Credentials(NamedTuple):
-    """Of a token, a token file and a ticket the first that there is goes with every call. A certificate is shown besides."""
+    """The credentials of a client. The first of token, token file and ticket that exists goes with every call; a
+    certificate is presented in addition."""
 
     token: str = ""
-    token_file: str = ""  # Read again when it has changed.
-    tls: bool = False  # On by itself with https:// or any of the files below (all PEM).
+    token_file: str = ""  # The client reads it again when it changes.
+    tls: bool = False  # Implied by https:// and by any of the files below (all PEM).
     ca_file: str = ""  # Authorities that may vouch for the server; "": the system's.
     certificate_file: str = ""
     key_file: str = ""
-    server_name: str = ""  # What the server's certificate names when that is not the host.
+    server_name: str = ""  # The name in the server's certificate when it is not the host.
     ticket: bool = True  # Over a Unix socket: ask the server who this process is.
 
     @property
@@ -50,7 +51,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def parse_endpoint(text: str, credentials: Credentials) -> Endpoint:
-    """unix:/path, host:port, https://host:port or http://host:port."""
+    """Parses unix:/path, host:port, https://host:port or http://host:port."""
     if bool(credentials.certificate_file) != bool(credentials.key_file):
         raise InvalidArgumentError("A certificate needs its private key, and a private key its certificate "
                                    "(certificate_file, key_file).")
@@ -78,29 +79,29 @@ def parse_endpoint(text: str, credentials: Credentials) -> Endpoint:
 
 
 def parse_token(text: str, place: str) -> str:
-    """The token without blanks around it. Errors never say what the text holds."""
+    """Returns the token without blanks around it. Errors never contain the text."""
     text = text.strip()
     if not text:
         raise InvalidArgumentError(f"{place} is empty.")
     if text.lower().startswith("bearer "):
-        raise InvalidArgumentError(f'{place} begins with the word "Bearer"; the token alone is wanted.')
+        raise InvalidArgumentError(f'{place} begins with the word "Bearer"; give the token alone.')
     if not re.fullmatch("hpvm_[0-9a-fA-F]{64}", text):
         raise InvalidArgumentError(f'{place} is not a token: "hpvm_" and 64 hexadecimal digits.')
     return text
 
 
 class Bearer:
-    """What goes with each call as its authorization. Any thread."""
+    """The source of a call's authorization. Thread-safe."""
 
-    #: `current` answers without waiting for anybody.
+    #: True if `current` returns without waiting.
     is_ready = True
 
     def current(self) -> str:
-        """"" for nothing. May read a small file or ask a local socket."""
+        """Returns the secret, or "" for none. May read a small file or ask a local socket."""
         return ""
 
     def renew(self, used: str) -> bool:
-        """The server does not know `used`. Whether `current` would answer another."""
+        """Handles a server that does not know `used`. Returns true if `current` would return another secret."""
         return False
 
 
@@ -113,7 +114,7 @@ class FixedToken(Bearer):
 
 
 class TokenFile(Bearer):
-    """Follows its file. One that vanishes or is half written leaves the token that it held before."""
+    """A token that follows its file. When the file vanishes or is half written, the earlier token stays."""
 
     def __init__(self, path: str) -> None:
         self._path, self._state = path, self._look()
@@ -148,7 +149,7 @@ class TokenFile(Bearer):
 
 
 class Ticket(Bearer):
-    """A line from the socket beside the server's own, which proves for a while who asked."""
+    """A line from the socket beside the server's own, which proves for a while who asked for it."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -167,7 +168,7 @@ class Ticket(Bearer):
                 try:
                     self._fetch()
                 except UnavailableError:
-                    # One that is not over yet is good while another cannot be had.
+                    # The earlier ticket serves until it expires when no other is available.
                     if time.monotonic() >= self._ends_at:
                         raise
             return self._ticket
@@ -184,14 +185,14 @@ class Ticket(Bearer):
     def _fetch(self) -> None:
         line = self._ask()
         now = time.monotonic()
-        if line is None:  # The server looks at no user ids.
+        if line is None:  # The server does not look at user ids.
             self._ticket, self._renew_at, self._ends_at = "", float("inf"), float("inf")
             return
         if line.startswith("error: "):
             raise UnauthenticatedError(line[7:])
         words = line.split(" ")
         if not re.fullmatch("hpvmt_[!-~]+", words[0]):
-            raise DataLossError(f'What answers at "{self._path}" does not give tickets; it is not hpvmd\'s.')
+            raise DataLossError(f'The program that answers at "{self._path}" does not give tickets; it is not hpvmd.')
         seconds = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
         lifetime = seconds or 3600
         self._ticket, self._ends_at, self._renew_at = words[0], now + lifetime, now + lifetime * 0.75

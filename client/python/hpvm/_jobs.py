@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of jobs."""
+"""The steps of operations on jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONDITIONS = {"succeeded": 1, "ended": 2, "failed": 3}
 
 @dataclasses.dataclass
 class SubmitOptions:
-    """What a job may be asked for besides its graph and inputs."""
+    """Options of a job besides its graph and inputs."""
     name: str = ""  # For people.
     symbols: Mapping[str, int] = dataclasses.field(default_factory=dict)
     repeat: int = 1
@@ -32,8 +32,8 @@ class SubmitOptions:
     deadline: Optional[float] = None  # Seconds.
     priority: int = 0
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    key: str = ""  # The idempotency key; "": a random one.
-    #: Jobs that it comes after: jobs, ids, or pairs with "succeeded" (what else is meant), "ended" or "failed".
+    key: str = ""  # The idempotency key; "": a random key.
+    #: Jobs that must end first: jobs, ids, or pairs of these with "succeeded" (the default), "ended" or "failed".
     after: Sequence[Any] = ()
     attempts_max: int = 0  # Attempts that may be lost with executors and servers; 0: the server's default.
     traceparent: str = ""
@@ -69,18 +69,18 @@ class ArrayOptions:
     def of(cls, array: Union[range, int], symbol: str, running_max: int, index_inputs: Sequence[str]) -> "ArrayOptions":
         indices = range(array) if isinstance(array, int) else array
         if len(indices) == 0 or indices.step < 1 or indices.start < 0:
-            raise ValueError(f"{array!r} is no array of jobs: its indices have to be at least one, rising, and not below 0.")
+            raise ValueError(f"{array!r} is not an array of jobs: it has to have at least one index, and its indices have to rise and not be below 0.")
         return cls(indices.start, indices[-1], indices.step, symbol, running_max, index_inputs)
 
 
 def stub_of(job_id: str) -> job_pb2.Job:
-    """A job of which only the id is known yet."""
+    """Returns a job of which only the id is known yet."""
     return job_pb2.Job(id=job_id)
 
 
 def _bind(core: Core, inputs: Mapping[str, Any], created: List[str],
           deadline: Optional[float]) -> "Steps[List[Tuple[str, Any]]]":
-    """Each input inline or in a buffer; answers the parts of the message."""
+    """Binds each input inline or in a buffer; returns the parts of the message."""
     parts: List[Any] = []
     total = 0
     for name, value in inputs.items():
@@ -116,7 +116,7 @@ def _put_bindings(request: job_pb2.SubmitRequest, parts: List[Tuple[str, Any]]) 
 def submit(core: Core, documents: Tuple[str, Mapping[str, bytes], Mapping[str, str]], inputs: Mapping[str, Any],
            options: SubmitOptions, spread: Optional[ArrayOptions],
            deadline: Optional[float]) -> "Steps[job_pb2.SubmitResponse]":
-    """One job, or an array of them. A server that restarts meanwhile gets everything once more, under the same key."""
+    """Submits one job, or an array of jobs. After a restart the server receives everything again under the same key."""
     request = options.request()
     if spread is not None:
         request.array.CopyFrom(job_pb2.JobArray(first=spread.first, last=spread.last, step=spread.step,
@@ -132,7 +132,7 @@ def submit(core: Core, documents: Tuple[str, Mapping[str, bytes], Mapping[str, s
                 request.inputs.add(name=name, array_index=True)
             return (yield from core.once("Submit", request, job_pb2.SubmitResponse, deadline))
         finally:
-            if created:  # Jobs keep what they need.
+            if created:  # Jobs keep the buffers that they need.
                 yield from _memory.delete_all(core, created, time.monotonic() + 5)
 
     for tries in range(2):
@@ -171,7 +171,7 @@ def has_ended(state: int) -> bool:
 
 def wait(core: Core, job_id: str, on_event: Optional[Callable[[job_pb2.JobEvent], None]],
          deadline: Optional[float]) -> "Steps[job_pb2.Job]":
-    """Until the job has ended. A server that goes away is waited for: the job is the same afterwards."""
+    """Waits until the job has ended. The job survives the server, so that the wait goes on over an outage."""
     retries = Retries(core.options)
     after = 0
     ended = False
@@ -197,13 +197,13 @@ def wait(core: Core, job_id: str, on_event: Optional[Callable[[job_pb2.JobEvent]
             delay = retries.after(failure) if errors.may_retry(failure) else None
             if delay is None:
                 raise
-            after = 0  # A server that was restarted counts its events anew.
+            after = 0  # A restarted server counts its events anew.
             yield Pause(delay)
     return (yield from get(core, job_id, deadline))
 
 
 def fetch(core: Core, job_id: str, name: str, deadline: Optional[float]) -> "Steps[np.ndarray[Any, Any]]":
-    """One output of a job that succeeded. Goes on where a broken stream ended."""
+    """Returns one output of a job that succeeded. Resumes where a broken stream ended."""
     array: Optional[np.ndarray[Any, Any]] = None
     filled = 0
 
@@ -233,7 +233,7 @@ def fetch(core: Core, job_id: str, name: str, deadline: Optional[float]) -> "Ste
 
 
 def outputs_of(core: Core, job: job_pb2.Job, deadline: Optional[float]) -> "Steps[Dict[str, np.ndarray[Any, Any]]]":
-    """All outputs of a job that succeeded."""
+    """Returns all outputs of a job that succeeded."""
     outputs = {}
     for value in job.outputs:
         if value.HasField("tensor"):
@@ -244,7 +244,7 @@ def outputs_of(core: Core, job: job_pb2.Job, deadline: Optional[float]) -> "Step
 
 
 def failure_of(job: job_pb2.Job) -> Optional[errors.HpvmError]:
-    """Why a job that has ended did not succeed; None when it did."""
+    """Returns the reason why a job that has ended did not succeed; None when it did."""
     if job.state == job_pb2.JOB_STATE_SUCCEEDED:
         return None
     failure = errors.from_status(job.error)

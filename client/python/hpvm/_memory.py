@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buffers: on the server, and in memory that this process shares with a server on its own host."""
+"""Buffers on the server, and buffers in memory that this process shares with a server on its own host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write(core: Core, buffer_id: str, data: memoryview, offset: int, deadline: O
 
 
 def read(core: Core, buffer_id: str, into: memoryview, offset: int, deadline: Optional[float]) -> "Steps[None]":
-    """Fills `into`. Elements are copied twice: by gRPC from its own memory, and from there."""
+    """Fills `into`. Elements are copied twice: inside gRPC, and from gRPC's memory into `into`."""
     filled = 0
 
     def take(message: bytes) -> bool:
@@ -64,7 +64,7 @@ def publish(core: Core, buffer_id: str, deadline: Optional[float]) -> "Steps[buf
 
 
 class Memory:
-    """A sealed memfd, mapped. Whoever has a view of it keeps it."""
+    """A sealed and mapped memfd. A view of it keeps the mapping alive."""
 
     def __init__(self, size: int) -> None:
         size = max(1, size)
@@ -91,7 +91,7 @@ class Memory:
 
 
 class Local:
-    """A registered buffer of the client's own pool."""
+    """A registered buffer in the client's own pool."""
 
     __slots__ = ("id", "memory")
 
@@ -100,12 +100,11 @@ class Local:
 
 
 class LocalPool:
-    """Registered memory that is used again, because memory that is written for the first time takes five times as long.
-    Any thread."""
+    """Registered memory for reuse, because the first write to new memory takes five times as long. Thread-safe."""
 
     def __init__(self, unix_path: str, is_wanted: bool) -> None:
         self.path = unix_path + ".memory" if unix_path else ""
-        #: Why it is not used; "" while it is.
+        #: The reason why the pool is not used; "" while it is in use.
         self.refusal = ("" if is_wanted else "local_memory is False.") if unix_path else (
             "The server is not reached through a Unix socket.")
         self._outputs: Dict[Any, Dict[str, int]] = {}
@@ -117,7 +116,8 @@ class LocalPool:
         self._forks = _channel.fork_count()
 
     def _leave_the_parents(self) -> None:
-        """After a fork the memory is the parent's, too: both would write their arrays to one place."""
+        """Starts anew after a fork, because the parent uses the memory too: both would write their arrays to the same
+        place."""
         if self._forks != _channel.fork_count():
             self._begin()
 
@@ -132,7 +132,7 @@ class LocalPool:
             return best
 
     def give(self, locals_: List[Local]) -> List[str]:
-        """Keeps them, and answers the ids of those that are too many now."""
+        """Keeps the buffers for reuse, and returns the ids of those that exceed the pool's limits."""
         gone = []
         self._leave_the_parents()
         with self._lock:
@@ -149,21 +149,21 @@ class LocalPool:
         return ids
 
     def knows_outputs(self) -> bool:
-        """Of any run."""
+        """Returns true if the output sizes of any run are known."""
         return bool(self._outputs)
 
     def outputs_of(self, run: Any) -> Dict[str, int]:
-        """Sizes of the outputs of an earlier run of this kind, by name."""
+        """Returns the sizes of the outputs of an earlier run of this kind, by name."""
         return self._outputs.get(run, {})
 
     def learn(self, run: Any, outputs: Dict[str, int]) -> None:
         with self._lock:
             if len(self._outputs) >= _RUNS_MAX and run not in self._outputs:
-                self._outputs.clear()  # They are learnt again in one run each.
+                self._outputs.clear()  # One run of each kind learns them again.
             self._outputs[run] = outputs
 
     def send_descriptor(self, fd: int) -> bytes:
-        """Hands the server a descriptor; answers the ticket that RegisterBuffer names it by."""
+        """Passes a descriptor to the server; returns the ticket by which RegisterBuffer names it."""
         if not self.path:
             raise errors.UnavailableError("The server is not reached through a Unix socket, so that it takes no shared memory.")
         import socket
@@ -180,7 +180,7 @@ class LocalPool:
 
 
 def capacity_for(size: int) -> int:
-    """Whole pages, then eighths of a power of two, so that near sizes share memory."""
+    """Rounds up to whole pages and then to eighths of a power of two, so that similar sizes share memory."""
     pages = max(1, -(-size // _PAGE))
     step = max(1, (1 << (pages.bit_length() - 1)) // 8)
     return -(-pages // step) * step * _PAGE
@@ -193,7 +193,7 @@ def register(core: Core, pool: LocalPool, fd: int, element_type: int, shape: Tup
     try:
         return (yield from core.once("RegisterBuffer", request, buffer_pb2.RegisterBufferResponse, deadline)).buffer
     except errors.ResourceExhaustedError:
-        raise  # A quota that is full has room again later; the rest is for good.
+        raise  # A full quota has room again later; the other errors are permanent.
     except errors.HpvmError as error:
         if not isinstance(error, (errors.CancelledError, errors.DeadlineExceededError)):
             pool.refusal = error.message
@@ -206,7 +206,7 @@ def make_local(core: Core, pool: LocalPool, size: int, deadline: Optional[float]
         return found
     memory = Memory(capacity_for(size))
     buffer = yield from register(core, pool, memory.fd, 0, (), deadline)
-    memory.close_fd()  # The mapping is enough, and descriptors are few.
+    memory.close_fd()  # The mapping suffices, and a process has few descriptors.
     return Local(buffer.id, memory)
 
 
@@ -215,7 +215,7 @@ def delete_all(core: Core, ids: List[str], deadline: Optional[float]) -> "Steps[
         try:
             yield from delete(core, buffer_id, deadline)
         except errors.HpvmError:
-            pass  # The server ends them with the tenant's quota in any case.
+            pass  # The server reclaims them under the tenant's quota in any case.
 
 
 def empty_of(buffer_type: int, shape: Tuple[int, ...]) -> "np.ndarray[Any, Any]":

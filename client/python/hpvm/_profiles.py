@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles: servers and credentials by name, in ~/.config/hpvm/profiles.toml, as hpvmctl reads them.
+"""Reads profiles: named servers and credentials in ~/.config/hpvm/profiles.toml, as hpvmctl does.
 
     default = "lab"
 
@@ -24,14 +24,14 @@ _SOCKET = "/run/hpvmd/hpvmd.sock"
 
 
 class Place(NamedTuple):
-    """Where to connect, and as whom."""
+    """The server to connect to, and the tenant and credentials to use."""
     server: str
     tenant: str
     credentials: Credentials
 
 
 def profile_file() -> pathlib.Path:
-    """$HPVM_PROFILES, else profiles.toml in the user's folder of configurations."""
+    """Returns $HPVM_PROFILES, else profiles.toml in the user's configuration folder."""
     named = os.environ.get("HPVM_PROFILES")
     if named:
         return pathlib.Path(named)
@@ -68,23 +68,23 @@ def _find(name: Optional[str], path: pathlib.Path) -> Dict[str, str]:
             raise InvalidArgumentError(f'Profile "{wanted}" in "{path}" has the unknown key "{key}"; keys are '
                                        f"{', '.join(_KEYS)}.")
         if not isinstance(value, str):
-            raise InvalidArgumentError(f'Profile "{wanted}" in "{path}": "{key}" has to be a text.')
+            raise InvalidArgumentError(f'Profile "{wanted}" in "{path}": "{key}" has to be a string.')
     return {key: os.path.expanduser(value) if key in _FILES else value for key, value in profile.items()}
 
 
 def find_place(server: Optional[str], profile: Optional[str], tenant: Optional[str],
                credentials: Optional[Credentials]) -> Place:
-    """What was given, then the environment ($HPVM_SERVER, $HPVM_TENANT, $HPVM_TOKEN, $HPVM_TOKEN_FILE, $HPVM_CA, $HPVM_CERT,
-    $HPVM_KEY, $HPVM_SERVER_NAME), then the profile, then the places where a server usually is."""
+    """Chooses the arguments first, then the environment ($HPVM_SERVER, $HPVM_TENANT, $HPVM_TOKEN, $HPVM_TOKEN_FILE,
+    $HPVM_CA, $HPVM_CERT, $HPVM_KEY, $HPVM_SERVER_NAME), then the profile, then the usual addresses of a server."""
     env = {key: value for key, value in os.environ.items() if key.startswith("HPVM_") and value}
     name = profile or env.get("HPVM_PROFILE", "")
     path = profile_file()
     found: Dict[str, str] = {}
-    # A server that is named, and no profile: the default profile is for another one.
+    # A server without a profile is named: the default profile is for another server.
     if name or (not server and "HPVM_SERVER" not in env and path.exists()):
         found = _find(name, path)
     default = "unix:" + _SOCKET if os.path.exists(_SOCKET) else "127.0.0.1:50061"
-    # A profile that is named in the call comes before the environment.
+    # A profile that the call names comes before the environment.
     place = server or (found.get("server") if profile else None) or env.get("HPVM_SERVER") or found.get("server") or default
     is_unix = place.startswith("unix:")
 

@@ -25,7 +25,7 @@ _RUN = "/hpvm.v1.Hpvm/Run"
 
 
 class Marker:
-    """A word for `out=`."""
+    """A constant for `out=`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -41,7 +41,7 @@ DISCARD = Marker("hpvm.DISCARD")
 
 
 class RunOptions:
-    """What a run may be asked for besides its inputs; the keyword arguments of `Prepared.run`."""
+    """Options of a run besides its inputs; the keyword arguments of `Prepared.run`."""
 
     __slots__ = ("symbols", "repeat", "rotations", "until", "placements", "log", "out", "timeout", "deadline", "priority",
                  "labels", "traceparent")
@@ -55,7 +55,7 @@ class RunOptions:
         self.deadline, self.priority, self.labels, self.traceparent = deadline, priority, labels, traceparent
 
     def is_plain(self) -> bool:
-        """Nothing is asked for but the outputs."""
+        """Returns true if the caller asks only for the outputs."""
         return not (self.symbols or self.repeat != 1 or self.rotations or self.until or self.placements or self.log or self.out
                     or self.deadline is not None or self.priority or self.labels or self.traceparent)
 
@@ -64,7 +64,7 @@ class RunOptions:
                                traceparent=self.traceparent)
 
     def fill(self, request: Any) -> None:
-        """The fields that RunRequest, RunManyRequest and SubmitRequest have in common."""
+        """Sets the fields that RunRequest, RunManyRequest and SubmitRequest have in common."""
         request.repeat, request.until = self.repeat, self.until
         for output, source in (self.rotations or {}).items():
             request.rotations.add(output=output, input=source)
@@ -80,7 +80,7 @@ def deadline_of(timeout: Optional[float]) -> Optional[float]:
 
 
 class _Work:
-    """One run: what it borrows of the client's memory, and what it has made on the server."""
+    """One run: the client's memory that it borrows, and the buffers that it has made on the server."""
 
     def __init__(self, core: Core, pool: _memory.LocalPool, deadline: Optional[float],
                  kind: Optional[Callable[[], Any]] = None) -> None:
@@ -90,7 +90,7 @@ class _Work:
         self.tries_local = not pool.refusal
 
     def outputs_before(self) -> Dict[str, int]:
-        """Sizes of the outputs of an earlier run of this kind, by name."""
+        """Returns the sizes of the outputs of an earlier run of this kind, by name."""
         return self.pool.outputs_of(self.kind()) if self.kind is not None and self.pool.knows_outputs() else {}
 
     def take_local(self, size: int) -> "Steps[Optional[_memory.Local]]":
@@ -107,7 +107,7 @@ class _Work:
         return local
 
     def bind_large(self, name: str, array: "np.ndarray[Any, Any]", number: int) -> "Steps[tensor_pb2.BufferView]":
-        """A buffer with the array's elements: one copy where memory is shared, two through gRPC."""
+        """Makes a buffer with the array's elements: one copy in shared memory, two through gRPC."""
         data = _arrays.view_of(array)
         local = yield from self.take_local(len(data))
         if local is not None:
@@ -120,10 +120,10 @@ class _Work:
         return tensor_pb2.BufferView(buffer_id=buffer.id)
 
     def end(self, is_good: bool) -> "Steps[None]":
-        """Memory that a failed run might still write is given up."""
+        """Returns memory to the pool, except memory that a failed run might still write, which is deleted."""
         gone = self.pool.give(list(self.locals.values())) if is_good else list(self.locals)
         self.locals = {}
-        # In time of its own: what a run made is given back also when its time is up.
+        # The cleanup has its own time limit, because it also follows a run whose time is up.
         yield from _memory.delete_all(self.core, gone + self.created, time.monotonic() + _CLEANUP_SECONDS)
         self.created = []
 
@@ -180,7 +180,7 @@ def _fill(array: "np.ndarray[Any, Any]", value: "np.ndarray[Any, Any]", name: st
 
 
 def _target(out: Any, view: tensor_pb2.BufferView, name: str) -> "np.ndarray[Any, Any]":
-    """Where an output's elements go: the caller's own array where it has the form, else a new one."""
+    """Returns the array for an output: the caller's own array if one is given, else a new one."""
     shape = tuple(view.shape)
     if isinstance(out, np.ndarray):
         if out.shape == shape and out.dtype == _arrays.dtype_of(view.type) and out.flags.c_contiguous and out.flags.writeable:
@@ -218,7 +218,7 @@ def _take_output(work: _Work, value: tensor_pb2.OutputValue, out: Any, client: A
 
 
 def _kind_of(handle: str, inputs: Mapping[str, Any], symbols: Optional[Mapping[str, int]]) -> Any:
-    """Runs of one kind have outputs of the same sizes, unless data decides."""
+    """Returns the kind of a run. Runs of one kind have outputs of the same sizes, unless data decides."""
     shapes = tuple([(name, getattr(value, "shape", None), getattr(value, "dtype", None)) for name, value in inputs.items()])
     return handle, shapes, tuple(sorted(symbols.items())) if symbols else ()
 
@@ -267,7 +267,7 @@ def _run_once(core: Core, client: Any, state: "PreparedState", handle: str, inpu
 
 
 def run(core: Core, client: Any, state: "PreparedState", inputs: Mapping[str, Any], options: RunOptions) -> "Steps[RunResult]":
-    """One run. A handle that ended with the server's process is prepared again, once."""
+    """Runs the graph once. A handle that ended with the server's process is prepared again, once."""
     deadline = deadline_of(options.timeout)
     handle = state.handle_or_raise()
     try:
@@ -282,7 +282,7 @@ def run(core: Core, client: Any, state: "PreparedState", inputs: Mapping[str, An
 
 def _run_with_fallback(core: Core, client: Any, state: "PreparedState", handle: str, inputs: Mapping[str, Any],
                        options: RunOptions, deadline: Optional[float]) -> "Steps[RunResult]":
-    """Once more without shared memory, where the server let go of a buffer or an output is larger than last time."""
+    """Runs again without shared memory if the server has dropped a buffer or an output is larger than last time."""
     pool = client._pool
     try:
         return (yield from _run_once(core, client, state, handle, inputs, options, deadline))
@@ -292,7 +292,7 @@ def _run_with_fallback(core: Core, client: Any, state: "PreparedState", handle: 
         if pool.refusal or not (had_local or _may_be_pooled(failure)):
             raise
         if isinstance(failure, errors.NotFoundError):
-            pool.clear()  # Another daemon, or one that has let go of what was long unused.
+            pool.clear()  # Another daemon answers, or the daemon has dropped buffers that were long unused.
     pool.learn(kind, {})
     return (yield from _run_once(core, client, state, handle, inputs, options, deadline))
 
@@ -305,7 +305,7 @@ def _may_be_pooled(failure: errors.HpvmError) -> bool:
 
 def prepare(core: Core, document: str, modules: Mapping[str, bytes], hashes: Mapping[str, str], check: bool,
             deadline: Optional[float]) -> "Steps[Tuple[graph_pb2.PrepareGraphResponse, int]]":
-    """The answer, and when the server began."""
+    """Returns the answer, and the time at which the server began."""
     for is_last in (False, True):
         reference = yield from core.put_graph(document, modules, hashes, deadline)
         request = graph_pb2.PrepareGraphRequest(options=request_options(), graph_sha256=reference.graph_sha256,
@@ -314,16 +314,16 @@ def prepare(core: Core, document: str, modules: Mapping[str, bytes], hashes: Map
             response = yield from core.once("PrepareGraph", request, graph_pb2.PrepareGraphResponse, deadline)
             break
         except errors.NotFoundError:
-            if is_last:  # A server that was restarted after the upload gets everything once more.
+            if is_last:  # After a restart the server receives everything again.
                 raise
     info = yield from core.server_info(deadline)
     return response, info.started_unix_ns
 
 
 def prepare_again(core: Core, state: "PreparedState", handle: str, deadline: Optional[float]) -> "Steps[bool]":
-    """Whether there is another handle now, because the server's process is another one."""
+    """Returns true if another handle exists now, because the server's process is another one."""
     if state.handle != handle and not state.is_released:
-        return True  # Another thread did.
+        return True  # Another thread has prepared the graph.
     info = yield from core.server_info(deadline)
     if state.is_released or info.started_unix_ns == state.server_started:
         return False
@@ -366,7 +366,8 @@ RunOrError = Union[RunResult, errors.HpvmError]
 
 def run_many(core: Core, client: Any, state: "PreparedState", items: List[Mapping[str, Any]],
              options: RunOptions) -> "Steps[List[RunOrError]]":
-    """The runs one after the other, in as few calls as their sizes allow. What became of each, in their order."""
+    """Runs the items one after the other, in as few calls as their sizes allow. Returns each result or error, in
+    order."""
     from hpvm.v1 import many_pb2
     deadline = deadline_of(options.timeout)
     count_max = (yield from core.limits(deadline)).runs_per_call_max or 1

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws a graph document: layers from left to right, nodes with their ports, edges as curves.
 
-Layers are longest paths from the inputs; within a layer nodes are ordered by the mean place of what feeds them, a few times
-over (the barycentre method of Sugiyama, Tagawa and Toda, 1981). An edge over several layers has a place of its own in each that
-it crosses, so that it goes behind no node."""
+A node's layer is the length of the longest path from the inputs. The nodes of a layer are ordered by the mean position of their
+predecessors, in a few passes (the barycentre method of Sugiyama, Tagawa and Toda, 1981). An edge over several layers has a
+position of its own in each layer that it crosses, so that it passes behind no node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Box:
 
     @classmethod
     def crossing(cls, key: str, layer: int) -> "_Box":
-        """Where an edge crosses a layer."""
+        """Returns the box of an edge that crosses a layer."""
         box = cls(key, "", "v", [], [])
         box.layer, box.width, box.head, box.height = layer, 0, 0, _ROW
         return box
@@ -66,7 +66,7 @@ def _boxes(document: Mapping[str, Any]) -> Dict[str, _Box]:
 
 
 def _edges(document: Mapping[str, Any], boxes: Mapping[str, _Box]) -> List[Tuple[str, str, str, str]]:
-    """(box, port, box, port)."""
+    """Returns the edges as (box, port, box, port)."""
     found = []
     for edge in document.get("edges", []):
         begin, _, begin_port = str(edge.get("from", "")).partition(".")
@@ -100,7 +100,7 @@ def _layer(boxes: Mapping[str, _Box], edges: List[Tuple[str, str, str, str]]) ->
 
 def _cross(layers: List[List[_Box]], boxes: Mapping[str, _Box],
            edges: List[Tuple[str, str, str, str]]) -> List[List[_Box]]:
-    """Adds to the layers the crossings of each edge; answers them, edge by edge."""
+    """Adds the crossings of each edge to the layers; returns them by edge."""
     crossings = []
     for number, (begin, _, end, _) in enumerate(edges):
         between = [_Box.crossing(f"{number}/{layer}", layer) for layer in range(boxes[begin].layer + 1, boxes[end].layer)]
@@ -128,7 +128,7 @@ def _order(layers: List[List[_Box]], edges: List[Tuple[str, str, str, str]]) -> 
 
 
 def _hops(edge: Tuple[str, str, str, str], between: List[_Box]) -> List[Tuple[str, str, str, str]]:
-    """The edge from layer to layer."""
+    """Splits the edge into hops from layer to layer."""
     stops = [edge[0], *(box.key for box in between), edge[2]]
     return [(begin, "", end, "") for begin, end in zip(stops, stops[1:])]
 
@@ -160,7 +160,7 @@ def _draw_box(box: _Box) -> str:
 
 
 def _draw_edge(begin: Tuple[float, float], crossings: List[Tuple[float, float, float]], end: Tuple[float, float]) -> str:
-    """`crossings`: left, right and height of the straight pieces."""
+    """Draws one edge. `crossings`: left, right and height of the straight pieces."""
     (x, y), parts = begin, [f"M{begin[0]:.0f} {begin[1]:.0f}"]
     for left, right, height in [*crossings, (end[0], end[0], end[1])]:
         bend = max(_GAP_X * 0.45, (left - x) / 2)
@@ -172,7 +172,7 @@ def _draw_edge(begin: Tuple[float, float], crossings: List[Tuple[float, float, f
 
 
 def draw(document: Mapping[str, Any]) -> str:
-    """SVG text. A graph with very many nodes is drawn as its numbers alone."""
+    """Returns the graph as SVG text. A graph with very many nodes is drawn as one box with their number."""
     name = str(document.get("name") or "graph")
     if len(document.get("nodes", {})) > _NODES_MAX:
         document = {"inputs": document.get("inputs", {}), "outputs": document.get("outputs", {}), "nodes": {

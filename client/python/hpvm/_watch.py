@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams of changes, which go on when the server restarts."""
+"""Streams of changes, which continue after the server restarts."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ if TYPE_CHECKING:
 
 
 class JobChange(NamedTuple):
-    """`job` as it is now; None when it is stored no longer, or left the states asked for: then `gone_id` names it."""
+    """A change of a job. `job` is its present state; None when the job is no longer stored or has left the requested
+    states: then `gone_id` names it."""
     job: Any
     gone_id: str
     time: float  # Seconds since 1970; 0 in the first list.
-    is_listed: bool  # It is told because it was there, not because it changed.
+    is_listed: bool  # True for a job of the first list, which has not changed.
 
 
 class JobsWatch:
-    """Where a watch of jobs is. One user at a time."""
+    """The position of a watch of jobs. Not thread-safe."""
 
     METHOD = "WatchJobs"
 
     def __init__(self, core: Core, states: Sequence[int], labels: Optional[Mapping[str, str]], array: str) -> None:
         self._request = job_pb2.WatchJobsRequest(states=states, labels=labels or {}, array_id=array)  # type: ignore[arg-type]
         self._is_listing = False
-        self._seen: Dict[str, int] = {}  # Changes that were told: a list after an outage tells nothing twice.
+        self._seen: Dict[str, int] = {}  # Changes that were reported, so that a list after an outage reports nothing twice.
 
     def request(self) -> bytes:
         return self._request.SerializeToString()
@@ -66,7 +67,7 @@ class JobsWatch:
 
 
 class DevicesWatch:
-    """Where a watch of devices is. One user at a time."""
+    """The position of a watch of devices. Not thread-safe."""
 
     METHOD = "WatchDevices"
 
@@ -78,7 +79,7 @@ class DevicesWatch:
         return self._request.SerializeToString()
 
     def devices(self, message: bytes) -> Optional[List[record_pb2.Device]]:
-        """None: nothing about the devices is new."""
+        """Returns the devices; None when nothing about them is new."""
         response = service_pb2.WatchDevicesResponse.FromString(message)
         self._request.cursor = response.cursor
         now = response.now.SerializeToString(deterministic=True)
@@ -89,7 +90,7 @@ class DevicesWatch:
 
 
 class Outages:
-    """Whether a watch goes on after a failure, and how soon."""
+    """Decides whether a watch continues after a failure, and how soon."""
 
     def __init__(self, core: Core) -> None:
         self._retries = Retries(core.options)
@@ -106,7 +107,7 @@ class Outages:
 
 def follow(channel: Channel, core: Core, watch: Any, deadline: Optional[float],
            on_call: Optional[Callable[[Any], None]] = None) -> Iterator[bytes]:
-    """The messages of a watch, over outages."""
+    """Yields the messages of a watch, and continues after outages."""
     outages = Outages(core)
     while True:
         _, metadata = channel.drive(core.sign())
@@ -121,13 +122,13 @@ def follow(channel: Channel, core: Core, watch: Any, deadline: Optional[float],
             except grpc.RpcError as error:
                 pause = outages.pause_after(channel.explain(error))
         if deadline is not None and time.monotonic() + pause >= deadline:
-            raise errors.DeadlineExceededError("The watch has taken as long as it was given.")
+            raise errors.DeadlineExceededError("The watch's timeout passed.")
         time.sleep(pause)
 
 
 class JobWatcher:
-    """Calls the callbacks of jobs that have ended, from one thread that watches all of the tenant's jobs. The thread lives while
-    somebody waits. Any thread."""
+    """Calls the callbacks of jobs that have ended, from one thread that watches all jobs of the tenant. The thread
+    lives while callbacks are waiting. Thread-safe."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -145,7 +146,7 @@ class JobWatcher:
                 is_first_of_it = False
                 self._thread = threading.Thread(target=self._watch, name="hpvm-jobs", daemon=True)
                 self._thread.start()
-        if is_first_of_it and job.done():  # It may have ended before the watch came to it.
+        if is_first_of_it and job.done():  # The job may have ended before the watch saw it.
             self._ended(job.id, job.message)
 
     def stop(self) -> None:
@@ -156,7 +157,8 @@ class JobWatcher:
             call.cancel()
 
     def _ended(self, job_id: str, message: Optional[job_pb2.Job]) -> None:
-        """Without a message nobody here knows how it ended, and the job is as it was seen last."""
+        """Runs the job's callbacks. Without a message the client cannot tell how the job ended, and the job keeps the
+        state last seen."""
         from hpvm.jobs import run_callback
         with self._lock:
             callbacks = self._waiting.pop(job_id, [])
@@ -176,7 +178,7 @@ class JobWatcher:
                     if change.job is not None and has_ended(change.job.state):
                         self._ended(change.job.id, change.job)
                     elif change.job is None:
-                        self._ended(change.gone_id, None)  # It is stored no longer.
+                        self._ended(change.gone_id, None)  # The job is no longer stored.
                 with self._lock:
                     if not self._waiting:
                         self._thread = None
@@ -185,7 +187,7 @@ class JobWatcher:
             self._give_up(failure)
 
     def _give_up(self, failure: errors.HpvmError) -> None:
-        """The server has been gone for longer than the client's patience, or the client was closed."""
+        """Ends the watch: the server has been gone for longer than the client's patience, or the client was closed."""
         with self._lock:
             job_ids = list(self._waiting)
             self._thread = None

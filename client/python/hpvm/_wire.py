@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Protocol Buffers wire format, as far as tensors need it.
+"""Encodes the part of the Protocol Buffers wire format that tensors need.
 
-Elements of a tensor go from the array into the message in one copy: the message class would make three more of them.
-Everything else is the generated classes' work.
+The elements of a tensor are copied once from the array into the message; the message class would copy them three more times.
+The generated classes encode everything else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Part = Union[bytes, memoryview]
 
 
 def varint(value: int) -> bytes:
-    """`value` (0 to 2**64 - 1) in base 128, the lowest digits first."""
+    """Encodes `value` (0 to 2**64 - 1) in base 128, the lowest digits first."""
     if value < 0x80:
         return bytes((value,))
     out = bytearray()
@@ -28,7 +28,7 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, data: bytes) -> bytes:
-    """A length-delimited field."""
+    """Encodes a length-delimited field."""
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
@@ -43,23 +43,23 @@ def _binding_heads(name: str, element_type: int, shape: Tuple[int, ...], size: i
 
 
 def tensor_binding(name: str, element_type: int, shape: Tuple[int, ...], data: memoryview) -> List[Part]:
-    """Field 3 (`inputs`) of RunRequest: an InputBinding with an inline tensor."""
-    _copies.count(data.nbytes)  # By `join`, which follows.
+    """Returns field 3 (`inputs`) of RunRequest: an InputBinding with an inline tensor."""
+    _copies.count(data.nbytes)  # `join` copies the data afterwards.
     return [_binding_heads(name, element_type, shape, data.nbytes), data]
 
 
 def chunk(data: memoryview, head: bytes = b"") -> bytes:
-    """A message of an upload: `head` is its field 1, already encoded, and the data are its field 2."""
+    """Returns a message of an upload: `head` is its field 1, already encoded, and the data are its field 2."""
     _copies.count(data.nbytes)
     return b"".join((head, b"\x12" + varint(data.nbytes), data))
 
 
 def read_varint(data: memoryview, at: int) -> Tuple[int, int]:
-    """A number and the place after it; ValueError when there is none."""
+    """Returns a number and the position after it; raises ValueError when there is none."""
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:
-            raise ValueError("a number in a message is not whole")
+            raise ValueError("a number in a message is cut off")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -69,7 +69,7 @@ def read_varint(data: memoryview, at: int) -> Tuple[int, int]:
 
 
 def last_bytes(message: bytes, wanted: int) -> memoryview:
-    """The contents of the last length-delimited field `wanted`; empty when there is none. Copies nothing."""
+    """Returns the contents of the last length-delimited field `wanted`, without a copy; empty when there is none."""
     view, at, found = memoryview(message), 0, memoryview(b"")
     while at < len(view):
         key, at = read_varint(view, at)
@@ -84,7 +84,7 @@ def last_bytes(message: bytes, wanted: int) -> memoryview:
         else:
             raise ValueError(f"a message has a field of wire type {wire}")
         if at + size > len(view):
-            raise ValueError("a field of a message is not whole")
+            raise ValueError("a field of a message is cut off")
         if wire == 2 and key >> 3 == wanted:
             found = view[at:at + size]
         at += size

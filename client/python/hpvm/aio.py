@@ -31,7 +31,7 @@ from hpvm.v1 import record_pb2, service_pb2, tensor_pb2
 
 
 class AsyncBuffer(BufferState):
-    """As hpvm.Buffer."""
+    """Works like hpvm.Buffer."""
 
     def __init__(self, client: "AsyncClient", core: Core, buffer_id: str, element_type: int, shape: Tuple[int, ...],
                  size: int) -> None:
@@ -60,7 +60,7 @@ class AsyncBuffer(BufferState):
 
 
 class AsyncPrepared(PreparedState):
-    """As hpvm.Prepared."""
+    """Works like hpvm.Prepared."""
 
     def __init__(self, client: "AsyncClient", *facts: Any) -> None:
         super().__init__(*facts)
@@ -71,14 +71,14 @@ class AsyncPrepared(PreparedState):
                   out: Optional[Mapping[str, Any]] = None, timeout: Optional[float] = None, deadline: Optional[float] = None,
                   priority: int = 0, labels: Optional[Mapping[str, str]] = None, traceparent: str = "",
                   **arrays: Any) -> RunResult:
-        """As hpvm.Prepared.run. Cancelling the task ends the run on the server."""
+        """Works like hpvm.Prepared.run. Cancelling the task ends the run on the server."""
         options = RunOptions(symbols, repeat, rotations, until, placements, log, out, timeout, deadline, priority, labels,
                              traceparent)
         return await self._client._drive(_runs.run(self._client._core, self._client, self, merge(inputs, arrays), options))
 
     async def run_many(self, items: List[Inputs], *, symbols: Optional[Mapping[str, int]] = None, placements: bool = False,
                        log: bool = False, timeout: Optional[float] = None) -> List[Union[RunResult, errors.HpvmError]]:
-        """As hpvm.Prepared.run_many."""
+        """Works like hpvm.Prepared.run_many."""
         options = RunOptions(symbols, placements=placements, log=log, timeout=timeout)
         return await self._client._drive(_runs.run_many(self._client._core, self._client, self, list(items), options))
 
@@ -95,7 +95,7 @@ class AsyncPrepared(PreparedState):
 
 
 class AsyncJob(JobFacts):
-    """As hpvm.Job: `outputs = await job`."""
+    """Works like hpvm.Job: `outputs = await job`."""
 
     def __init__(self, client: "AsyncClient", message: Any) -> None:
         super().__init__(message)
@@ -109,13 +109,13 @@ class AsyncJob(JobFacts):
         return self
 
     async def wait(self, timeout: Optional[float] = None) -> "AsyncJob":
-        """Until it has ended, however it ended."""
+        """Waits until the job has ended, in whatever state."""
         if not self.state.has_ended:
             self._message = await self._client._drive(_jobs.wait(self._client._core, self.id, None, deadline_of(timeout)))
         return self
 
     async def result(self, timeout: Optional[float] = None) -> Mapping[str, Any]:
-        """Its outputs; raises what it failed with."""
+        """Returns the job's outputs; raises the job's failure."""
         await self.wait(timeout)
         failure = _jobs.failure_of(self._message)
         if failure is not None:
@@ -130,7 +130,7 @@ class AsyncJob(JobFacts):
 
 
 class AsyncClient:
-    """A connection to a server, for one event loop. `hpvm.aio.connect` makes one."""
+    """A connection to a server, for one event loop. `hpvm.aio.connect` makes it."""
 
     def __init__(self, place: _profiles.Place, *, patience: float, local_memory: bool,
                  on_unanswered: Optional[Callable[[errors.HpvmError], None]]) -> None:
@@ -194,14 +194,14 @@ class AsyncClient:
 
     async def watch_jobs(self, *, states: Iterable[JobState] = (), labels: Optional[Mapping[str, str]] = None, array: str = "",
                          timeout: Optional[float] = None) -> AsyncIterator[_watch.JobChange]:
-        """As hpvm.Client.watch_jobs."""
+        """Works like hpvm.Client.watch_jobs."""
         watch = _watch.JobsWatch(self._core, [int(state) for state in states], labels, array)
         async for message in self._follow(watch, deadline_of(timeout)):
             for change in watch.changes(message, lambda job: AsyncJob(self, job)):
                 yield change
 
     async def watch_devices(self, *, timeout: Optional[float] = None) -> AsyncIterator[List[record_pb2.Device]]:
-        """As hpvm.Client.watch_devices."""
+        """Works like hpvm.Client.watch_devices."""
         watch = _watch.DevicesWatch()
         async for message in self._follow(watch, deadline_of(timeout)):
             devices = watch.devices(message)
@@ -223,11 +223,11 @@ class AsyncClient:
             finally:
                 call.cancel()
             if deadline is not None and time.monotonic() + pause >= deadline:
-                raise errors.DeadlineExceededError("The watch has taken as long as it was given.")
+                raise errors.DeadlineExceededError("The watch's timeout passed.")
             await asyncio.sleep(pause)
 
     async def close(self) -> None:
-        """Ends the connection. Calls in progress fail with ClosedError; jobs go on. May be called twice."""
+        """Closes the connection. Calls in progress fail with ClosedError; jobs go on. May be called twice."""
         if not self._is_open:
             return
         self._is_open = False
@@ -247,7 +247,7 @@ async def connect(server: Optional[str] = None, *, profile: Optional[str] = None
                   credentials: Optional[Credentials] = None, connect_timeout: float = 5.0, patience: float = 30.0,
                   local_memory: bool = True,
                   on_unanswered: Optional[Callable[[errors.HpvmError], None]] = None) -> AsyncClient:
-    """As hpvm.connect."""
+    """Works like hpvm.connect."""
     client = AsyncClient(_profiles.find_place(server, profile, tenant, credentials), patience=patience,
                          local_memory=local_memory, on_unanswered=on_unanswered)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Buffers: data that stays with the server between runs, and memory that is shared with it."""
+"""Buffers: data that stays on the server between runs, and memory that is shared with the server."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class BufferState:
-    """What sync and async buffers share: a name on the server, a type and a shape. Answers steps."""
+    """The state that sync and async buffers share: a name on the server, a type and a shape. Its methods return
+    steps."""
 
     def __init__(self, core: "Core", buffer_id: str, element_type: int, shape: Tuple[int, ...], size: int) -> None:
         self._core = core
-        #: The server's name.
+        #: The buffer's id on the server.
         self.id = buffer_id
         self._type, self._shape, self._size = element_type, shape, size
         self._is_deleted = False
@@ -36,11 +37,11 @@ class BufferState:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the buffer on the server."""
+        """Size of the buffer on the server in bytes."""
         return self._size
 
     def _hpvm_view(self) -> tensor_pb2.BufferView:
-        """How a run names it."""
+        """Returns the view by which a run names the buffer."""
         if self._is_deleted:
             raise errors.FailedPreconditionError(f"The buffer {self.id} has been deleted.")
         view = tensor_pb2.BufferView(buffer_id=self.id)
@@ -50,11 +51,11 @@ class BufferState:
         return view
 
     def _hpvm_written(self, view: tensor_pb2.BufferView) -> None:
-        """A run has written it, with this type and shape."""
+        """Records that a run has written the buffer with this type and shape."""
         self._type, self._shape = int(view.type), tuple(view.shape)
 
     def _write(self, value: Any, offset: int, timeout: Optional[float]) -> "Steps[None]":
-        array, _ = _arrays.as_tensor(value, "What is written")
+        array, _ = _arrays.as_tensor(value, "The data to write")
         yield from _memory.write(self._core, self.id, _arrays.view_of(array), offset, deadline_of(timeout))
 
     def _read(self, out: Optional["np.ndarray[Any, Any]"], timeout: Optional[float]) -> "Steps[np.ndarray[Any, Any]]":
@@ -89,9 +90,10 @@ class BufferState:
 
 
 class Buffer(BufferState):
-    """A buffer on the server. It is an input of runs (`run(A=buffer)`) and where outputs go (`out={"C": buffer}`).
+    """A buffer on the server. Runs take it as an input (`run(A=buffer)`) or write it (`out={"C": buffer}`).
 
-    It is deleted by `delete`, at the end of a `with` block, and otherwise when the server lets go of what is long unused."""
+    It is deleted by `delete`, at the end of a `with` block, and otherwise when the server drops buffers that are long
+    unused."""
 
     def __init__(self, client: Any, core: "Core", buffer_id: str, element_type: int, shape: Tuple[int, ...], size: int) -> None:
         super().__init__(core, buffer_id, element_type, shape, size)
@@ -102,16 +104,16 @@ class Buffer(BufferState):
         self._client._drive(self._write(value, offset, timeout))
 
     def read(self, *, out: Optional["np.ndarray[Any, Any]"] = None, timeout: Optional[float] = None) -> "np.ndarray[Any, Any]":
-        """The contents, in a new array or in `out`."""
+        """Returns the contents, in a new array or in `out`."""
         return self._client._drive(self._read(out, timeout))  # type: ignore[no-any-return]
 
     def view(self, shape: Sequence[int], dtype: Any = None) -> "Buffer":
-        """The same memory with another shape, and with another type where one is given, from its beginning."""
+        """Returns the same memory from its beginning with another shape, and with another type if `dtype` is given."""
         element_type, wanted = self._viewed(shape, dtype)
         return Buffer(self._client, self._core, self.id, element_type, wanted, self._size)
 
     def delete(self, *, timeout: Optional[float] = None) -> None:
-        """Gives it back. Runs in progress keep what they need."""
+        """Deletes the buffer. Runs in progress keep what they need."""
         self._client._drive(self._delete(timeout))
 
     def __enter__(self) -> "Buffer":
@@ -126,18 +128,19 @@ class Buffer(BufferState):
 
 
 class SharedBuffer(Buffer):
-    """A buffer in memory that this process shares with a server on its own host: `array` is what runs read and write, and
-    nothing is copied.
+    """A buffer in memory that this process shares with a server on its own host. Runs read and write `array` without a
+    copy.
 
-    Nobody keeps anybody from writing while a run reads: such a run may see any mixture, and nothing else breaks."""
+    Nothing prevents a write while a run reads: such a run may see any mixture of old and new contents, and nothing else
+    breaks."""
 
     def __init__(self, client: Any, core: "Core", buffer: buffer_pb2.Buffer, memory: _memory.Memory, element_type: int,
                  shape: Tuple[int, ...]) -> None:
         super().__init__(client, core, buffer.id, element_type, shape, int(buffer.size_bytes))
         self._memory = memory
-        #: The memory itself. It stays good when the buffer is deleted.
+        #: The memory itself, which stays valid when the buffer is deleted.
         self.array: "np.ndarray[Any, Any]" = memory.array(_arrays.size_of(element_type, shape)).view(self.dtype).reshape(shape)
 
     def publish(self, *, timeout: Optional[float] = None) -> int:
-        """Says that new contents are complete; answers the generation that they are."""
+        """Declares that new contents are complete; returns their generation."""
         return int(self._client._drive(_memory.publish(self._core, self.id, deadline_of(timeout))).generation)

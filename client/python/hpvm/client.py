@@ -30,14 +30,14 @@ _open_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Runs in progress end with the interpreter: gRPC's threads must not outlive it."""
+    """Ends runs in progress with the interpreter: gRPC's threads must not outlive it."""
     for client in list(_open_clients):
         client._channel.close()
 
 
 def documents_of(graph: Union[Graph, str, Mapping[str, Any]], modules: Optional[Mapping[str, bytes]],
                  hashes: Optional[Mapping[str, str]]) -> Tuple[str, Mapping[str, bytes], Mapping[str, str]]:
-    """The document's text, its modules' bytes, and hashes of modules that the server has."""
+    """Returns the document's text, its modules' bytes, and hashes of modules that the server has."""
     if not isinstance(graph, Graph):
         known = {**(modules or {}), **{name: b"" for name in hashes or {}}}
         graph = Graph.from_document(graph, modules=known)
@@ -46,11 +46,11 @@ def documents_of(graph: Union[Graph, str, Mapping[str, Any]], modules: Optional[
 
 
 class Client:
-    """A connection to a server. Any number of threads may use it at once. `hpvm.connect` makes one.
+    """A connection to a server. Any number of threads may use it at once. `hpvm.connect` makes it.
 
-    A server that restarts, drains or is overloaded does not end a call that may be carried out twice: it is sent again, with
-    growing random pauses, for `patience` seconds. Those are uploads, everything about jobs, and questions; runs and what
-    concerns buffers are sent once, because what they make ends with the server's process anyway."""
+    A call that may be carried out twice survives a server that restarts, drains or is overloaded: the client sends it
+    again, with growing random pauses, for `patience` seconds. These calls are uploads, all calls about jobs, and
+    queries. Runs and calls about buffers are sent once, because their effects end with the server's process anyway."""
 
     def __init__(self, place: _profiles.Place, *, connect_timeout: float, patience: float, local_memory: bool,
                  on_unanswered: Optional[Callable[[errors.HpvmError], None]]) -> None:
@@ -61,7 +61,7 @@ class Client:
         self._channel = Channel(endpoint, place.credentials)
         self._drive = self._channel.drive
         self._watcher = _watch.JobWatcher(self)
-        #: Where it is connected to.
+        #: The endpoint of the server.
         self.server = place.server
         try:
             self._channel.await_ready(connect_timeout)
@@ -73,32 +73,33 @@ class Client:
     # --- Facts ---
 
     def server_info(self, *, timeout: Optional[float] = None) -> service_pb2.ServerInfoResponse:
-        """The server's version, limits and features, and as whom it knows the caller."""
+        """Returns the server's version, limits and features, and the caller's identity."""
         return self._drive(self._core.server_info(deadline_of(timeout)))
 
     def devices(self, *, timeout: Optional[float] = None) -> List[record_pb2.Device]:
-        """The devices that the caller's graphs may use."""
+        """Returns the devices that the caller's graphs may use."""
         return list(self._drive(self._core.call("ListDevices", service_pb2.ListDevicesRequest(),
                                                 service_pb2.ListDevicesResponse, deadline_of(timeout))).devices)
 
     def costs(self, prepared: Optional[Prepared] = None, *, timeout: Optional[float] = None) -> service_pb2.ListCostsResponse:
-        """What the server knows of how long kernels and copies take; with a prepared graph of its kernels only."""
+        """Returns the server's estimates of how long kernels and copies take; with a prepared graph, only those of its
+        kernels."""
         request = service_pb2.ListCostsRequest(handle=prepared.handle_or_raise() if prepared is not None else "")
         return self._drive(self._core.call("ListCosts", request, service_pb2.ListCostsResponse, deadline_of(timeout)))
 
     @property
     def tensor_path(self) -> str:
-        """How large arrays travel: "shared memory", or "gRPC" and why."""
+        """The path of large arrays: "shared memory", or "gRPC" and the reason."""
         return f"gRPC: {self._pool.refusal}" if self._pool.refusal else "shared memory"
 
     # --- Graphs and runs ---
 
     def prepare(self, graph: Union[Graph, str, Mapping[str, Any]], *, modules: Optional[Mapping[str, bytes]] = None,
                 hashes: Optional[Mapping[str, str]] = None, check: bool = False, timeout: Optional[float] = None) -> Prepared:
-        """Uploads a graph and its modules, and has it validated and compiled.
+        """Uploads a graph and its modules; the server validates and compiles it.
 
         graph: a Graph, or a document as JSON text or dictionary; then `modules` has the bytes of modules, by their names.
-        hashes: modules that the server has already, by name: SHA-256 in hexadecimal.
+        hashes: SHA-256 in hexadecimal, by name, of modules that the server already has.
         check: each run looks for races, uninitialised reads and the like, slowly; findings are in the result's log.
 
         Raises InvalidArgumentError with a diagnostic for each fault of the document."""
@@ -107,14 +108,14 @@ class Client:
         return Prepared(self, response, started, *documents, check)
 
     def run(self, graph: Union[Graph, Prepared], inputs: Optional[Inputs] = None, **arguments: Any) -> Any:
-        """Runs a graph once, as `Prepared.run` does. One that is run again is quicker with `prepare`."""
+        """Runs a graph once, as `Prepared.run` does. A graph that runs again is faster with `prepare`."""
         if isinstance(graph, Prepared):
             return graph.run(inputs, **arguments)
         with self.prepare(graph) as prepared:
             return prepared.run(inputs, **arguments)
 
     def prepared_graphs(self, *, timeout: Optional[float] = None) -> List[graph_pb2.PreparedGraph]:
-        """The tenant's prepared graphs, whoever prepared them."""
+        """Returns the tenant's prepared graphs, whoever prepared them."""
         return self._drive(self._core.pages("ListGraphs", graph_pb2.ListGraphsRequest(), graph_pb2.ListGraphsResponse, "graphs",
                                             deadline_of(timeout)))
 
@@ -125,14 +126,14 @@ class Client:
         return Buffer(self, self._core, view.buffer_id, int(view.type), shape, _arrays.size_of(view.type, shape))
 
     def buffer(self, value: Any, *, timeout: Optional[float] = None) -> Buffer:
-        """A buffer with the elements of an array."""
+        """Returns a new buffer with the elements of an array."""
         array, number = _arrays.as_tensor(value)
         buffer = self._empty(number, array.shape, timeout)
         self._drive(_memory.write(self._core, buffer.id, _arrays.view_of(array), 0, deadline_of(timeout)))
         return buffer
 
     def empty(self, shape: Sequence[int], dtype: Any = "f32", *, timeout: Optional[float] = None) -> Buffer:
-        """A buffer of zeros."""
+        """Returns a new buffer of zeros."""
         return self._empty(_arrays.ELEMENT_TYPES[_arrays.type_name(dtype)], tuple(int(extent) for extent in shape), timeout)
 
     def _empty(self, number: int, shape: Tuple[int, ...], timeout: Optional[float]) -> Buffer:
@@ -140,8 +141,9 @@ class Client:
         return Buffer(self, self._core, made.id, number, shape, int(made.size_bytes))
 
     def shared(self, shape: Sequence[int], dtype: Any = "f32", *, timeout: Optional[float] = None) -> SharedBuffer:
-        """A buffer of zeros in memory of this process's own, which a server on the same host reads and writes without a copy.
-        UnavailableError where the server is not reached through a Unix socket; `empty` works everywhere."""
+        """Returns a new buffer of zeros in this process's own memory, which a server on the same host reads and writes
+        without a copy. Raises UnavailableError unless the server is reached through a Unix socket; `empty` works
+        everywhere."""
         number = _arrays.ELEMENT_TYPES[_arrays.type_name(dtype)]
         extents = tuple(int(extent) for extent in shape)
         memory = _memory.Memory(_arrays.size_of(number, extents))
@@ -150,7 +152,7 @@ class Client:
         return SharedBuffer(self, self._core, buffer, memory, number, extents)
 
     def buffers(self, *, timeout: Optional[float] = None) -> List[buffer_pb2.Buffer]:
-        """The tenant's buffers, whoever made them."""
+        """Returns the tenant's buffers, whoever made them."""
         return self._drive(self._core.pages("ListBuffers", buffer_pb2.ListBuffersRequest(), buffer_pb2.ListBuffersResponse,
                                             "buffers", deadline_of(timeout)))
 
@@ -159,10 +161,10 @@ class Client:
     def submit(self, graph: Union[Graph, Prepared, str, Mapping[str, Any]], inputs: Optional[Inputs] = None, *,
                options: Optional[_jobs.SubmitOptions] = None, modules: Optional[Mapping[str, bytes]] = None,
                hashes: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None, **arrays: Any) -> Job:
-        """Submits a job: a run that outlives this process and the server's. Answers when it is on disk.
+        """Submits a job: a run that outlives this process and the server's. Returns when the job is on disk.
 
-        `options` are hpvm.SubmitOptions: name, symbols, repeat, deadline, key, after, retries. Without a key a random one is
-        used for every try, so that a lost answer never makes two jobs."""
+        `options` are hpvm.SubmitOptions: name, symbols, repeat, deadline, key, after, retries. Without a key every try
+        uses the same random key, so that a lost answer never makes two jobs."""
         response = self._submit(graph, modules, hashes, inputs, arrays, options, None, timeout)
         return Job(self, response.job)
 
@@ -171,8 +173,9 @@ class Client:
                      index_inputs: Sequence[str] = (), options: Optional[_jobs.SubmitOptions] = None,
                      modules: Optional[Mapping[str, bytes]] = None, hashes: Optional[Mapping[str, str]] = None,
                      timeout: Optional[float] = None, **arrays: Any) -> List[Job]:
-        """Submits one job for each index of `array` (a range, or how many). `symbol` is a symbol of the graph that has the
-        index as its value; `index_inputs` are inputs that get it. `running_max` limits how many run at a time."""
+        """Submits one job for each index of `array` (a range, or a count). `symbol` is a symbol of the graph whose
+        value is the index; `index_inputs` are inputs that receive it. `running_max` limits how many jobs run at a
+        time."""
         spread = _jobs.ArrayOptions.of(array, symbol, running_max, index_inputs)
         response = self._submit(graph, modules, hashes, inputs, arrays, options, spread, timeout)
         return [Job(self, _jobs.stub_of(job_id)) for job_id in response.array_job_ids]
@@ -186,26 +189,26 @@ class Client:
                                         deadline_of(timeout)))
 
     def job(self, job_id: str, *, timeout: Optional[float] = None) -> Job:
-        """A job by its id."""
+        """Returns a job by its id."""
         return Job(self, self._drive(_jobs.get(self._core, job_id, deadline_of(timeout))))
 
     def jobs(self, *, states: Iterable[JobState] = (), labels: Optional[Mapping[str, str]] = None, array: str = "",
              count_max: Optional[int] = None, timeout: Optional[float] = None) -> List[Job]:
-        """The tenant's jobs, the newest first."""
+        """Returns the tenant's jobs, the newest first."""
         found = self._drive(_jobs.list_jobs(self._core, [int(state) for state in states], labels, array, count_max,
                                             deadline_of(timeout)))
         return [Job(self, message) for message in found]
 
     def watch_jobs(self, *, states: Iterable[JobState] = (), labels: Optional[Mapping[str, str]] = None, array: str = "",
                    timeout: Optional[float] = None) -> Iterator[_watch.JobChange]:
-        """The tenant's jobs as they are, the oldest first, and then each change of state as it happens. Goes on when the
-        server restarts; no change is told twice."""
+        """Yields the tenant's present jobs, the oldest first, and then each change of state as it happens. The watch
+        continues after the server restarts; no change is reported twice."""
         watch = _watch.JobsWatch(self._core, [int(state) for state in states], labels, array)
         for message in _watch.follow(self._channel, self._core, watch, deadline_of(timeout)):
             yield from watch.changes(message, lambda job: Job(self, job))
 
     def watch_devices(self, *, timeout: Optional[float] = None) -> Iterator[List[record_pb2.Device]]:
-        """The devices: at once, and then whenever something about them has changed."""
+        """Yields the devices at once, and again whenever something about them has changed."""
         watch = _watch.DevicesWatch()
         for message in _watch.follow(self._channel, self._core, watch, deadline_of(timeout)):
             devices = watch.devices(message)
@@ -216,18 +219,18 @@ class Client:
 
     @property
     def admin(self) -> "Admin":
-        """Tenants, tokens, use and the audit, for those who may."""
+        """Tenants, tokens, usage and the audit, for callers with the rights."""
         from hpvm.admin import Admin
         return Admin(self)
 
     def close(self) -> None:
-        """Ends the connection. Calls in progress fail with ClosedError; jobs go on. May be called twice."""
+        """Closes the connection. Calls in progress fail with ClosedError; jobs go on. May be called twice."""
         if self not in _open_clients:
             return
         _open_clients.discard(self)
         self._watcher.stop()
         ids = self._pool.clear()
-        if ids:  # The server counts the pool's memory as the tenant's for as long as it is registered.
+        if ids:  # The server counts the pool's memory towards the tenant's quota while it is registered.
             try:
                 self._drive(_memory.delete_all(self._core, ids, time.monotonic() + 1))
             except errors.HpvmError:
@@ -252,11 +255,11 @@ def connect(server: Optional[str] = None, *, profile: Optional[str] = None, tena
     server: "unix:/path", "host:port" or "https://host:port"; absent: $HPVM_SERVER, else the profile's, else the system's
         socket, else 127.0.0.1:50061.
     profile: a name in ~/.config/hpvm/profiles.toml; absent: $HPVM_PROFILE, else the file's default.
-    tenant: in whose name, for administrators and for servers that take the caller's word.
-    credentials: absent: from the environment and the profile, as hpvmctl takes them.
+    tenant: the tenant to act for; for administrators, and for servers that trust the caller's word.
+    credentials: absent: those of the environment and the profile, as in hpvmctl.
     connect_timeout: seconds until UnavailableError.
     patience: seconds for which a call that may be carried out twice is sent again while no answer comes.
-    local_memory: large arrays travel through shared memory where the server is on this host.
-    on_unanswered: called once an outage with the failure, before a call is sent again."""
+    local_memory: large arrays travel through shared memory if the server is on this host.
+    on_unanswered: called once per outage with the failure, before a call is sent again."""
     return Client(_profiles.find_place(server, profile, tenant, credentials), connect_timeout=connect_timeout,
                   patience=patience, local_memory=local_memory, on_unanswered=on_unanswered)

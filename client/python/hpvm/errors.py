@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions. Each carries the server's code, its sentence, and its diagnostics with their places in the document."""
+"""Exceptions. Each carries the server's code, its message, and its diagnostics with their places in the document."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hpvm.v1 import common_pb2
 
 
 class Diagnostic(NamedTuple):
-    """One fault that the server found.
+    """A fault that the server found.
 
-    `place` is a JSON pointer into the graph document (RFC 6901), or what the message names; "" when there is none."""
+    `place` is a JSON pointer into the graph document (RFC 6901), or an item that the message names; "" when there is
+    none."""
 
     message: str
     place: str = ""
@@ -26,7 +27,7 @@ class Diagnostic(NamedTuple):
 
 
 class HpvmError(Exception):
-    """A call that failed. The subclass says how; `str()` is the whole text, diagnostics included."""
+    """A call that failed. The subclass tells the kind of failure; `str()` is the whole text, diagnostics included."""
 
     code = "UNKNOWN"
 
@@ -34,14 +35,14 @@ class HpvmError(Exception):
                  retryable: bool = False, retry_after: float = 0.0, log: Any = None) -> None:
         super().__init__(message)
         self.message = message
-        #: What the server found, with places in the document.
+        #: Diagnostics of the server, with places in the document.
         self.diagnostics: List[Diagnostic] = diagnostics or []
-        #: The job that the failure is of; "" outside of jobs.
+        #: The id of the job that failed; "" outside of jobs.
         self.job_id = job_id
-        #: The same call may succeed later; `retry_after` says when, in seconds.
+        #: True if the same call may succeed later; `retry_after` is the pause in seconds.
         self.retryable = retryable
         self.retry_after = retry_after
-        #: What the kernels had printed when a run failed (`log=True`), else None.
+        #: The output that the kernels had printed when a run failed (`log=True`), else None.
         self.log = log
 
     def __str__(self) -> str:
@@ -67,7 +68,7 @@ class CancelledError(HpvmError):
 
 
 class UnknownError(HpvmError):
-    """A failure that has no kind of its own."""
+    """The failure has no kind of its own."""
 
 
 class InvalidArgumentError(HpvmError, ValueError):
@@ -76,12 +77,12 @@ class InvalidArgumentError(HpvmError, ValueError):
 
 
 class DeadlineExceededError(HpvmError, TimeoutError):
-    """Time was up. A job goes on unless it was its own deadline."""
+    """The deadline has passed. A job goes on unless the deadline was its own."""
     code = "DEADLINE_EXCEEDED"
 
 
 class NotFoundError(HpvmError, LookupError):
-    """There is no such job, buffer, graph or module."""
+    """The job, buffer, graph or module does not exist."""
     code = "NOT_FOUND"
 
 
@@ -90,12 +91,12 @@ class AlreadyExistsError(HpvmError):
 
 
 class PermissionDeniedError(HpvmError):
-    """The caller is known, and may not do this."""
+    """The caller is known but lacks the permission."""
     code = "PERMISSION_DENIED"
 
 
 class UnauthenticatedError(HpvmError):
-    """The server does not know the caller, or the client does not believe the server."""
+    """The server does not know the caller, or the client does not trust the server."""
     code = "UNAUTHENTICATED"
 
 
@@ -105,12 +106,12 @@ class ResourceExhaustedError(HpvmError):
 
 
 class FailedPreconditionError(HpvmError):
-    """The state of what was asked for does not allow it."""
+    """The state of the requested object does not allow the call."""
     code = "FAILED_PRECONDITION"
 
 
 class AbortedError(HpvmError):
-    """A kernel trapped, or work was ended in the middle."""
+    """A kernel trapped, or work was stopped before its end."""
     code = "ABORTED"
 
 
@@ -119,22 +120,22 @@ class OutOfRangeError(HpvmError):
 
 
 class UnimplementedError(HpvmError):
-    """This server does not have what was asked for."""
+    """The server lacks the requested feature."""
     code = "UNIMPLEMENTED"
 
 
 class InternalError(HpvmError):
-    """A fault of hpvmd's own."""
+    """A fault of hpvmd itself."""
     code = "INTERNAL"
 
 
 class UnavailableError(HpvmError, ConnectionError):
-    """No server answers, or it cannot just now."""
+    """No server answers, or the server cannot answer at present."""
     code = "UNAVAILABLE"
 
 
 class DataLossError(HpvmError):
-    """Something stored or sent is damaged."""
+    """Stored or transmitted data are damaged."""
     code = "DATA_LOSS"
 
 
@@ -144,10 +145,10 @@ class ClosedError(HpvmError):
 
 
 class PreparedAgainWarning(UserWarning):
-    """The server was restarted since the graph was prepared, so that the client prepared it again before the run."""
+    """The server has restarted since the graph was prepared; the client prepared the graph again before the run."""
 
 
-# By the numbers of google.rpc.Code.
+# Indexed by the numbers of google.rpc.Code.
 _KINDS: Dict[int, Type[HpvmError]] = {
     1: CancelledError, 2: UnknownError, 3: InvalidArgumentError, 4: DeadlineExceededError, 5: NotFoundError,
     6: AlreadyExistsError, 7: PermissionDeniedError, 8: ResourceExhaustedError, 9: FailedPreconditionError,
@@ -162,7 +163,7 @@ def make(code: int, message: str, **facts: Any) -> HpvmError:
 
 
 def from_status(status: common_pb2.Status) -> Optional[HpvmError]:
-    """What an answer's `error` says; None when there is none."""
+    """Returns the error in an answer's `error`; None when there is none."""
     if status.code == 0:
         return None
     facts: Dict[str, Any] = {}
@@ -179,12 +180,12 @@ def from_status(status: common_pb2.Status) -> Optional[HpvmError]:
 
 
 def from_rpc(error: grpc.RpcError) -> HpvmError:
-    """What gRPC says of a call that failed."""
+    """Returns the error for a failed gRPC call."""
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
             try:
                 told = from_status(common_pb2.Status.FromString(value))
-            except Exception:  # Somebody else's bytes: the code and the message remain.
+            except Exception:  # Another program's bytes: the code and the message remain.
                 told = None
             if told is not None:
                 return told
@@ -192,6 +193,7 @@ def from_rpc(error: grpc.RpcError) -> HpvmError:
 
 
 def may_retry(error: HpvmError) -> bool:
-    """The server did not answer, or cannot just now. Only calls that may be carried out twice are sent again."""
+    """Returns true if the server did not answer, or cannot at present. Only calls that may be carried out twice are
+    sent again."""
     return isinstance(error, UnavailableError) or (
         isinstance(error, (CancelledError, UnknownError)) and error.message in ("CANCELLED", "Stream removed"))

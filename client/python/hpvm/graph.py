@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -27,7 +28,7 @@ Source = Union[str, "os.PathLike[str]", bytes, bytearray]
 
 
 class Endpoint:
-    """A tensor of a graph: an input, or a port of a node. What an edge begins or ends at."""
+    """A tensor of a graph: an input, or a port of a node. An edge begins or ends at an endpoint."""
 
     def __init__(self, name: str, type: str, shape: Tuple[Extent, ...], scope: "Scope") -> None:
         self.name = name  # "node.port", or the bare name of an input.
@@ -40,8 +41,8 @@ class Endpoint:
 class Port:
     """A parameter of a kernel that is a tensor. Use In, Out or InOut.
 
-    `what` is the element type (a name, or anything that numpy takes for a dtype), with a shape; or an Endpoint, whose type and
-    shape the port gets and whose edge it ends."""
+    `what` is the element type (a name, or anything that numpy takes for a dtype), with a shape; or an Endpoint: then
+    the port takes its type and shape, and an edge leads from it to the port."""
 
     access = ""
 
@@ -53,7 +54,7 @@ class Port:
         else:
             self.type = _arrays.type_name(what)
             if shape is None:
-                raise InvalidArgumentError(f'Port "{name}" has a type and no shape.')
+                raise InvalidArgumentError(f'Port "{name}" has a type but no shape.')
             self.shape = tuple(shape)
 
 
@@ -87,7 +88,7 @@ class Scalar:
 
 
 class Module(NamedTuple):
-    """The code that kernels come from."""
+    """A module: the code of kernels."""
     name: str
     kind: str
 
@@ -113,7 +114,7 @@ class Variant(NamedTuple):
 
 
 class Node:
-    """A node in a graph. `node["port"]` is where its port's edges begin and end."""
+    """A node in a graph. `node["port"]` is the endpoint of the edges at its port."""
 
     def __init__(self, name: str, ports: Sequence[Port], scope: "Scope") -> None:
         self.name, self._scope = name, scope
@@ -155,10 +156,10 @@ class Scope:
              scalars: Sequence[Scalar] = (), instances: Sequence[Any] = (), group: Sequence[Extent] = (),
              variants: Sequence[Variant] = (), params: Sequence[str] = (), devices: Sequence[str] = (),
              hints: Sequence[str] = (), math: str = "") -> Node:
-        """A leaf: a kernel and what it works on. `entry` is the exported function; absent: the node's name.
+        """Adds a leaf: a kernel with its ports and scalars. `entry` is the exported function; absent: the node's name.
 
-        Instead of a module and an entry, `variants` lists several implementations. docs/PYTHON.md and the schema of graph
-        documents say what the other arguments mean."""
+        Instead of a module and an entry, `variants` lists several implementations. docs/PYTHON.md and the schema of
+        graph documents describe the other arguments."""
         if (module is None) == (not variants):
             raise InvalidArgumentError(f'Node "{name}" needs either a module or variants.')
         chosen = list(variants) if module is None else [Variant(module, entry or name)]
@@ -176,7 +177,8 @@ class Scope:
 
     def subgraph(self, name: str, *, ports: Sequence[Port], instances: Sequence[Extent] = (),
                  index: Sequence[str] = ()) -> "Subgraph":
-        """An internal node: a graph in a node. Build its inside with the same methods; `inside.port("x")` is its own port."""
+        """Adds an internal node: a graph in a node. Build its inside with the same methods; `inside.port("x")` is its
+        own port."""
         inside = Subgraph(self, name, ports)
         description: Dict[str, Any] = {"ports": [_describe(port) for port in ports], "nodes": inside._nodes,
                                        "edges": inside._edges}
@@ -188,7 +190,7 @@ class Scope:
         return inside
 
     def connect(self, source: Union[Endpoint, str], target: Union[Endpoint, str], *, kind: str = "all_to_all") -> None:
-        """An edge: `g.connect(a["out"], b["in"])`, or `g.connect("a.out", "b.in")`."""
+        """Adds an edge: `g.connect(a["out"], b["in"])`, or `g.connect("a.out", "b.in")`."""
         for end in (source, target):
             if isinstance(end, Endpoint) and end.scope is not self:
                 raise InvalidArgumentError(f'"{end.name}" belongs to another graph than {self._path}.')
@@ -209,13 +211,13 @@ class Subgraph(Scope):
         self._own = {port.name: port for port in ports}
 
     def port(self, name: str) -> Endpoint:
-        """The node's own port, as its inside sees it."""
+        """Returns the node's own port, as the inside sees it."""
         if name not in self._own:
             raise InvalidArgumentError(f'{self._path} has no port "{name}"; it has {", ".join(self._own)}.')
         return Endpoint(name, self._own[name].type, self._own[name].shape, self)
 
     def __getitem__(self, name: str) -> Endpoint:
-        """The node's port, as the graph around it sees it."""
+        """Returns the node's port, as the graph around it sees it."""
         return self.node_outside[name]
 
 
@@ -223,6 +225,23 @@ def _describe(port: Port) -> Dict[str, Any]:
     if not port.access:
         raise InvalidArgumentError(f'Port "{port.name}" is neither In nor Out nor InOut.')
     return {"name": port.name, "access": port.access, "type": port.type, "shape": list(port.shape)}
+
+
+def _spell_out_modules(document: Dict[str, Any]) -> None:
+    """Writes modules that the short form names as files in the long form (docs/GRAPHS.md)."""
+    if document.get("hpvm") != 2:
+        return
+    if isinstance(document.get("module"), str) and "modules" not in document:
+        file = document.pop("module")
+        stem = file.rsplit("/", 1)[-1].split(".", 1)[0]
+        document["modules"] = {stem if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", stem) else "module": file}
+    modules = document.get("modules")
+    if not isinstance(modules, dict):
+        return
+    for name, file in list(modules.items()):
+        kind = {"wasm": "wasm", "spv": "spirv", "cl": "opencl"}.get(file.rsplit(".", 1)[-1]) if isinstance(file, str) else None
+        if kind is not None:
+            modules[name] = {"kind": kind, "source": {"file": file}}
 
 
 def _read_source(source: Source, base: pathlib.Path, name: str) -> bytes:
@@ -236,7 +255,7 @@ def _read_source(source: Source, base: pathlib.Path, name: str) -> bytes:
 
 
 class Graph(Scope):
-    """A graph document (docs: the schema in schemas/graph.schema.json) with the bytes of its modules."""
+    """A graph document (schemas/graph.schema.json) with the bytes of its modules."""
 
     def __init__(self, name: str = "", *, description: str = "", symbols: Sequence[str] = ()) -> None:
         super().__init__(self, "The graph")
@@ -248,17 +267,18 @@ class Graph(Scope):
         self._bytes: Dict[str, bytes] = {}
         self._loaded: Optional[Dict[str, Any]] = None
 
-    # --- What is given and what comes out ---
+    # --- Inputs and outputs ---
 
     def input(self, name: str, type: Any, shape: Sequence[Extent]) -> Endpoint:
-        """An input. `type`: "f32" and the like, or a dtype of numpy. Extents are numbers or expressions of symbols."""
+        """Adds an input. `type`: a name such as "f32", or a dtype of numpy. Extents are numbers or expressions of
+        symbols."""
         if name in self._inputs:
             raise InvalidArgumentError(f'The graph has two inputs of the name "{name}".')
         self._inputs[name] = {"type": _arrays.type_name(type), "shape": list(shape)}
         return Endpoint(name, self._inputs[name]["type"], tuple(shape), self)
 
     def output(self, name: str, source: Endpoint) -> Endpoint:
-        """An output, which is what `source` has become."""
+        """Adds an output, which receives the tensor of `source`."""
         if name in self._outputs:
             raise InvalidArgumentError(f'The graph has two outputs of the name "{name}".')
         self._outputs[name] = {"type": source.type, "shape": list(source.shape)}
@@ -266,7 +286,7 @@ class Graph(Scope):
         return Endpoint(name, source.type, tuple(source.shape), self)
 
     def symbol(self, name: str) -> str:
-        """A symbol whose value is given at run time, or solved from nothing else."""
+        """Adds a symbol whose value the run gives, because nothing else determines it."""
         if name not in self._symbols:
             self._symbols.append(name)
         return name
@@ -274,7 +294,7 @@ class Graph(Scope):
     # --- Modules ---
 
     def module(self, name: str, kind: str, source: Source, *, options: str = "") -> Module:
-        """`kind`: wasm, spirv or opencl. `source`: a file's path, or the bytes themselves."""
+        """Adds a module. `kind`: wasm, spirv or opencl. `source`: a file's path, or the bytes themselves."""
         if name in self._modules:
             raise InvalidArgumentError(f'The graph has two modules of the name "{name}".')
         if kind not in ("wasm", "spirv", "opencl", "bitstream"):
@@ -286,15 +306,15 @@ class Graph(Scope):
         return Module(name, kind)
 
     def wasm(self, name: str, source: Source) -> Module:
-        """A WebAssembly module."""
+        """Adds a WebAssembly module."""
         return self.module(name, "wasm", source)
 
     def spirv(self, name: str, source: Source) -> Module:
-        """A SPIR-V module."""
+        """Adds a SPIR-V module."""
         return self.module(name, "spirv", source)
 
     def opencl(self, name: str, source: Source, *, options: str = "") -> Module:
-        """OpenCL C: a file's path, or the text as bytes. `options` are the compiler's."""
+        """Adds OpenCL C: a file's path, or the text as bytes. `options` are the compiler's."""
         return self.module(name, "opencl", source, options=options)
 
     # --- Documents ---
@@ -312,17 +332,18 @@ class Graph(Scope):
     @classmethod
     def from_document(cls, document: Union[str, Mapping[str, Any]], folder: Union[str, "os.PathLike[str]"] = ".", *,
                       modules: Optional[Mapping[str, bytes]] = None, where: str = "the document") -> "Graph":
-        """A document as JSON text or as a dictionary. `modules` has bytes for modules that name a file; others are read from
-        `folder`."""
-        import json  # Here and below, because importing it costs as much as all of this module.
+        """Makes a graph from JSON text or a dictionary. `modules` has bytes for modules that name a file; other files
+        are read from `folder`."""
+        import json  # Imported here and below, because importing json costs as much as all of this module.
         try:
             loaded = json.loads(document) if isinstance(document, str) else json.loads(json.dumps(document))
         except ValueError as error:
             raise InvalidArgumentError(f"{where} is not JSON: {error}") from None
         if not isinstance(loaded, dict):
-            raise InvalidArgumentError(f"{where} holds no JSON object.")
+            raise InvalidArgumentError(f"{where} is not a JSON object.")
         graph = cls(loaded.get("name", "") if isinstance(loaded.get("name"), str) else "")
         graph._loaded = loaded
+        _spell_out_modules(loaded)
         described = loaded.get("modules")
         for name, module in (described.items() if isinstance(described, dict) else ()):
             source = module.get("source") if isinstance(module, dict) else None
@@ -334,7 +355,7 @@ class Graph(Scope):
         return graph
 
     def to_dict(self) -> Dict[str, Any]:
-        """The document. What is wrong about it the server says, all at once, when it is prepared."""
+        """Returns the document. The server reports all faults of the document at once when it is prepared."""
         if self._loaded is not None:
             return dict(self._loaded)
         document: Dict[str, Any] = {"hpvm": 1}
@@ -345,40 +366,46 @@ class Graph(Scope):
         return document
 
     def document(self) -> str:
-        """The document as JSON text."""
+        """Returns the document as JSON text."""
         import json
         return json.dumps(self.to_dict())
 
     def modules(self) -> Dict[str, bytes]:
-        """The bytes of its modules, by name."""
+        """Returns the bytes of the modules by name."""
         return dict(self._bytes)
 
     def save(self, path: Union[str, "os.PathLike[str]"], *, inline: bool = False) -> None:
-        """Writes the document, and its modules as files beside it; with `inline` into it, in base64."""
+        """Writes the document, with its modules as files beside it; with `inline`, as base64 inside it."""
         import json
         place = pathlib.Path(path)
         document = json.loads(self.document())
-        for name, data in self._bytes.items():
-            source = document["modules"][name]["source"]
-            if inline:
-                import base64
-                document["modules"][name]["source"] = {"inline": base64.b64encode(data).decode()}
-            else:
-                (place.parent / source["file"]).write_bytes(data)
-        place.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        try:
+            for name, data in self._bytes.items():
+                source = document["modules"][name]["source"]
+                if inline:
+                    import base64
+                    document["modules"][name]["source"] = {"inline": base64.b64encode(data).decode()}
+                else:
+                    (place.parent / source["file"]).write_bytes(data)
+            place.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InvalidArgumentError(f'The graph cannot be written to "{place}": {error.strerror} ("{error.filename}").') from None
 
     # --- Pictures ---
 
     def to_svg(self) -> str:
-        """The graph as a picture."""
+        """Returns the graph as a picture. A document in the short form cannot be drawn."""
         from hpvm import _svg
+        if self.to_dict().get("hpvm") == 2:
+            raise InvalidArgumentError("The document is in the short form; `hpvmctl graph show` prints the long one, which can "
+                                       "be drawn.")
         return _svg.draw(self.to_dict())
 
-    def _repr_svg_(self) -> str:
-        return self.to_svg()
+    def _repr_svg_(self) -> Optional[str]:
+        return None if self.to_dict().get("hpvm") == 2 else self.to_svg()
 
     def show(self) -> Any:
-        """Draws the graph in a notebook; elsewhere answers an object whose `data` is the SVG text."""
+        """Draws the graph in a notebook; elsewhere returns an object whose `data` is the SVG text."""
         try:
             from IPython.display import SVG, display
         except ImportError:

@@ -15,11 +15,11 @@ from hpvm.results import Log, Timing
 from hpvm.v1 import job_pb2
 
 _log = logging.getLogger("hpvm")
-_LOOKS_EVERY_S = 0.5  # For a client that was closed.
+_LOOKS_EVERY_S = 0.5  # Interval of checks for a client that was closed.
 
 
 class JobState(enum.IntEnum):
-    """docs/JOBS.md says what each means."""
+    """The state of a job. docs/JOBS.md explains each."""
     UNKNOWN = 0
     ACCEPTED = 1
     QUEUED = 2
@@ -36,7 +36,7 @@ class JobState(enum.IntEnum):
 
 
 class JobFacts:
-    """What is known of a job since the last look."""
+    """The state of a job as last seen."""
 
     def __init__(self, message: job_pb2.Job) -> None:
         self._message = message
@@ -51,7 +51,7 @@ class JobFacts:
 
     @property
     def state(self) -> JobState:
-        """As last seen: `refresh` looks again."""
+        """The state last seen; `refresh` updates it."""
         return JobState(self._message.state) if self._message.state in JobState._value2member_map_ else JobState.UNKNOWN
 
     @property
@@ -60,7 +60,7 @@ class JobFacts:
 
     @property
     def array_id(self) -> str:
-        """Of the array that it is an element of; "" outside of arrays."""
+        """The id of the array to which the job belongs; "" outside of arrays."""
         return str(self._message.array_id)
 
     @property
@@ -73,7 +73,7 @@ class JobFacts:
 
     @property
     def log(self) -> Log:
-        """What its kernels printed."""
+        """The output that the job's kernels printed."""
         return Log.of(self._message.log)
 
     @property
@@ -82,7 +82,7 @@ class JobFacts:
 
     @property
     def message(self) -> job_pb2.Job:
-        """All that the server tells, as it tells it."""
+        """The server's message about the job, with all its fields."""
         return self._message
 
     def __eq__(self, other: object) -> bool:
@@ -107,12 +107,12 @@ class Job(JobFacts):
         return self._client._core
 
     def refresh(self, *, timeout: Optional[float] = None) -> "Job":
-        """Looks again."""
+        """Asks the server for the job's present state."""
         self._message = self._client._drive(_jobs.get(self._core(), self.id, deadline_of(timeout)))
         return self
 
     def done(self) -> bool:
-        """Whether it has ended, however it ended. Asks the server while it is not known to have."""
+        """Returns true if the job has ended, in whatever state. Asks the server until the end is known."""
         return self.state.has_ended or self.refresh().state.has_ended
 
     def running(self) -> bool:
@@ -122,8 +122,8 @@ class Job(JobFacts):
         return self.done() and self.state == JobState.CANCELLED
 
     def wait(self, timeout: Optional[float] = None, *, progress: bool = False) -> "Job":
-        """Until it has ended, however it ended. DeadlineExceededError when `timeout` seconds are over first; the job goes on.
-        `progress` shows a bar: tqdm's where that is installed."""
+        """Waits until the job has ended, in whatever state. Raises DeadlineExceededError when `timeout` seconds pass
+        first; the job goes on. `progress` shows a bar: tqdm's if it is installed."""
         if self.state.has_ended:
             return self
         with Progress(progress, self.name or self.id) as bar:
@@ -131,7 +131,7 @@ class Job(JobFacts):
         return self
 
     def result(self, timeout: Optional[float] = None, *, progress: bool = False) -> Mapping[str, Any]:
-        """Its outputs as numpy arrays, by name; raises what it failed with. Waits until it has ended."""
+        """Returns the outputs as numpy arrays, by name; raises the job's failure. Waits until the job has ended."""
         deadline = deadline_of(timeout)
         failure = self.exception(timeout, progress=progress)
         if failure is not None:
@@ -139,31 +139,33 @@ class Job(JobFacts):
         return self._client._drive(_jobs.outputs_of(self._core(), self._message, deadline))  # type: ignore[no-any-return]
 
     def exception(self, timeout: Optional[float] = None, *, progress: bool = False) -> Optional[errors.HpvmError]:
-        """Why it did not succeed; None when it did. Waits until it has ended."""
+        """Returns the reason why the job did not succeed; None when it did. Waits until the job has ended."""
         self.wait(timeout, progress=progress)
         if not self._message.HasField("timing") and not self._message.graph_sha256:
             self.refresh()
         return _jobs.failure_of(self._message)
 
     def output(self, name: str, *, timeout: Optional[float] = None) -> Any:
-        """One output of a job that succeeded."""
+        """Returns one output of a job that succeeded."""
         return self._client._drive(_jobs.fetch(self._core(), self.id, name, deadline_of(timeout)))
 
     def cancel(self, *, timeout: Optional[float] = None) -> bool:
-        """Asks for its end; False when it has ended already. A job that is just ending may still succeed."""
+        """Asks the server to cancel the job; returns False when it has ended already. A job that is just ending may
+        still succeed."""
         if self.done():
             return False
         self._message = self._client._drive(_jobs.cancel(self._core(), self.id, deadline_of(timeout)))
         return True
 
     def retry(self, *, key: str = "", timeout: Optional[float] = None) -> "Job":
-        """Submits again what this finished job was submitted with."""
+        """Submits this finished job again with the same graph, inputs and options."""
         return Job(self._client, self._client._drive(_jobs.retry(self._core(), self.id, key, deadline_of(timeout))))
 
     def add_done_callback(self, callback: Callable[["Job"], None]) -> None:
-        """Calls `callback(job)` when it has ended, from a thread of the client's; at once when it has. Also when nobody can say
-        any more: the job is stored no longer, or no server answered for the client's patience; then `result` raises that.
-        Not when the client is closed. What the callback raises is logged. All callbacks of a client share one watch."""
+        """Calls `callback(job)` when the job has ended, from a thread of the client; at once if it has ended already.
+        The callback also runs when the end can no longer be learnt: the job is no longer stored, or no server answered
+        for the client's patience; then `result` raises that failure. It does not run when the client is closed.
+        Exceptions of callbacks are logged. All callbacks of a client share one watch."""
         if self.state.has_ended:
             run_callback(callback, self)
         else:
@@ -178,7 +180,7 @@ def run_callback(callback: Callable[[Job], None], job: Job) -> None:
 
 
 def as_completed(jobs: Sequence[Job], timeout: Optional[float] = None) -> Iterator[Job]:
-    """The jobs in the order in which they end."""
+    """Yields the jobs in the order in which they end."""
     import queue
     ended: "queue.Queue[Job]" = queue.Queue()
     deadline = deadline_of(timeout)
@@ -192,14 +194,14 @@ def as_completed(jobs: Sequence[Job], timeout: Optional[float] = None) -> Iterat
                 break
             except queue.Empty:
                 for job in jobs:
-                    job._client._channel.check_open()  # ClosedError: nobody will tell any more.
+                    job._client._channel.check_open()  # Raises ClosedError: no further ends will be reported.
                 if deadline is not None and time.monotonic() >= deadline:
                     raise errors.DeadlineExceededError(
-                        f"Of {len(jobs)} jobs {count} had ended after {timeout:g} s; the others go on.") from None
+                        f"{count} of {len(jobs)} jobs had ended after {timeout:g} s; the other jobs go on.") from None
 
 
 def wait_all(jobs: Sequence[Job], timeout: Optional[float] = None, *, progress: bool = False) -> List[Job]:
-    """Waits until all have ended, however they ended."""
+    """Waits until all jobs have ended, in whatever state."""
     with Progress(progress, f"{len(jobs)} jobs") as bar:
         for count, _ in enumerate(as_completed(jobs, timeout)):
             bar.update(count + 1, len(jobs))

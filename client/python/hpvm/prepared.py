@@ -14,7 +14,7 @@ Inputs = Mapping[str, Any]
 
 
 class TensorFacts(NamedTuple):
-    """An input or output. `shape` has expressions of symbols."""
+    """An input or output. The extents of `shape` are expressions of symbols."""
     type: str
     shape: Tuple[str, ...]
 
@@ -23,7 +23,7 @@ class TensorFacts(NamedTuple):
 
 
 class PreparedState:
-    """What sync and async handles share."""
+    """The state that sync and async handles share."""
 
     def __init__(self, response: graph_pb2.PrepareGraphResponse, server_started: int, document: str,
                  modules: Mapping[str, bytes], hashes: Mapping[str, str], check: bool) -> None:
@@ -38,19 +38,19 @@ class PreparedState:
                                                for p in summary.inputs}
         self.outputs: Dict[str, TensorFacts] = {p.name: TensorFacts(_arrays.TYPE_NAMES.get(p.type, "?"), tuple(p.shape))
                                                 for p in summary.outputs}
-        #: Symbols that a run may give values to.
+        #: Symbols to which a run may give values.
         self.symbols: List[str] = list(summary.symbols)
         #: Devices that at least one node can use.
         self.devices: List[str] = list(summary.devices)
-        #: Known defects of drivers that native modules of this graph meet.
+        #: Known driver defects that affect native modules of this graph.
         self.defects: List[str] = list(summary.defects)
-        #: What the server found worth saying.
+        #: Warnings of the server.
         self.warnings = [errors.Diagnostic(item.message, item.place, "warning",
                                            item.offset if item.HasField("offset") else None)
                          for item in response.diagnostics.items]
 
     def plain_request(self, handle: str) -> bytes:
-        """A RunRequest without inputs, which asks for nothing but the outputs."""
+        """Returns a RunRequest without inputs that asks only for the outputs."""
         if self._plain[0] != handle:
             request = job_pb2.RunRequest(handle=handle, repeat=1)
             request.options.errors_in_body = True
@@ -69,7 +69,7 @@ class PreparedState:
 
 
 def merge(inputs: Optional[Inputs], arrays: Mapping[str, Any]) -> Inputs:
-    """Inputs of a mapping and of keyword arguments together."""
+    """Merges the inputs of a mapping and of keyword arguments."""
     if not inputs:
         return arrays
     twice = set(inputs) & set(arrays)
@@ -79,9 +79,9 @@ def merge(inputs: Optional[Inputs], arrays: Mapping[str, Any]) -> Inputs:
 
 
 class Prepared(PreparedState):
-    """A prepared graph. Any thread.
+    """A prepared graph. Thread-safe.
 
-    It is released by `release`, at the end of a `with` block, and otherwise when the server lets go of what is long unused."""
+    It is released by `release`, at the end of a `with` block, and otherwise when the server drops graphs that are long unused."""
 
     def __init__(self, client: Any, *facts: Any) -> None:
         super().__init__(*facts)
@@ -93,13 +93,13 @@ class Prepared(PreparedState):
             priority: int = 0, labels: Optional[Mapping[str, str]] = None, traceparent: str = "", **arrays: Any) -> RunResult:
         """Runs the graph: `prepared.run(A=a, B=b)["C"]`.
 
-        inputs, **arrays: by name; numpy arrays, anything that numpy or DLPack takes, numbers, or buffers. A mapping serves for
-            inputs whose names are those of options.
+        inputs, **arrays: by name; numpy arrays, anything that numpy or DLPack takes, numbers, or buffers. Use a mapping for
+            inputs that have the name of an option.
         symbols: values of symbols that no input decides.
-        repeat, rotations, until: the graph runs so often as one run; each of `rotations` hands an output of one repetition to
-            an input of the next; the output `until` ends them when it is not zero.
-        placements: also tell where each node ran. log: also bring what kernels printed.
-        out: by output an array that is filled, a Buffer, hpvm.NEW_BUFFER or hpvm.DISCARD.
+        repeat, rotations, until: one run repeats the graph `repeat` times; each of `rotations` hands an output of one
+            repetition to an input of the next; the output `until` ends the repetitions when it is not zero.
+        placements: also return where each node ran. log: also return the output that kernels printed.
+        out: by output: an array to fill, a Buffer, hpvm.NEW_BUFFER or hpvm.DISCARD.
         timeout: seconds until the call is given up, with the run. deadline: seconds that the server gives the run.
 
         Raises an HpvmError; KeyboardInterrupt ends the run on the server, too."""
@@ -109,19 +109,20 @@ class Prepared(PreparedState):
             _runs.run(self._client._core, self._client, self, merge(inputs, arrays), options))
 
     def __call__(self, *arguments: Any, **arrays: Any) -> RunResult:
-        """As `run`."""
+        """Calls `run`."""
         return self.run(*arguments, **arrays)
 
     def run_many(self, items: List[Inputs], *, symbols: Optional[Mapping[str, int]] = None, placements: bool = False,
                  log: bool = False, timeout: Optional[float] = None) -> List[Union[RunResult, errors.HpvmError]]:
-        """Runs the graph once for each of `items` (inputs by name), in as few calls as their sizes allow: far quicker than a
-        call each where runs are short. Answers each result, or the exception that became of it, in their order."""
+        """Runs the graph once for each of `items` (inputs by name), in as few calls as their sizes allow: much
+        faster than one call per run when runs are short. Returns each result, or the exception that its run raised,
+        in order."""
         options = RunOptions(symbols, placements=placements, log=log, timeout=timeout)
         return self._client._drive(  # type: ignore[no-any-return]
             _runs.run_many(self._client._core, self._client, self, list(items), options))
 
     def release(self, *, timeout: Optional[float] = None) -> None:
-        """Gives it back. Runs in progress go on."""
+        """Releases the handle. Runs in progress go on."""
         if not self.is_released:
             self.is_released = True
             self._client._drive(_runs.release(self._client._core, self.handle, _runs.deadline_of(timeout)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bars of progress: tqdm's where it is installed, else a line on standard error where that is a terminal."""
+"""Progress bars: tqdm's if it is installed, else a line on standard error if that is a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hpvm.v1 import job_pb2
 
 
 class Progress:
-    """A bar, or nothing when it is not wanted."""
+    """A progress bar, or nothing when none is wanted."""
 
     def __init__(self, is_wanted: bool, label: str) -> None:
         self._is_wanted, self._label = is_wanted, label
@@ -22,12 +22,12 @@ class Progress:
             try:
                 from tqdm.auto import tqdm
                 self._bar = tqdm(desc=self._label, unit="node", leave=True)
-            except Exception:  # Not installed, or not for this place.
+            except Exception:  # tqdm is not installed, or does not work here.
                 self._bar = None
         return self
 
     def event(self, event: job_pb2.JobEvent) -> None:
-        """What happens to a job."""
+        """Shows an event of a job."""
         if event.HasField("progress"):
             self.update(event.progress.nodes_run, event.progress.nodes_total)
         elif event.HasField("job"):
@@ -38,7 +38,7 @@ class Progress:
                 self._bar.set_postfix_str(state)
 
     def update(self, count: int, total: int, state: str = "") -> None:
-        """So much of `total` is done; a total of 0 is unknown."""
+        """Shows that `count` of `total` is done; a total of 0 is unknown."""
         if self._bar is not None:
             if total:
                 self._bar.total = total

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs answer."""
+"""Results of runs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from hpvm.v1 import record_pb2
 
 
 class Placement(NamedTuple):
-    """A stretch of a node's instances on a device. Times are in seconds since the run began."""
+    """A range of a node's instances on a device. Times are in seconds since the run began."""
     node: str
     device: str
     start: float
     end: float
-    total: float  # Of all its repetitions together.
+    total: float  # Sum over all repetitions.
     runs: int
     first_instance: int
     instance_count: int  # 0: all of them.
     math: str  # "exact" or "fast"; "" for a native module, whose compiler decides.
-    variant: str  # The form of the kernel that ran.
+    variant: str  # The variant of the kernel that ran.
     is_estimate: bool
 
     @classmethod
@@ -30,8 +30,8 @@ class Placement(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Seconds."""
-    queue: float  # In the daemon, waiting for a turn.
+    """Durations in seconds."""
+    queue: float  # Waiting time in the daemon's queue.
     bind: float
     copy_in: float
     run: float
@@ -45,7 +45,7 @@ class Timing(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What kernels printed (hpvm_print), and what checks found."""
+    """The output that kernels printed (hpvm_print), and findings of checks."""
     lines: List[str]
     lines_dropped: int
     findings: List[str]
@@ -58,7 +58,7 @@ class Log(NamedTuple):
 
 
 def placement_table(placements: List[Placement]) -> str:
-    """HTML, for notebooks."""
+    """Returns a table in HTML for notebooks."""
     import html  # Only notebooks need it.
     rows = "".join(
         f"<tr><td>{html.escape(p.node)}</td><td>{html.escape(p.device)}</td><td>{p.total * 1e3:.3f}</td><td>{p.runs}</td>"
@@ -70,15 +70,15 @@ def placement_table(placements: List[Placement]) -> str:
 class RunResult(Mapping[str, Any]):
     """The outputs of a run, by name, and its record.
 
-    An output is a numpy array (bf16: uint16 with the same bits, or ml_dtypes.bfloat16 where that is imported), or a
-    Buffer where `out=` asked for one. `torch.from_dlpack(result["C"])` takes an array over without a copy."""
+    An output is a numpy array (bf16: uint16 with the same bits, or ml_dtypes.bfloat16 if that is imported), or a Buffer
+    if `out=` asked for it. `torch.from_dlpack(result["C"])` takes an array over without a copy."""
 
     def __init__(self, outputs: Dict[str, Any], record: Any, log: Optional[Log] = None) -> None:
         self._outputs = outputs
         self._record = record  # A RunResponse.
-        #: With `log=True`, else None.
+        #: The log with `log=True`, else None.
         self.log = log
-        #: The server was restarted since the graph was prepared, so that the client prepared it again.
+        #: True if the server has restarted since the graph was prepared, so that the client prepared it again.
         self.prepared_again = False
 
     @property
@@ -87,7 +87,7 @@ class RunResult(Mapping[str, Any]):
 
     @property
     def placements(self) -> List[Placement]:
-        """With `placements=True`: where each node ran."""
+        """The devices on which each node ran, with `placements=True`."""
         return [Placement.of(placement) for placement in self._record.placements]
 
     @property
@@ -100,24 +100,24 @@ class RunResult(Mapping[str, Any]):
 
     @property
     def converged(self) -> bool:
-        """`until` ended the repetitions."""
+        """True if `until` ended the repetitions."""
         return bool(self._record.converged)
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes between host memory and devices."""
+        """Bytes moved between host memory and devices."""
         return int(self._record.traffic.moved_bytes)
 
     @property
     def lost_devices(self) -> int:
-        """Devices that failed while the run went on without them."""
+        """The number of devices that failed during the run, which went on without them."""
         return int(self._record.traffic.lost_devices)
 
     def __getitem__(self, name: str) -> Any:
         try:
             return self._outputs[name]
         except KeyError:
-            raise KeyError(f"{name!r} is no output of this run; there are {', '.join(self._outputs)}.") from None
+            raise KeyError(f"{name!r} is not an output of this run; outputs are {', '.join(self._outputs)}.") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._outputs)

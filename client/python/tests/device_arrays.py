@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that lie on a GPU, in and out: CuPy, JAX and torch, whichever of them is installed. For machines with a GPU.
+"""Passes arrays on a GPU in and out: CuPy, JAX and torch, as far as they are installed. For machines with a GPU.
 
     device_arrays.py PACKAGE SERVER
 
-Prints a line for each library; exit code 1 when one gave something else than numpy."""
+Prints a line for each library; exit code 1 when a library's result differs from numpy's."""
 
 import importlib
 import pathlib
@@ -43,7 +43,7 @@ def main():
             try:
                 importlib.import_module(make.__name__)
                 on_device, back = make(a)
-            except Exception as error:  # Not installed, or without a GPU.
+            except Exception as error:  # The library is not installed, or finds no GPU.
                 print(f"{make.__name__}: skipped ({type(error).__name__}: {error})")
                 continue
             result = back(matmul.run(A=on_device, B=np.ascontiguousarray(a.T))["C"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private daemon, graphs for it, and a client. Tests are run as `test_x.py BIN_FOLDER [Case.test ...]`."""
+"""A private daemon, graphs for it, and a client. Run tests as `test_x.py BIN_FOLDER [Case.test ...]`."""
 
 import pathlib
 import shutil
@@ -38,17 +38,17 @@ def add_in_place(amount=1):
 
 
 def spin():
-    """Runs until it is stopped."""
+    """Returns a graph that runs until it is stopped."""
     return graph(one_node("spin", (port("out", "inout"),), instances="1"))
 
 
 def busy(rounds, amount=1):
-    """Some milliseconds a round, then as add."""
+    """Returns a graph that takes some milliseconds a round, and then adds `amount`."""
     return graph(one_node("busy", IN_OUT, [("amount", amount), ("rounds", rounds)]))
 
 
 def trap():
-    """Divides by its input."""
+    """Returns a graph that divides by its input."""
     return graph(one_node("divide", IN_OUT))
 
 
@@ -100,11 +100,11 @@ class WithServer(unittest.TestCase):
         assert not left, left
 
     def running(self):
-        """Runs in progress on the server, as administrators see it."""
+        """Returns the number of runs in progress on the server, as administrators see it."""
         return sum(resource.used for resource in self.client.admin.usage().resources if resource.resource == "running")
 
     def script(self, text, *arguments, timeout=120, **more):
-        """Runs a program of its own with the package; answers what subprocess.run does."""
+        """Runs a separate program with the package; returns the result of subprocess.run."""
         return subprocess.run([sys.executable, "-c", text, str(BIN), self.server, *arguments], capture_output=True, text=True,
                               timeout=timeout, cwd=HERE, **more)
 

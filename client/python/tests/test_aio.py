@@ -82,6 +82,34 @@ class Async(support.WithServer):
         self.go(work)
         support.wait_until(lambda: self.running_now() == 0, what="the end of all runs")
 
+    def test_thousands_of_cancelled_tasks_do_not_end_the_connection(self):
+        async def work(client):
+            spin = await client.prepare(support.spin())
+            job = await client.submit(support.busy(20), {"in": np.int32([1])})
+            watched = asyncio.create_task(job.wait(60))
+            for _ in range(40):
+                tasks = [asyncio.create_task(spin.run(ZERO)) for _ in range(50)]
+                await asyncio.sleep(0.01)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                self.assertTrue(all(task.cancelled() for task in tasks))
+            # A run that waits for its turn has its deadline too.
+            waiting = [asyncio.create_task(spin.run(ZERO, timeout=5)) for _ in range(200)]
+            with self.assertRaises(hpvm.DeadlineExceededError):
+                await spin.run(ZERO, timeout=0.2)
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+            async with await client.prepare(support.matmul()) as matmul:
+                one = np.ones((2, 2), "f4")
+                self.assertEqual(float((await matmul.run(A=one, B=one))["C"][0, 0]), 2)
+            await watched
+        log = self.daemon.log.read_text()
+        self.go(work)
+        self.assertNotIn("reason=resets", self.daemon.log.read_text()[len(log):])
+        support.wait_until(lambda: self.running_now() == 0, what="the end of all runs")
+
     def test_the_loop_is_never_held_up(self):
         async def work(client):
             busy = await client.prepare(support.busy(200))

@@ -99,7 +99,7 @@ class Arrays(support.WithServer):
             self.assertEqual(buffer.read().tolist(), [1, 1, 1])
 
     def test_arrays_of_a_device_go_through_the_host(self):
-        """As CuPy's and JAX's, whose libraries want a GPU; device_arrays.py has the real ones."""
+        """Uses stand-ins for arrays of CuPy and JAX, which need a GPU; device_arrays.py has the real libraries."""
         plain = np.arange(10, dtype="i4")
 
         class OnDevice:
@@ -131,7 +131,7 @@ class Arrays(support.WithServer):
             def __array__(self, dtype=None):
                 raise ValueError("nor so")
 
-        with self.assertRaisesRegex(TypeError, "Input 'in' cannot be made an array: nor so"):
+        with self.assertRaisesRegex(TypeError, "Input 'in' cannot be converted to an array: nor so"):
             self.through(Odd())
 
     def test_an_array_that_another_thread_writes(self):

@@ -21,7 +21,7 @@ class Runs(support.WithServer):
         rng = np.random.default_rng(1)
         for m, k, n in ((1, 1, 1), (3, 5, 7), (300, 200, 400), (900, 300, 500)):
             a, b = rng.integers(-9, 9, (m, k)).astype("f4"), rng.integers(-9, 9, (k, n)).astype("f4")
-            for _ in range(3):  # The third finds memory for what comes back.
+            for _ in range(3):  # The third run finds memory for its outputs.
                 result = self.matmul.run(A=a, B=b)
                 np.testing.assert_array_equal(result["C"], a @ b)
             self.assertTrue(result["C"].flags.writeable and result["C"].flags.owndata or result["C"].base is not None)
@@ -43,7 +43,7 @@ class Runs(support.WithServer):
         self.assertEqual(result.log.lines, [])
         self.assertIn("<table>", result._repr_html_())
         self.assertEqual(list(result), ["C"])
-        with self.assertRaisesRegex(KeyError, "there are C"):
+        with self.assertRaisesRegex(KeyError, "outputs are C"):
             result["D"]
 
     def test_facts_of_a_prepared_graph(self):
@@ -139,7 +139,7 @@ class Runs(support.WithServer):
             from hpvm._runs import release
             other._drive(release(other._core, again.handle, None))
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # Somebody released it: nobody prepares it again behind their back.
+            warnings.simplefilter("error")  # The graph was released: the client must not prepare it again.
             with self.assertRaises(hpvm.NotFoundError):
                 again.run(A=np.ones((1, 1), "f4"), B=np.ones((1, 1), "f4"))
 
@@ -152,7 +152,7 @@ class Administration(support.WithServer):
         self.client.prepare(support.matmul()).run(A=ones, B=ones)
         yesterday = datetime.datetime.now(datetime.timezone.utc).date() - datetime.timedelta(days=1)
         end = time.monotonic() + 20
-        while not any(account.runs for account in admin.accounts(first=yesterday)):  # Within seconds.
+        while not any(account.runs for account in admin.accounts(first=yesterday)):  # Accounts appear within seconds.
             self.assertLess(time.monotonic(), end)
             time.sleep(0.2)
         first = (yesterday - datetime.date(1970, 1, 1)).days
@@ -171,6 +171,9 @@ class Administration(support.WithServer):
         self.assertTrue(admin.set_intake(True, "a test").intake.closed)
         self.assertEqual(admin.overview().intake.reason, "a test")
         self.assertFalse(admin.set_intake(False).intake.closed)
+        self.assertEqual(admin.set_device_pause("cpu:0", True, "a test").device.paused.reason, "a test")
+        self.assertTrue(self.client.devices()[0].id)
+        self.assertFalse(admin.set_device_pause("cpu:0", False).device.HasField("paused"))
         made = admin.create_token("lab", name="a test's", lifetime=60)
         self.assertNotIn(made.secret, repr(made))
         with hpvm.connect(self.server, credentials=hpvm.Credentials(token=made.secret)) as theirs:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Servers that go away, clients that are closed, interrupted, forked, and end with runs in flight."""
+"""Servers that stop, and clients that are closed, interrupted, forked, or end with runs in flight."""
 
 import os
 import pathlib
@@ -98,7 +98,7 @@ print(os.waitpid(pid, 0)[1])
         self.assertEqual(program.stdout.readline(), "interrupted\n")
         self.assertLess(time.monotonic() - begin, 2)
         support.wait_until(self.in_progress(0), 5, "the run's end")
-        # Not communicate(): readline has read ahead.
+        # communicate() would lose the lines that readline has buffered.
         out, err = program.stdout.read(), program.stderr.read()
         self.assertEqual((out.split(), program.wait(30)), (["2.0", "2.0", "0"], 0), err)
 
@@ -271,7 +271,7 @@ class Restarts(support.WithServer):
             told = []
             job.add_done_callback(told.append)
             self.daemon.stop(signal.SIGKILL)
-            self.assertEqual(list(hpvm.as_completed([job])), [job])  # Nobody can say any more.
+            self.assertEqual(list(hpvm.as_completed([job])), [job])  # The end can no longer be learnt.
             self.assertEqual(told, [job])
             with self.assertRaises(hpvm.UnavailableError):
                 job.result(5)
@@ -314,7 +314,7 @@ class Profiles(support.WithServer):
         self.assertIn('no profile "x"; there are: here', self.connect(here, profile="x"))
         self.assertIn('unknown key "sever"', self.connect('[profile.here]\nsever = "x"\n', profile="here"))
         self.assertIn("are not TOML", self.connect("= 3", profile="here"))
-        self.assertIn('"server" has to be a text', self.connect("[profile.here]\nserver = 3\n", profile="here"))
+        self.assertIn('"server" has to be a string', self.connect("[profile.here]\nserver = 3\n", profile="here"))
         self.assertIn("would travel", self.connect('[profile.far]\nserver = "far.example:1"\ntoken_file = "/x"\n', profile="far"))
 
     def test_secrets_are_not_shown(self):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The graph builder, documents, pictures; and the diagnostics of wrong ones."""
+"""The graph builder, documents, pictures, and the diagnostics of wrong documents."""
 
 import json
 import pathlib
@@ -84,8 +84,30 @@ class Graphs(support.WithServer):
         for place in places:
             self.assertIn(place, str(caught.exception))
 
+    def test_short_documents(self):
+        matmul = pathlib.Path(__file__).resolve().parents[3] / "examples/matmul"
+        document = {"hpvm": 2, "module": "matmul.wasm", "inputs": {"A": "f32[m, k]", "B": "f32[k, n]"},
+                    "nodes": {"matmul": ["A", "B", "out f32[m, n]", "n", "k"]}, "outputs": {"C": "matmul"}}
+        graph = Graph.from_document(document, matmul)
+        one = np.ones((3, 3), "f4")
+        self.assertTrue((self.client.run(graph, A=one, B=one)["C"] == 3).all())
+        self.assertEqual(list(graph.modules()), ["matmul"])
+        self.assertIsNone(graph._repr_svg_())
+        with self.assertRaisesRegex(hpvm.InvalidArgumentError, "graph show"):
+            graph.to_svg()
+        with tempfile.TemporaryDirectory() as folder:
+            graph.save(pathlib.Path(folder) / "g.json")
+            again = Graph.load(pathlib.Path(folder) / "g.json")
+            self.assertTrue((self.client.run(again, A=one, B=one)["C"] == 3).all())
+            with self.assertRaisesRegex(hpvm.InvalidArgumentError, "cannot be written"):
+                graph.save(pathlib.Path(folder) / "none/g.json")
+        document["nodes"]["matmul"][2] = "out f99[m, n]"
+        with self.assertRaises(hpvm.InvalidArgumentError) as caught:
+            self.client.prepare(Graph.from_document(document, matmul))
+        self.assertEqual([found.place for found in caught.exception.diagnostics], ["/nodes/matmul/2"])
+
     def test_odd_documents(self):
-        for document in ("[]", "{}", '{"hpvm": 2}', '{"modules": 3, "nodes": [1]}', '{"modules": {"k": 3}}', "nonsense", ""):
+        for document in ("[]", "{}", '{"hpvm": 2}', '{"hpvm": 2, "module": 3}', '{"hpvm": 2, "modules": {"a": "a.so"}}', '{"modules": 3, "nodes": [1]}', '{"modules": {"k": 3}}', "nonsense", ""):
             with self.subTest(document), self.assertRaises(hpvm.InvalidArgumentError):
                 self.client.prepare(document)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs as futures: results, callbacks, arrays, dependencies, watches, progress; and what is dropped or raises."""
+"""Jobs as futures: results, callbacks, arrays, dependencies, watches, progress, dropped jobs and failures."""
 
 import gc
 import io
@@ -95,10 +95,10 @@ class Jobs(support.WithServer):
             job.add_done_callback(callback)
         support.wait_until(lambda: len(told) == 40, 60, "40 callbacks")
         self.assertEqual(sorted(told), sorted([job.id for job in jobs] * 2))
-        jobs[0].add_done_callback(callback)  # It has ended: at once.
+        jobs[0].add_done_callback(callback)  # The job has ended, so that the callback runs at once.
         self.assertEqual(told[-1], jobs[0].id)
         old = self.client.job(jobs[1].id)
-        old._message.state = 3  # As if it had been looked at while it ran.
+        old._message.state = 3  # The job looks as if it was last seen while it ran.
         old.add_done_callback(callback)
         support.wait_until(lambda: told[-1] == old.id and len(told) == 42, what="the late callback")
 
@@ -121,7 +121,7 @@ class Jobs(support.WithServer):
         order = [job.id for job in hpvm.as_completed([slow, quick], 60)]
         self.assertEqual(order, [quick.id, slow.id])
         endless = self.client.submit(support.spin(), {"out": ONE * 0})
-        with self.assertRaisesRegex(hpvm.DeadlineExceededError, "Of 1 jobs 0 had ended"):
+        with self.assertRaisesRegex(hpvm.DeadlineExceededError, "0 of 1 jobs had ended"):
             list(hpvm.as_completed([endless], 0.3))
         endless.cancel()
 
@@ -168,7 +168,7 @@ class Jobs(support.WithServer):
             one.add_done_callback(lambda _: None)
         del one
         gc.collect()
-        self.assertLessEqual(threading.active_count(), threads + 4)  # None for a future.
+        self.assertLessEqual(threading.active_count(), threads + 4)  # A future needs no thread.
         support.wait_until(lambda: not self.client.jobs(states=[hpvm.JobState.QUEUED, hpvm.JobState.RUNNING], count_max=1), 200,
                            "the end of all")
         self.assertEqual(self.submit(graph).result(30)["out_out"].tolist(), [2])

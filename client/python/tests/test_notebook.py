@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Executes the example's notebook and looks at what its cells show.
+"""Executes the example's notebook and checks the output of its cells.
 
-With HPVMD_PICTURES=FOLDER the pictures are left there, to be looked at."""
+With HPVMD_PICTURES=FOLDER the test leaves the pictures there for inspection."""
 
 import base64
 import io
@@ -38,7 +38,7 @@ class Notebook(support.WithServer):
         height, width = pixels.shape[:2]
         right = pixels[height // 6:, width // 2 + width // 20:width - width // 20, 0]
         bright = float((right > 0.5).mean())
-        self.assertTrue(0.004 < bright < 0.2, bright)  # Lines on black, and nothing else.
+        self.assertTrue(0.004 < bright < 0.2, bright)  # Only lines on black.
         if "HPVMD_PICTURES" in os.environ:
             folder = pathlib.Path(os.environ["HPVMD_PICTURES"])
             (folder / "graph.svg").write_text(drawing)

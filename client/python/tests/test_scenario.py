@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/scenario/clients.json by the Python client, and by the C++ client (hpvm-scenario)."""
+"""Plays tests/scenario/clients.json with the Python client and with the C++ client (hpvm-scenario)."""
 
 import json
 import pathlib
@@ -33,7 +33,7 @@ def patched(document, changes):
 
 
 class Player:
-    """Does each step; `known` has what steps name with "as"."""
+    """Executes each step; `known` has the values that steps name with "as"."""
 
     def __init__(self, test, client):
         self.test, self.client, self.known = test, client, {}

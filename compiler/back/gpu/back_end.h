@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A back end for the devices of one family with a driver. Each back end's folder defines one row, and
-// compiler/back/back_ends.cc lists the rows.
+// Interface of a back end for one family of devices with a driver. Each back end's folder defines one BackEnd, and
+// compiler/back/back_ends.cc lists them.
 #ifndef HPVMD_COMPILER_BACK_GPU_BACK_END_H_
 #define HPVMD_COMPILER_BACK_GPU_BACK_END_H_
 
@@ -20,27 +20,27 @@ namespace hpvm::gpu {
 
 struct GpuOptions {
   bool fast_math = false;
-  // Tiles to make beside one instance a work item, instead of those that the cost model chooses; for tests.
+  // Tiles to generate beside the form of one instance per work item, instead of the cost model's choice; for tests.
   std::vector<pass::GpuTile> tiles{};
-  bool chooses_tiles = true;           // False: `tiles` and nothing else.
+  bool chooses_tiles = true;           // False: uses `tiles` and no others.
   bool audits_proofs = kAuditsProofs;  // Unchecked variants check, and trap with kWrongProof.
   KernelReport* report = nullptr;      // May be null.
 };
 
 struct BackEnd {
   ArtifactKind target;
-  // `module` must be verified and have gone through RunGpuPipeline. Nothing when `diagnostics` has an error.
+  // `module` must be verified and have been through RunGpuPipeline. Returns nothing when `diagnostics` has an error.
   std::optional<Artifact> (*emit)(const ir::Module& module, const GpuTarget& target, const GpuOptions& options,
                                   Diagnostics& diagnostics);
-  // What an H200 is for it, for those who write kernels for one without having it.
+  // Returns the target description of an H200, for authors who compile kernels without having the device.
   GpuTarget (*h200)();
-  // The build writes the probe of wrapped addresses (compiler/back/probe) under this name, for devices of this
+  // Name under which the build writes the wrapped-address probe (compiler/back/probe), for devices of this
   // GpuTarget::api_version.
   const char* probe_name;
   uint32_t probe_version;
 };
 
-// What both drivers of NVIDIA, 550 and later, say of an H200.
+// Returns the H200 properties that NVIDIA's OpenCL and Vulkan drivers, 550 and later, both report.
 GpuTarget CommonH200();
 
 }  // namespace hpvm::gpu

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every barrier starts as a fence. For each barrier a search of the operation flow in both directions, up to the next
+// fences, collects the buffer accesses; if they do not conflict, the fence is dropped. A kernel with more than
+// kBarriersMax barriers keeps all fences.
 #include "compiler/back/gpu/buffer_fences.h"
 
 #include <algorithm>
@@ -13,9 +16,9 @@
 namespace hpvm::gpu {
 namespace {
 
-// Each barrier, and each load that may be done early, is looked at in time linear in the function.
+// Limits: the search takes time linear in the function for each barrier and for each load that may complete early.
 constexpr size_t kBarriersMax = 256, kDoneLoadsMax = 64;
-constexpr size_t kSumMax = 16;  // Operations that a stored value is followed through.
+constexpr size_t kSumMax = 16;  // Limit on the operations through which a stored value is traced.
 
 class FenceSearch {
  public:
@@ -42,7 +45,7 @@ class FenceSearch {
     for (const auto& [load, by] : done_by_) {
       FindWhereOpen(OpId(load), by);
     }
-    // One at a time, so that whatever conflicts still has a fence between on every way.
+    // Fences are dropped one at a time, so that a remaining fence separates conflicting accesses on every path.
     for (const OpId barrier : barriers) {
       const pass::BufferUse before = Around(barrier, flow_.previous, true), behind = Around(barrier, flow_.next, false);
       is_fence_[barrier.index] = (before.writes && (behind.reads || behind.writes)) || (before.reads && behind.writes);
@@ -51,7 +54,7 @@ class FenceSearch {
   }
 
  private:
-  // Finds what may happen to buffers between `barrier` and the next fences in the direction of `edges`.
+  // Finds the buffer accesses that may happen between `barrier` and the next fences in the direction of `edges`.
   pass::BufferUse Around(OpId barrier, const std::vector<std::vector<OpId>>& edges, bool is_before) const {
     pass::BufferUse use;
     std::vector<bool> seen(f_.ops.size());
@@ -76,8 +79,8 @@ class FenceSearch {
     return open != open_at_.end() && !open->second[barrier.index];
   }
 
-  // Finds the loads without which the stored value cannot be known: it is what was loaded, a conversion of it, or a sum
-  // of such, of which each occurs once, lest they cancel each other out.
+  // Finds the loads that must have completed before the stored value is known: the value is the loaded one, a
+  // conversion of it, or a sum in which each load occurs once, so that terms cannot cancel.
   void NoteLoadsDoneBy(OpId store) {
     std::vector<OpId> loads;
     bool is_sum = false, has_other = false;
@@ -117,12 +120,12 @@ class FenceSearch {
     }
   }
 
-  // Finds the barriers that control may reach from the load past the stores.
+  // Finds the barriers that control may reach from the load without passing one of the stores.
   void FindWhereOpen(OpId load, const std::vector<OpId>& stores) {
     std::vector<bool>& open_at = open_at_[load.index];
     open_at.resize(f_.ops.size());
     for (const OpId store : stores) {
-      open_at[store.index] = true;  // Not to be passed.
+      open_at[store.index] = true;  // Stops the search.
     }
     std::vector<OpId> work = flow_.next[load.index];
     while (!work.empty()) {
@@ -138,9 +141,9 @@ class FenceSearch {
   const ir::Function& f_;
   const analysis::OpFlow flow_;
   const analysis::Definitions definitions_;
-  std::vector<bool> is_fence_;                     // By OpId.
-  std::map<uint32_t, std::vector<OpId>> done_by_;  // By OpId of loads from buffers: stores that need the value.
-  std::map<uint32_t, std::vector<bool>> open_at_;  // The same loads: by OpId, where it may not have been stored.
+  std::vector<bool> is_fence_;                     // Indexed by OpId.
+  std::map<uint32_t, std::vector<OpId>> done_by_;  // Per load from a buffer (OpId): the stores that need its value.
+  std::map<uint32_t, std::vector<bool>> open_at_;  // Per such load: by OpId, where its value may not be stored.
 };
 
 }  // namespace

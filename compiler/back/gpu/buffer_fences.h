@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the barriers that must order accesses to buffers for their group.
+// Finds the barriers that must also order the group's accesses to buffers.
 //
-// Group memory is ordered by all of them; a fence over buffers costs more, as it reaches past a processor's own cache.
-// A barrier needs one if what may happen since the fences before it conflicts with what may happen up to those behind
-// it: a write in front of it and any access behind, or a read in front and a write behind. Parameters may share bytes
-// (docs/KERNELS.md, S72), so all buffers are one memory. A load whose value was stored to group memory on every way to
-// the barrier is done by then: the barrier orders that store, which could not be made without the value.
+// Every barrier orders group memory; a fence over buffers costs more, because it reaches beyond a processor's own
+// cache. A barrier needs a buffer fence if an access since the preceding fences conflicts with an access up to the
+// following ones: a write before it and any access after it, or a read before and a write after. Parameters may share
+// bytes (docs/KERNELS.md, S72), so all buffers count as one memory. A load whose value has been stored to group memory
+// on every path to the barrier has completed by then: the barrier orders that store, which needs the loaded value.
 #ifndef HPVMD_COMPILER_BACK_GPU_BUFFER_FENCES_H_
 #define HPVMD_COMPILER_BACK_GPU_BUFFER_FENCES_H_
 
@@ -17,7 +17,7 @@ namespace hpvm::gpu {
 
 using namespace ir::words;
 
-// By OpId of the entry: true of barriers that must order buffers.
+// Returns, by OpId of the entry, true for barriers that must order buffer accesses.
 std::vector<bool> FindBufferFences(const ir::Module& module);
 
 }  // namespace hpvm::gpu

@@ -13,7 +13,7 @@ namespace {
 struct Case {
   const char* name;
   const char* body;
-  const char* want;  // A letter a barrier, in the order of the text: f if it must order buffers, else -.
+  const char* want;  // One letter per barrier in program order: f if it must order buffers, else -.
 };
 
 std::string FencesOf(const std::string& body) {
@@ -42,7 +42,7 @@ constexpr const char* kLoad = "%v: i32 = load.i32 param(1) %id\n";
 constexpr const char* kKeep = "store.i32 group %g, %v\n";
 constexpr const char* kStore = "store.i32 param(0) %id, %id\n";
 
-// A barrier orders what is written to a buffer in front of it and touched behind it.
+// A barrier orders a buffer write before it with any buffer access after it.
 TEST(BufferFencesTest, Writes) {
   const Case kCases[] = {
       {"GroupMemoryAlone", "store.i32 group %g, %id\nbarrier\n%w: i32 = load.i32 group %g\nbarrier", "--"},
@@ -58,11 +58,11 @@ TEST(BufferFencesTest, Writes) {
       {"OneOfThem", "store.i32 param(0) %id, %id\nbarrier\nbarrier\n%w: i32 = load.i32 param(1) %n", "-f"},
       {"InALoop",
        "loop a () {\n %w: i32 = load.i32 param(0) %n\n store.i32 param(0) %id, %w\n barrier\n if b %w {\n  continue a "
-       "()\n } else {\n  leave b ()\n }\n leave a ()\n}",
+       "()\n } else {\n  br b ()\n }\n br a ()\n}",
        "f"},
       {"OnOneWay",
-       "if a %n {\n store.i32 param(0) %id, %id\n leave a ()\n} else {\n leave a ()\n}\nbarrier\nif b %n {\n leave b "
-       "()\n} else {\n %w: i32 = load.i32 param(1) %n\n leave b ()\n}",
+       "if a %n {\n store.i32 param(0) %id, %id\n br a ()\n} else {\n br a ()\n}\nbarrier\nif b %n {\n br b "
+       "()\n} else {\n %w: i32 = load.i32 param(1) %n\n br b ()\n}",
        "f"},
   };
   for (const Case& c : kCases) {
@@ -70,7 +70,7 @@ TEST(BufferFencesTest, Writes) {
   }
 }
 
-// A load is done where its value has been put into group memory.
+// A load has completed once its value is in group memory.
 TEST(BufferFencesTest, LoadsThatAreDone) {
   const std::string load = kLoad, keep = kKeep, store = kStore;
   const std::string both = load + "%w: i32 = load.i32 param(1) %n\n";
@@ -79,12 +79,11 @@ TEST(BufferFencesTest, LoadsThatAreDone) {
   EXPECT_EQ(FencesOf(load + "store.i32 group %g, %n\nbarrier\n" + store), "f");
   EXPECT_EQ(FencesOf(load + "store.i32 group %v, %n\nbarrier\n" + store), "f");
   EXPECT_EQ(FencesOf(both + keep + "barrier\n" + store), "f");
-  // On one way it is not.
-  EXPECT_EQ(FencesOf(load + "if a %n {\n" + keep + "leave a ()\n} else {\nleave a ()\n}\nbarrier\n" + store), "f");
-  EXPECT_EQ(
-      FencesOf(load + "if a %n {\n" + keep + "leave a ()\n} else {\n" + keep + "leave a ()\n}\nbarrier\n" + store),
-      "-");
-  // Sums need each part, unless it cancels out.
+  // On one of two paths the value is not stored.
+  EXPECT_EQ(FencesOf(load + "if a %n {\n" + keep + "br a ()\n} else {\nbr a ()\n}\nbarrier\n" + store), "f");
+  EXPECT_EQ(FencesOf(load + "if a %n {\n" + keep + "br a ()\n} else {\n" + keep + "br a ()\n}\nbarrier\n" + store),
+            "-");
+  // A sum needs each of its terms, unless a term cancels out.
   EXPECT_EQ(FencesOf(both + "%s: i32 = add.i32 %v, %w\nstore.i32 group %g, %s\nbarrier\n" + store), "-");
   EXPECT_EQ(FencesOf(both + "%s: i32 = and.i32 %v, %w\nstore.i32 group %g, %s\nbarrier\n" + store), "f");
   EXPECT_EQ(FencesOf(load + "%m: i32 = sub.i32 %zero, %v\n%s: i32 = add.i32 %v, %m\nstore.i32 group %g, %s\nbarrier\n" +
@@ -95,13 +94,13 @@ TEST(BufferFencesTest, LoadsThatAreDone) {
                      "store.f32 group %g, %s\nbarrier\n" +
                      store),
             "-");
-  // A store to a buffer is no sign, as nothing orders it.
+  // A store to a buffer proves nothing, because the barrier does not order it.
   EXPECT_EQ(FencesOf(load + "store.i32 param(0) %id, %v\nbarrier\n" + store), "f");
 }
 
-// The store of what a loop loaded before says nothing of what it loads anew.
+// Storing the value that a previous iteration loaded says nothing about this iteration's load.
 TEST(BufferFencesTest, LoadsInLoops) {
-  const std::string turn = std::string("if b %n {\n continue a ()\n} else {\n leave b ()\n}\nleave a ()\n}\n");
+  const std::string turn = std::string("if b %n {\n continue a ()\n} else {\n br b ()\n}\nbr a ()\n}\n");
   const std::string load = kLoad, keep = kKeep, store = kStore;
   EXPECT_EQ(FencesOf("loop a () {\n" + load + keep + "barrier\n" + turn + store), "-");
   EXPECT_EQ(FencesOf("loop a () {\n" + load + "barrier\n" + keep + turn + store), "f");

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: an address is traced through its definitions to see whether work items of a subgroup share it: certainly
+// (FindFixed), or often, because it is uniform or an id was rounded down. One pass over each region then merges
+// neighbouring sums to one address.
+// Invariants: only a sum of a function in fast math gets partners, and only if the kernel uses no old value of an
+// atomic. kAll is given for fixed addresses alone; kAtOnce compares addresses when it runs. Between a kNext and the
+// next sum of its region there is only pure computation, and both addresses are computed alike.
+// A trace visits at most 256 operations; a comparison of two addresses goes four deep.
+// Source: the proof in float_sums.h; PTX ISA, "atom", for flushing.
 #include "compiler/back/gpu/float_sums.h"
 
 #include <algorithm>
@@ -13,9 +21,9 @@
 namespace hpvm::gpu {
 namespace {
 
-constexpr int kStepsMax = 256;  // Operations that an address is followed through.
+constexpr int kStepsMax = 256;  // Limit on the operations through which an address is traced.
 
-// Tells how alike the addresses of a subgroup's work items are.
+// Addresses tells how uniform an address is across the work items of a subgroup.
 class Addresses {
  public:
   Addresses(const ir::Module& module, const GpuTarget& target)
@@ -28,10 +36,10 @@ class Addresses {
     }
   }
 
-  // True if it is the same for all of a subgroup, whenever each of them computes it.
+  // Returns true if all work items of a subgroup compute the same value, whenever each of them computes it.
   bool IsFixed(ir::ValueId value) const { return is_fixed_[value.index]; }
-  // True if it is often the same for neighbours along x: by uniformity, or as an id is rounded down on the way. Only a
-  // guess.
+  // Returns true if neighbours along x often have the same value, because it is uniform or an id is rounded down on
+  // the way. A heuristic.
   bool IsOftenSame(ir::ValueId value) const {
     int steps = kStepsMax;
     return FollowOften(value, steps);
@@ -68,7 +76,7 @@ class Addresses {
         return false;
     }
   }
-  // By as much as a subgroup has work items, or by what only the launch knows.
+  // Returns true if the operation rounds down by at least the subgroup's size, or by an amount known only at launch.
   bool RoundsDown(const Op& op, int& steps) const {
     const bool divides = op.code == Opcode::kDivS || op.code == Opcode::kDivU;
     if (!divides && op.code != Opcode::kShrS && op.code != Opcode::kShrU) {
@@ -79,7 +87,7 @@ class Addresses {
     const bool is_large = !by.has_value() || (divides ? *by : uint64_t{1} << (*by & 31)) >= subgroup_size_;
     return is_large && FollowIds(operands[0], steps);
   }
-  // A load's value says nothing about neighbours, rounded or not.
+  // The value of a load says nothing about neighbours, rounded or not.
   bool FollowIds(ir::ValueId value, int& steps) const {
     const Op* op = definitions_.OpOf(value);
     if (op == nullptr) {
@@ -93,16 +101,16 @@ class Addresses {
   const uint32_t subgroup_size_;
   const analysis::Definitions definitions_;
   const std::vector<bool> is_fixed_;
-  std::vector<analysis::Shape> shapes_;  // By ValueId; empty: not known.
+  std::vector<analysis::Shape> shapes_;  // Indexed by ValueId; empty when not known.
 };
 
-// Asks the function that the operation was written in, before it was inlined into the entry.
+// Looks up the fast-math mode of the function that contained the operation before inlining into the entry.
 bool IsFast(const ir::Module& module, const Op& op, bool fast_math) {
   const uint32_t written = op.origin != 0 ? op.origin - 1 : module.entry.index;
   return fast_math && module.functions[written].fast_math == ir::FastMath::kAll;
 }
 
-// True if both are the same, or computed alike.
+// Returns true if both values are the same, or are computed by the same operations.
 bool AreSame(const ir::Function& f, const analysis::Definitions& definitions, ir::ValueId a, ir::ValueId b,
              int depth = 0) {
   constexpr int kAlikeMax = 4;
@@ -121,8 +129,8 @@ bool AreSame(const ir::Function& f, const analysis::Definitions& definitions, ir
   return is_alike && ir::Info(x->code).family != ir::Family::kControl;
 }
 
-// Lets sums to one place that follow each other with nothing but computing in between become one, the last. A check of
-// the address that lets the first one through lets all through.
+// Merges consecutive sums to one address that have only pure computation between them into the last sum. The same
+// bounds check passes or fails for all of them.
 void JoinNeighbours(const ir::Function& f, std::vector<SumPartners>& partners) {
   const analysis::Definitions definitions(f);
   for (const ir::Region& region : f.regions) {
@@ -152,25 +160,24 @@ std::string TextOf(SumPartners partners) {
     case SumPartners::kNone:
       return "";
     case SumPartners::kNext:
-      return " The operand is added to that of the next sum, which goes to the same place.";
+      return " The operand is added to the operand of the next sum, which goes to the same address.";
     case SumPartners::kAll:
       return " The instances of a subgroup add up their operands first, and one of them adds the total.";
     default:
-      return " The instances of a subgroup that have one address add up their operands first, and one of them adds the "
-             "total.";
+      return " The instances of a subgroup that have the same address add up their operands first, and one of them "
+             "adds the total.";
   }
 }
 
 std::string TextOf(FloatSum form, const ir::Op& op, bool is_group) {
   switch (form) {
     case FloatSum::kDevice:
-      return "The device adds atomically by itself.";
+      return "The device's own atomic add makes the sum.";
     case FloatSum::kGuarded:
-      return "The device adds atomically by itself; operands so small that it might lose a denormal number are added "
-             "by exchanging the old value.";
+      return "The device's own atomic add makes the sum; a compare-and-exchange loop adds operands so small that the "
+             "atomic add might flush a denormal number to zero.";
     default:
-      return "The atomic sum exchanges the old value until no other instance came between: the device has no atomic "
-             "sum of " +
+      return "A compare-and-exchange loop makes the atomic sum: the device has no atomic add of " +
              std::string(ir::Name(op.type)) + (is_group ? " in group memory." : " in buffers.");
   }
 }
@@ -236,7 +243,7 @@ void ReportFloatSums(const ir::Module& module, const GpuPlan& plan,
   ir::ForEachOp(f, [&](ir::OpId id) {
     const ir::Op& op = f.op(id);
     const Reach reach = plan.reach[id.index];
-    // An instance's own memory is nobody else's.
+    // An instance's private memory is not shared.
     if (op.code == ir::Opcode::kAtomicFAdd && reach != Reach::kModule && reach != Reach::kState) {
       const bool is_group = reach == Reach::kGroup;
       report.Add(KernelRemark::Kind::kAccess, op.source,

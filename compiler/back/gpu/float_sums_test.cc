@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The proof in float_sums.h, by trial: adding with denormal numbers taken for zeros gives the bits of IEEE 754 for
-// every operand that the guard lets through.
+// Tests the proof in float_sums.h empirically: addition that flushes denormal numbers gives the bits of IEEE 754 for
+// every operand that the guard admits.
 #include "compiler/back/gpu/float_sums.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ class FloatSumsTest : public ::testing::Test {
 
   static bool IsSafe(Bits operand) { return (operand & ~kSign) >= kLeast; }
 
-  // Whether both additions agree. A NaN's bits are open.
+  // Returns true if both additions agree; a NaN's bits may differ.
   static bool Agrees(Bits old, Bits operand) {
     const Float m = std::bit_cast<Float>(old), x = std::bit_cast<Float>(operand);
     const Float exact = m + x, device = Flushed(Flushed(m) + Flushed(x));
@@ -63,7 +63,7 @@ class FloatSumsTest : public ::testing::Test {
     }
   }
 
-  // Zeros, infinities, NaNs, and what lies around powers of two near the denormal numbers and near the limit.
+  // Returns zeros, infinities, NaNs, and the values around powers of two near the denormal numbers and near the limit.
   static std::vector<Bits> Edges() {
     constexpr int kFraction = Facts<Float>::kPrecision - 1;
     constexpr Bits kInfinity = static_cast<Bits>(std::bit_cast<Bits>(std::numeric_limits<Float>::infinity()));
@@ -107,7 +107,7 @@ TYPED_TEST(FloatSumsTest, EdgesAgree) {
   }
 }
 
-// Any bits, and exponents that are close to each other and to the limit, where sums cancel out.
+// Tests random bits, and exponents close to each other and to the limit, where terms cancel.
 TYPED_TEST(FloatSumsTest, RandomBitsAgree) {
   using Bits = typename Facts<TypeParam>::Bits;
   constexpr int kFraction = Facts<TypeParam>::kPrecision - 1;
@@ -122,7 +122,7 @@ TYPED_TEST(FloatSumsTest, RandomBitsAgree) {
   }
 }
 
-// Half of it would be too low.
+// Half the limit would be too low.
 TYPED_TEST(FloatSumsTest, LimitIsNeeded) {
   using Bits = typename Facts<TypeParam>::Bits;
   constexpr Bits kNormal = Bits{1} << (Facts<TypeParam>::kPrecision - 1);
@@ -130,7 +130,7 @@ TYPED_TEST(FloatSumsTest, LimitIsNeeded) {
   EXPECT_FALSE(TestFixture::Agrees(kNormal - 1, Bits{0}));
 }
 
-// Each sum that others see is reported, with its place.
+// Reports each atomic sum that other instances can see, with its source position.
 TEST(FloatSumsReportTest, SaysHowSumsAreMade) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam buffer inout \"b\"\nentry f0\nfunc f0 \"f\" (%b: i32) -> () {\n"
@@ -142,9 +142,9 @@ TEST(FloatSumsReportTest, SaysHowSumsAreMade) {
   Diagnostics diagnostics;
   const GpuPlan plan = PlanGpu(*module, target, diagnostics);
   ASSERT_TRUE(diagnostics.empty()) << ToString(diagnostics);
-  for (const auto& [has_operation, fast_math, want] :
-       {std::tuple(false, false, "has no atomic sum of f32 in buffers"), std::tuple(true, true, "by itself."),
-        std::tuple(true, false, "might lose a denormal number")}) {
+  for (const auto& [has_operation, fast_math, want] : {std::tuple(false, false, "has no atomic add of f32 in buffers"),
+                                                       std::tuple(true, true, "own atomic add makes the sum."),
+                                                       std::tuple(true, false, "might flush a denormal number")}) {
     KernelReport report;
     ReportFloatSums(
         *module, plan,
@@ -159,10 +159,10 @@ TEST(FloatSumsReportTest, SaysHowSumsAreMade) {
   }
 }
 
-// A kernel with a sum of %x, and who its work items add up with.
+// A kernel with a sum of %x, and the expected partners of its work items.
 struct PartnersCase {
   const char* name;
-  const char* body;  // Defines %at, an address behind %b, and adds.
+  const char* body;  // Defines %at, an address at or after %b, and adds.
   SumPartners want;
   const char* uses = "";
 };
@@ -173,7 +173,7 @@ const PartnersCase kPartnersCases[] = {
      "%t: i32 = mul.i32 %n, %four\n%at: i32 = add.i32 %b, %t\n%s: f32 = atomic_fadd.f32 flat %at, %x\n",
      SumPartners::kAll},
     {"in a branch that some take",
-     "if i0 %i {\n%s: f32 = atomic_fadd.f32 flat %b, %x\nleave i0 ()\n} else {\nleave i0 ()\n}\n", SumPartners::kAll},
+     "if i0 %i {\n%s: f32 = atomic_fadd.f32 flat %b, %x\nbr i0 ()\n} else {\nbr i0 ()\n}\n", SumPartners::kAll},
     {"in group memory", "%g: i32 = local_alloc %four\n%s: f32 = atomic_fadd.f32 group %g, %x\n", SumPartners::kAll,
      "uses group_memory\n"},
     {"a place of each instance's own",
@@ -196,11 +196,11 @@ const PartnersCase kPartnersCases[] = {
      "%one: i32 = const.i32 1\n%y: i32 = instance_id.i32 %one\n%t: i32 = mul.i32 %y, %four\n%at: i32 = add.i32 %b, %t\n"
      "%s: f32 = atomic_fadd.f32 flat %at, %x\n",
      SumPartners::kAtOnce},
-    // In a loop that instances go around differently often the same count need not come at the same time.
+    // When instances run a loop for different numbers of iterations, they need not reach the same count together.
     {"a place of an iteration",
      "loop l (%k: i32 = %zero) {\n%t: i32 = mul.i32 %k, %four\n%at: i32 = add.i32 %b, %t\n"
      "%s: f32 = atomic_fadd.f32 flat %at, %x\n%m: i32 = add.i32 %k, %four\n%c: i32 = lt_u.i32 %m, %n\n"
-     "if c0 %c {\ncontinue l (%m)\n} else {\nleave c0 ()\n}\nleave l ()\n}\n",
+     "if c0 %c {\ncontinue l (%m)\n} else {\nbr c0 ()\n}\nbr l ()\n}\n",
      SumPartners::kAtOnce},
     {"one after the other",
      "%s: f32 = atomic_fadd.f32 flat %b, %x\n%y: f32 = fadd.f32 %x, %x\n%u: f32 = atomic_fadd.f32 flat %b, %y\n",
@@ -210,7 +210,7 @@ const PartnersCase kPartnersCases[] = {
     {"with a store between them",
      "%s: f32 = atomic_fadd.f32 flat %b, %x\nstore.i32 flat %b + 8, %n\n%u: f32 = atomic_fadd.f32 flat %b, %x\n",
      SumPartners::kAll},
-    // Nobody may see another's sum too early.
+    // No work item may observe another's sum too early.
     {"old values", "%s: f32 = atomic_fadd.f32 flat %b, %x\nstore.f32 flat %b + 4, %s\n", SumPartners::kNone},
     {"another's old value",
      "%s: f32 = atomic_fadd.f32 flat %b, %x\n%o: i32 = atomic_load.i32 flat %b\nstore.i32 flat %b + 4, %o\n",

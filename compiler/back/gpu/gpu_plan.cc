@@ -13,7 +13,7 @@
 #include "compiler/analysis/value_ranges.h"
 #include "compiler/back/gpu/own_memory.h"
 #include "compiler/ir/launch.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/check_barriers.h"
 #include "compiler/pass/find_bounds.h"
@@ -27,12 +27,12 @@ namespace {
 bool IsAccess(const Op& op) { return ir::HasSpace(op.code); }
 bool Writes(const Op& op) { return (ir::Info(op.code).effects & ir::kWrites) != 0; }
 
-class Planner {
+class GpuPlanner {
  public:
-  Planner(const ir::Module& module, const GpuTarget& target, Diagnostics& diagnostics)
+  GpuPlanner(const ir::Module& module, const GpuTarget& target, Diagnostics& diagnostics)
       : module_(module), function_(module.function(module.entry)), target_(target), diagnostics_(diagnostics) {}
 
-  // `coarse` and `original`: for a coarse module; else null.
+  // `coarse` and `original` are set for a coarse module, else null.
   GpuPlan Run(const pass::CoarseModule* coarse, const GpuPlan* original) {
     plan_.trap_exit = module_.uses_barrier ? TrapExit::kPostpone : TrapExit::kReturn;
     plan_.is_proven.assign(function_.ops.size(), false);
@@ -82,7 +82,7 @@ class Planner {
       diagnostics_.push_back({Severity::kError, Place(), source, std::move(message)});
     }
   }
-  // One sentence a reason: a kernel of f64 has many such operations.
+  // Reports each reason once, because a kernel of f64 has many such operations.
   void RefuseOnce(const Op& op, const std::string& reason) {
     if (said_.insert(reason).second) {
       Refuse(op.source,
@@ -136,7 +136,7 @@ class Planner {
       case Opcode::kPrint:
         return RefuseOnce(op, "GPUs cannot print. Run the node on the CPU, or without prints.");
       case Opcode::kMemoryGrow:
-        return RefuseOnce(op, "memory of an instance cannot grow on a GPU.");
+        return RefuseOnce(op, "an instance's memory cannot grow on a GPU.");
       case Opcode::kLocalAlloc:
         return PlaceLocal(id, op);
       default:
@@ -148,13 +148,13 @@ class Planner {
     const ir::ValueId size = function_.operands_of(op)[0];
     const std::optional<uint64_t> constant = definitions_.ConstantOf(size);
     if (!constant.has_value()) {
-      return RefuseOnce(op, "how many bytes of group memory it asks for is not a constant.");
+      return RefuseOnce(op, "the size of the group memory that it allocates is not a constant.");
     }
     plan_.local_offset[id.index] = plan_.local_bytes;
     const uint64_t mask = module_.is_memory64 ? ~uint64_t{0} : 0xffffffffull;
     const uint64_t bytes = *constant & mask;
     const uint64_t limit = std::min(target_.local_bytes_max, ir::kGroupMemoryBytesMax);
-    // Barriers take some for themselves.
+    // Kernels with barriers reserve 16 bytes for the trap flags.
     const uint64_t own = module_.uses_barrier ? 16 : 0;
     if (bytes > limit || plan_.local_bytes + bytes + own > limit) {
       Refuse(op.source, "The kernel asks for " + std::to_string(plan_.local_bytes) + " + " + std::to_string(bytes) +
@@ -164,12 +164,13 @@ class Planner {
     plan_.local_bytes = (plan_.local_bytes + bytes + 15) & ~uint64_t{15};
   }
 
-  // What a loop allocates depends on how often it runs.
+  // The amount of group memory that a loop allocates depends on its iteration count.
   void RefuseLocalInLoops() {
     for (const ir::Region& region : function_.regions) {
       for (OpId id : region.ops) {
         if (function_.op(id).code == Opcode::kLocalAlloc && InLoop(&region)) {
-          RefuseOnce(function_.op(id), "how much group memory a loop asks for is not known when it is compiled.");
+          RefuseOnce(function_.op(id),
+                     "the size of the group memory that a loop allocates is not known at compile time.");
         }
       }
     }
@@ -199,7 +200,7 @@ class Planner {
   GpuPlan plan_;
   std::set<std::string> said_;
   const analysis::Definitions definitions_{function_};
-  std::vector<ir::RegionId> parents_;  // By OpId.
+  std::vector<ir::RegionId> parents_;  // Indexed by OpId.
   bool loads_writable_ = false;
 };
 
@@ -211,12 +212,12 @@ uint64_t StandInBase(const ir::Module& module) {
 }
 
 GpuPlan PlanGpu(const ir::Module& module, const GpuTarget& target, Diagnostics& diagnostics) {
-  return Planner(module, target, diagnostics).Run(nullptr, nullptr);
+  return GpuPlanner(module, target, diagnostics).Run(nullptr, nullptr);
 }
 
 GpuPlan PlanCoarse(const pass::CoarseModule& coarse, const GpuPlan& original, const GpuTarget& target,
                    Diagnostics& diagnostics) {
-  return Planner(coarse.module, target, diagnostics).Run(&coarse, &original);
+  return GpuPlanner(coarse.module, target, diagnostics).Run(&coarse, &original);
 }
 
 size_t TilesMax(const GpuPlan& plan) {
@@ -239,8 +240,8 @@ std::optional<Guarded> GuardLoops(const ir::Module& module, const GpuPlan& plan,
   if (!form) {
     return std::nullopt;
   }
-  // Instances may differ in the copy that they take, and then a barrier behind the loop that rests on what the loop
-  // gives counts as one that not all of them reach.
+  // Instances may take different copies of the loop, and then a barrier after the loop that depends on the loop's
+  // results counts as divergent.
   Diagnostics faults;
   GpuPlan form_plan = PlanCoarse(*form, plan, target, faults);
   if (HasErrors(faults)) {

@@ -31,7 +31,7 @@ struct Planned {
   Diagnostics diagnostics;
 
   const ir::Function& entry() const { return module.function(module.entry); }
-  // Of the n-th operation of that code.
+  // Returns the n-th operation with that opcode.
   ir::OpId Find(ir::Opcode code, int n = 0) const {
     ir::OpId found;
     ir::ForEachOp(entry(), [&](ir::OpId id) {
@@ -47,7 +47,7 @@ struct Planned {
   }
 };
 
-// A kernel with the buffer %b, the buffer to read %a and the number %n.
+// Plans a kernel with the buffer %b, the read-only buffer %a and the number %n.
 Planned Plan(const std::string& directives, const std::string& body, const std::string& functions = "",
              const GpuTarget& target = Big()) {
   StatusOr<ir::Module> module =
@@ -65,8 +65,8 @@ Planned Plan(const std::string& directives, const std::string& body, const std::
 
 constexpr char kStack[] = "memory 65536 65536\nglobal mut i32 0x8000\nstack_pointer g0\n";
 
-// A local array of the shadow stack becomes memory of the work item: as large as what the pointer is lowered by,
-// through calls too, whatever indexes it.
+// A local array on the shadow stack becomes private memory of the work item. Its size is the amount by which the
+// pointer is lowered, through calls too, whatever the index.
 TEST(GpuPlanTest, LocalArraysArePrivate) {
   const Planned planned = Plan(kStack,
                                "%sp: i32 = global_get.i32 g0\n%size: i32 = const.i32 32\n"
@@ -91,7 +91,7 @@ TEST(GpuPlanTest, LocalArraysArePrivate) {
   EXPECT_FALSE(planned.plan.uses_flat);
 }
 
-// An access needs no check where its index, whatever it is made of, stays below the array's end.
+// An access needs no check where its index stays below the array's end, however the index is computed.
 TEST(GpuPlanTest, KnowsWhatStaysInsideAnArray) {
   const struct {
     const char* name;
@@ -133,8 +133,8 @@ TEST(GpuPlanTest, KnowsWhatStaysInsideAnArray) {
   }
 }
 
-// Data that is read and never written is one constant array, of the part that bounded addresses reach; an unknown
-// address may find anything.
+// Data that is read and never written becomes one constant array, of the part that bounded addresses reach; an unknown
+// address may reach all of it.
 TEST(GpuPlanTest, DataIsConstant) {
   constexpr char kData[] = "memory 65536 65536\ndata 1024 \"0102030405060708090a0b0c0d0e0f10\"\n";
   const Planned bounded = Plan(kData,
@@ -153,7 +153,7 @@ TEST(GpuPlanTest, DataIsConstant) {
   EXPECT_TRUE(unknown.plan.uses_bases);
 }
 
-// What is written of the data is a copy of the work item's; what lies beside it stays constant.
+// The written part of the data is copied per work item; the rest stays constant.
 TEST(GpuPlanTest, WrittenDataIsCopied) {
   const Planned planned = Plan("memory 65536 65536\ndata 64 \"01010101010101010202020202020202\"\n",
                                "%at: i32 = const.i32 64\nstore.i32 flat %at, %id\n%v: i32 = load.i32 flat %zero + 72\n"
@@ -163,10 +163,10 @@ TEST(GpuPlanTest, WrittenDataIsCopied) {
   EXPECT_EQ(planned.plan.module_memory[0].bytes[0], 1);
   EXPECT_FALSE(planned.plan.module_memory[1].is_written);
   EXPECT_EQ(planned.plan.module_memory[1].begin, 72u);
-  EXPECT_EQ(planned.plan.constant_bytes, 16u);  // Eight of them fill the copy.
+  EXPECT_EQ(planned.plan.constant_bytes, 16u);  // Eight of them initialize the copy.
 }
 
-// A copy is filled only from its first byte that is not zero to its last.
+// A copy is initialized only from its first non-zero byte to its last.
 TEST(GpuPlanTest, CopiesAreFilledWhereTheyAreNotZero) {
   OwnMemory own{64, 128, true, false, std::vector<uint8_t>(64)};
   EXPECT_EQ(own.filled().end, 0u);
@@ -177,14 +177,14 @@ TEST(GpuPlanTest, CopiesAreFilledWhereTheyAreNotZero) {
   EXPECT_EQ(own.filled().end, 64u);
 }
 
-// Low zero bits go through shifts, products, sums, merges and loops.
+// Known low zero bits propagate through shifts, products, sums, merges and loops.
 TEST(GpuPlanTest, KnowsAlignment) {
   const Planned planned =
       Plan("",
            "%eight: i32 = const.i32 8\n%o: i32 = shl.i32 %id, %two\n%row: i32 = mul.i32 %n, %eight\n"
            "%p: i32 = add.i32 %b, %o\nstore.i32 flat %p, %n\n"
            "loop b0 (%q: i32 = %b) {\n store.i32 flat %q, %n\n %r: i32 = add.i32 %q, %row\n"
-           " if b1 %n {\n  continue b0 (%r)\n } else {\n  leave b1 ()\n }\n leave b0 ()\n}\n"
+           " if b1 %n {\n  continue b0 (%r)\n } else {\n  br b1 ()\n }\n br b0 ()\n}\n"
            "%odd: i32 = add.i32 %b, %n\nstore.i32 flat %odd, %n\n"
            "%one: i32 = const.i32 1\n%half: i32 = shr_u.i32 %o, %one\n%h: i32 = add.i32 %b, %half\n"
            "store.i32 flat %h, %n");
@@ -194,7 +194,7 @@ TEST(GpuPlanTest, KnowsAlignment) {
   EXPECT_EQ(planned.AlignmentOf(ir::Opcode::kStore, 3), 1u);
 }
 
-// Group memory is given out in order; an access of it is one of group memory.
+// Group memory is allocated in order, and an access to it has reach kGroup.
 TEST(GpuPlanTest, PlacesGroupMemory) {
   const Planned planned = Plan("uses group_memory\nuses barrier\n",
                                "%s1: i32 = const.i32 20\n%l: i32 = local_alloc %s1\n%m: i32 = local_alloc %two\n"
@@ -206,7 +206,7 @@ TEST(GpuPlanTest, PlacesGroupMemory) {
   EXPECT_EQ(planned.plan.trap_exit, TrapExit::kPostpone);
 }
 
-// Accesses that a launch can bound are named.
+// Accesses that a launch can bound are marked as proven.
 TEST(GpuPlanTest, KnowsWhatIsProven) {
   const Planned planned = Plan("",
                                "%o: i32 = shl.i32 %id, %two\n%p: i32 = add.i32 %a, %o\n%v: i32 = load.i32 flat %p\n"
@@ -215,7 +215,7 @@ TEST(GpuPlanTest, KnowsWhatIsProven) {
   EXPECT_FALSE(planned.plan.is_proven[planned.Find(ir::Opcode::kStore).index]);
 }
 
-// What no GPU or this device cannot run is refused with the operation, its place and the reason.
+// Operations that GPUs or this device cannot run are refused with the operation, its source position and the reason.
 TEST(GpuPlanTest, Refuses) {
   GpuTarget small = Big();
   small.has_fp64 = small.has_int64_atomics = false;
@@ -234,7 +234,7 @@ TEST(GpuPlanTest, Refuses) {
       {"LocalSize", "uses group_memory\n", "%l: i32 = local_alloc %n\nstore.i32 flat %l, %n", "", "not a constant"},
       {"LocalMuch", "uses group_memory\n", "%s: i32 = const.i32 65536\n%l: i32 = local_alloc %s\nstore.i32 flat %l, %n",
        "", "group memory"},
-      {"Divergence", "uses barrier\n", "if b0 %id {\n barrier\n leave b0 ()\n} else {\n leave b0 ()\n}", "", "varies"},
+      {"Divergence", "uses barrier\n", "if b0 %id {\n barrier\n br b0 ()\n} else {\n br b0 ()\n}", "", "varies"},
       {"OwnStore", "memory 65536 65536\n", "%o: i32 = shl.i32 %n, %two\nstore.i32 flat %o + 1024, %n", "",
        "its own memory"},
       {"Alloca", kStack,
@@ -242,7 +242,7 @@ TEST(GpuPlanTest, Refuses) {
        "no fixed size"},
       {"LocalInLoop", "uses group_memory\n",
        "loop b0 () {\n %l: i32 = local_alloc %two\n store.i32 flat %l, %n\n if b1 %n {\n  continue b0 ()\n } else {\n"
-       "  leave b1 ()\n }\n leave b0 ()\n}",
+       "  br b1 ()\n }\n br b0 ()\n}",
        "", "a loop"},
   };
   for (const Case& c : kCases) {
@@ -253,7 +253,7 @@ TEST(GpuPlanTest, Refuses) {
   }
 }
 
-// A device that takes fewer buffers than the kernel has refuses it with the limit.
+// A kernel with more buffers than the device takes is refused with the limit.
 TEST(GpuPlanTest, RefusesTooManyBuffers) {
   GpuTarget one = Big();
   one.buffers_max = 1;

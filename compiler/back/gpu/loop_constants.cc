@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "compiler/analysis/definitions.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 
 namespace hpvm::gpu {
 namespace {
@@ -23,7 +23,7 @@ class Finder {
   }
 
  private:
-  // The constructs, by OpId, that jumps out of the region lead to; but not loops that end by it.
+  // Returns the constructs, by OpId, that jumps out of the region target, except loops that the jump leaves.
   std::set<uint32_t> LookThrough(RegionId region, bool is_in_loop, bool is_sure) {
     std::set<uint32_t> left;
     for (OpId id : f_.region(region).ops) {
@@ -68,7 +68,7 @@ class Finder {
   const ir::Function& f_;
   const analysis::Definitions definitions_{f_};
   std::set<uint64_t> numbers_;
-  std::vector<bool> is_asked_;  // By ValueId.
+  std::vector<bool> is_asked_;  // Indexed by ValueId.
 };
 
 }  // namespace

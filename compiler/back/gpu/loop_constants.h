@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of 64 bits that loops need again in every iteration. NVIDIA's compiler for OpenCL makes a constant of f64
-// anew at each use, in two moves: in a loop of sines that is a fifth of all it does. A constant of which it knows no
-// bit stays in registers. (Its compiler for Vulkan gains nothing by that.)
+// Finds 64-bit constants that loops use in every iteration. NVIDIA's OpenCL compiler rematerializes an f64 constant at
+// each use, in two moves: a fifth of all instructions in a loop of sines. A constant whose bits the compiler does not
+// know stays in registers. (NVIDIA's Vulkan compiler gains nothing by this.)
 #ifndef HPVMD_COMPILER_BACK_GPU_LOOP_CONSTANTS_H_
 #define HPVMD_COMPILER_BACK_GPU_LOOP_CONSTANTS_H_
 
@@ -14,12 +14,12 @@ namespace hpvm::gpu {
 
 using namespace ir::words;
 
-// A register pair each. Fewer than the least are not worth their registers.
+// Each constant takes a register pair. Fewer than the minimum are not worth their registers.
 inline constexpr size_t kLoopConstantsMax = 16, kLoopConstantsMin = 4;
 
-// By ValueId: the f64 constants that operations ask for in every iteration of a loop, of not more than
-// kLoopConstantsMax numbers; those that are met first. What stands behind a jump out of its construct, or in a branch,
-// is done in some iterations only.
+// Returns, by ValueId, true for the f64 constants that operations use in every iteration of a loop, limited to the
+// first kLoopConstantsMax distinct numbers. Operations after a jump out of their construct, or in a branch, run in
+// some iterations only and do not count.
 std::vector<bool> FindLoopConstants(const ir::Function& function);
 
 }  // namespace hpvm::gpu

@@ -59,10 +59,11 @@ class Finder {
 
  private:
   struct Counter {
-    uint32_t index = kNone;  // The loop's parameter.
-    bool is_turned = false;  // By an exclusive or: what is unsigned may be signed.
+    uint32_t index = kNone;  // The loop parameter.
+    bool is_turned = false;  // An exclusive or can turn an unsigned compare into a signed one.
   };
-  // The loop's parameter that the value is but for sums with constants and what the compiler sees through.
+  // Finds the loop parameter from which the value differs only by constant sums and operations that the compiler sees
+  // through.
   Counter CounterOf(ValueId value) const {
     Counter counter;
     while (!is_counter_[value.index]) {
@@ -101,7 +102,7 @@ class Finder {
 
   const ir::Function& f_;
   const analysis::Definitions definitions_{f_};
-  std::vector<bool> is_counter_, is_signed_;  // By ValueId.
+  std::vector<bool> is_counter_, is_signed_;  // Indexed by ValueId.
 };
 
 }  // namespace

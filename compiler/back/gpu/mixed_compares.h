@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparisons that NVIDIA's compiler for OpenCL (NVVM; seen with 7.0.1 and with CUDA 13.0) gets wrong: in a loop that
-// ends by comparing its counter with a number, another comparison of the counter with a number is taken to be of the
-// same signedness, and both become one limit. For
+// Finds comparisons that NVIDIA's OpenCL compiler (NVVM; seen with 7.0.1 and with CUDA 13.0) miscompiles: in a loop
+// that ends by comparing its counter with a number, it assumes that another comparison of the counter has the same
+// signedness, and merges both into one limit. For
 //
 //   for (i = 0; (int)i < n; ++i) if (i < m) a[i] = 0;   // m unsigned
 //
-// it makes a loop to min(n, m) as signed numbers, which runs never where m is 2^31 or more.
+// it generates a loop to min(n, m) as signed numbers, which never runs where m is 2^31 or more.
 #ifndef HPVMD_COMPILER_BACK_GPU_MIXED_COMPARES_H_
 #define HPVMD_COMPILER_BACK_GPU_MIXED_COMPARES_H_
 
@@ -18,10 +18,10 @@ namespace hpvm::gpu {
 
 using namespace ir::words;
 
-// By ValueId of the result: 0, or 1 + the place of the operand (0 or 1) that the compiler must not know to be a
-// counter. Of the two signednesses with which a counter is compared, the unsigned one is hidden. A loop's parameter is
-// a counter, and so is what differs from one by a constant. One that an exclusive or has turned around is always
-// hidden.
+// Returns, by ValueId of the result, 0, or 1 + the index of the operand (0 or 1) that must be hidden from the
+// compiler's counter analysis. When a counter is compared both as signed and as unsigned, the unsigned comparison is
+// hidden. A counter is a loop parameter, or a value that differs from one by a constant. A counter that went through
+// an exclusive or is always hidden.
 std::vector<uint8_t> FindMixedCompares(const ir::Function& function);
 
 }  // namespace hpvm::gpu

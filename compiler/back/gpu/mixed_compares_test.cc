@@ -11,8 +11,8 @@
 namespace hpvm::gpu {
 namespace {
 
-// The comparisons that are hidden in a loop with the counter %i, its next value %next and the numbers %m and %n: the
-// opcode and the operand of each.
+// Returns the comparisons that are hidden in a loop with the counter %i, its next value %next and the numbers %m and
+// %n: the opcode and the operand of each.
 std::string Hidden(const std::string& body) {
   const StatusOr<ir::Module> parsed = ir::ParseModule(
       "module \"m\"\nuses separate_buffers\nparam buffer inout \"a\"\nparam i32 \"n\"\nparam i32 \"m\"\nentry f0\n"

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: each access's address range (from value range analysis) is noted as a read or a write of its memory.
+// Ranges are rounded to multiples of 8, and the narrowest gaps are closed until at most kPartsMax are left. Written
+// ranges become private copies of each work item; the data segments that are read and never written become constant
+// arrays.
+// Invariants: parts of one memory are disjoint and sorted, and constants are cut where a written part lies. An
+// access whose bytes lie in one part is marked with it, as certainly inside. A write at an unknown address that is
+// no pointer is refused; if some addresses can be any pointer, the whole stack is a written part.
+// Closing gaps removes one range a round, in quadratic time.
 #include "compiler/back/gpu/own_memory.h"
 
 #include <algorithm>
@@ -6,7 +14,7 @@
 #include <string>
 #include <utility>
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::gpu {
@@ -14,14 +22,14 @@ namespace {
 
 using Base = analysis::ValueRange::Base;
 
-// Each part of memory costs every access a comparison.
+// Limit on the parts of one memory, because each part adds a comparison to every access.
 constexpr size_t kPartsMax = 8;
 
 struct Span {
   uint64_t begin = 0, end = 0;
 };
 
-// Sorted, apart by at least 8 bytes, rounded to multiples of 8.
+// Returns the spans sorted, rounded to multiples of 8 and at least 8 bytes apart.
 std::vector<Span> Merged(std::vector<Span> spans, uint64_t bytes) {
   for (Span& span : spans) {
     span.begin &= ~uint64_t{7};
@@ -42,8 +50,8 @@ std::vector<Span> Merged(std::vector<Span> spans, uint64_t bytes) {
   return merged;
 }
 
-// Closes the narrowest gaps until there are few. Constant bytes may be repeated, so that what lies between is filled
-// up.
+// Closes the narrowest gaps until at most parts_max spans remain. The bytes of the gaps are included; constant bytes
+// may be duplicated.
 void CloseGaps(std::vector<Span>& spans, size_t parts_max) {
   while (spans.size() > parts_max) {
     size_t narrowest = 1;
@@ -70,7 +78,7 @@ std::vector<uint8_t> Content(const std::vector<ir::DataSegment>& data, const Spa
   return bytes;
 }
 
-// One of the two memories: collects who reads and writes what.
+// Layout collects the reads and writes of one memory (module memory or the state) and divides it into parts.
 class Layout {
  public:
   Layout(const std::vector<ir::DataSegment>& data, uint64_t bytes) : data_(data), bytes_(bytes) {}
@@ -82,7 +90,7 @@ class Layout {
   }
   void ReadAll() { reads_.push_back({0, bytes_}); }
 
-  // Parts sorted by address.
+  // Returns the parts sorted by address.
   std::vector<OwnMemory> Run() {
     std::vector<Span> writes = Merged(writes_, bytes_);
     CloseGaps(writes, kPartsMax);
@@ -102,7 +110,7 @@ class Layout {
  private:
   Span Cut(const Span& span) const { return {std::min(span.begin, bytes_), std::min(span.end, bytes_)}; }
 
-  // What is read of the segments and never written.
+  // Returns the ranges of the data segments that are read and never written.
   std::vector<Span> Constants(const std::vector<Span>& writes) const {
     const std::vector<Span> reads = Merged(reads_, bytes_);
     std::vector<Span> constants;
@@ -158,7 +166,7 @@ class OwnMemoryPlanner {
     FindStack();
     ir::ForEachOp(function_, [&](OpId id) { Visit(id, function_.op(id)); });
     if (plan_.uses_flat && stack_.begin < stack_.end && stack_.end <= module_.memory_bytes) {
-      memory_.Write(stack_, false);  // Addresses of local arrays may have gone anywhere.
+      memory_.Write(stack_, false);  // Addresses of local arrays may have escaped.
     }
     plan_.module_memory = memory_.Run();
     plan_.state = state_.Run();
@@ -169,7 +177,7 @@ class OwnMemoryPlanner {
   }
 
  private:
-  // The part of the shadow stack that constants on the way from its pointer name.
+  // Finds the part of the shadow stack that is delimited by constants subtracted from its pointer.
   void FindStack() {
     const std::optional<uint32_t> pointer = analysis::StackPointerOf(module_);
     if (!pointer.has_value()) {
@@ -213,7 +221,7 @@ class OwnMemoryPlanner {
     }
   }
 
-  // The bytes an access may touch, if they are known to lie below `bytes`.
+  // Finds the bytes that an access may touch. Returns true if they are known to lie below `bytes`.
   bool Bounded(const Op& op, uint64_t bytes, Span* span) const {
     const analysis::ValueRange& range = ranges_[function_.operands_of(op)[0].index];
     const std::optional<uint64_t> end = range.EndOf(op.imm, op.width);
@@ -240,8 +248,8 @@ class OwnMemoryPlanner {
       memory_.ReadAll();
     } else if (range.Is(Base::kNumber)) {
       Refuse(op,
-             "An instance stores to its own memory at an address that is not known when the kernel is compiled; on a "
-             "GPU such memory must be small and known. Use a local array, or a buffer.");
+             "An instance stores to its own memory at an address that is not known at compile time; on a GPU such "
+             "memory must be small and its addresses known. Use a local array, or a buffer.");
     }
     return op.space == Space::kModule ? Reach::kModule : Reach::kFlat;
   }
@@ -276,12 +284,12 @@ class OwnMemoryPlanner {
     }
   }
 
-  // The stack's pointer must be a constant minus constants.
+  // Requires that the stack pointer is a constant minus constants.
   bool UsesStack(const Op& op) {
     if (stack_.begin >= stack_.end || stack_.end > module_.memory_bytes) {
       Refuse(op,
              "The stack of this kernel has no fixed size (a variable-length array, alloca or a stack pointer that "
-             "differs between paths); on a GPU it must be known when the kernel is compiled.");
+             "differs between paths); on a GPU the size must be known at compile time.");
       return false;
     }
     return true;
@@ -300,7 +308,7 @@ class OwnMemoryPlanner {
     }
   }
 
-  // The math library's stack lies below its constant tables, both at the end of the state.
+  // The math library's stack lies below its constant tables, and both lie at the end of the state.
   Span ScratchSpan() const {
     if (module_.state.empty()) {
       return {0, module_.state_bytes};
@@ -336,8 +344,8 @@ class OwnMemoryPlanner {
       memory_.ReadAll();
     } else if (range.Is(Base::kNumber)) {
       Refuse(op,
-             "A fill or copy writes an instance's own memory at an address that is not known when the kernel is "
-             "compiled; on a GPU such memory must be small and known. Use a local array, or a buffer.");
+             "A fill or copy writes an instance's own memory at an address that is not known at compile time; on a GPU "
+             "such memory must be small and its addresses known. Use a local array, or a buffer.");
     }
   }
 
@@ -357,7 +365,7 @@ class OwnMemoryPlanner {
     if (plan_.constant_bytes > kConstantBytesMax) {
       Refuse({}, "The kernel reads " + std::to_string(plan_.constant_bytes) +
                      " bytes of constant data; on a GPU at most " + std::to_string(kConstantBytesMax) +
-                     " bytes are possible. Pass them in a buffer.");
+                     " bytes are possible. Pass the data in a buffer.");
     }
   }
 

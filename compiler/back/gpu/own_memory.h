@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lays out what a kernel reaches of module memory and of its state: constant arrays, and parts that each work item has
-// a copy of.
+// Lays out the parts of module memory and of the state that a kernel reaches: constant arrays, and parts of which each
+// work item has a copy.
 #ifndef HPVMD_COMPILER_BACK_GPU_OWN_MEMORY_H_
 #define HPVMD_COMPILER_BACK_GPU_OWN_MEMORY_H_
 
@@ -13,8 +13,8 @@
 
 namespace hpvm::gpu {
 
-// Fills in reach, module_memory, state, private_bytes, constant_bytes and uses_flat. What cannot be laid out, or is too
-// large, is an error.
+// Fills in reach, module_memory, state, private_bytes, constant_bytes and uses_flat. Memory that cannot be laid out,
+// or is too large, gives an error.
 void PlanOwnMemory(const ir::Module& module, const std::vector<analysis::ValueRange>& ranges, GpuPlan& plan,
                    Diagnostics& diagnostics);
 

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: one pass from the inside out finds the constructs that contain barriers and how far their jumps reach.
+// From each trap a walk goes on and outwards to the first barrier, or to the branch that decides which barrier is
+// next; the rejoin point then moves up past the operations that compute what the path depends on.
+// Invariants: a rejoin point follows its traps in their region or an enclosing one. A path that trapped instances
+// follow has only control and operations that neither act nor trap, and no branch on it depends on a value that
+// they skipped.
+// The walk only moves later or further out. A path has at most 256 operations and operands; values are propagated,
+// and a point is moved, at most eight times; otherwise all wait at the first point.
 #include "compiler/back/gpu/trap_route.h"
 
 #include <algorithm>
@@ -11,23 +19,23 @@
 #include "compiler/analysis/nesting.h"
 #include "compiler/analysis/op_flow.h"
 #include "compiler/analysis/uniformity.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::gpu {
 namespace {
 
-// Ways are short; each place is looked at in time that these bound.
-constexpr size_t kWayMax = 256;  // Operations and what they take.
-constexpr int kRoundsMax = 8;    // Of what comes from value to value, and of moves of a place.
+// Limits: paths are short, and the time to examine each rejoin point is bounded by these.
+constexpr size_t kWayMax = 256;  // Operations and operands on a path.
+constexpr int kRoundsMax = 8;    // Iterations of value propagation, and moves of a rejoin point.
 
-// An interval of a region that an instance skips: the operation in which it traps, and those up to its place.
+// The operations of a region that an instance skips: from the one in which it traps up to its rejoin point.
 struct Skipped {
   RegionId region;
-  uint32_t first = 0, place = 0;
+  uint32_t first = 0, rejoin = 0;
 };
 
-// All that control may come by from an operation to the barriers that are next, or to the kernel's end.
+// Way collects the operations on all paths from an operation to the next barriers, or to the kernel's end.
 class Way {
  public:
   Way(const ir::Function& function, const analysis::Nesting& nesting, const analysis::OpFlow& flow,
@@ -39,7 +47,7 @@ class Way {
         definitions_(function),
         seen_(function.ops.size()) {}
 
-  // False if there is anything on the way that an instance which trapped must not do, or too much.
+  // Returns false if a path contains an operation that a trapped instance must not perform, or is too long.
   bool Follow(OpId from) {
     ++turn_;
     ops_.clear();
@@ -71,13 +79,13 @@ class Way {
   }
   const std::vector<OpId>& barriers() const { return barriers_; }
 
-  // Finds what is skipped and decides about the way: the first operation in the region that such a value comes from;
-  // skipped.place: none. Nothing if it takes too long to find out.
+  // Finds the skipped values that decide about the path, and returns the index in the region of the first operation
+  // that produces one; skipped.rejoin when there is none. Returns nothing if the search takes too long.
   std::optional<uint32_t> Misses(const Skipped& skipped) const {
-    std::map<uint32_t, uint32_t> carried;  // By ValueId: where it comes from.
+    std::map<uint32_t, uint32_t> carried;  // Indexed by ValueId: index of the originating operation.
     const auto origin = [&](ValueId value) {
       const auto found = carried.find(value.index);
-      uint32_t at = found != carried.end() ? found->second : skipped.place;
+      uint32_t at = found != carried.end() ? found->second : skipped.rejoin;
       const OpId by = definitions_.Of(value);
       if (by.valid() && f_.op(by).code != Opcode::kConst && IsIn(skipped, by)) {
         at = std::min(at, nesting_.IndexOf(by));
@@ -100,10 +108,10 @@ class Way {
     if (!is_settled) {
       return std::nullopt;
     }
-    uint32_t first = skipped.place;
+    uint32_t first = skipped.rejoin;
     for (const OpId id : ops_) {
       const Op& op = f_.op(id);
-      if (op.code == Opcode::kIf || op.code == Opcode::kLeaveTable) {
+      if (op.code == Opcode::kIf || op.code == Opcode::kBrTable) {
         first = std::min(first, origin(f_.operands_of(op)[0]));
       }
     }
@@ -111,13 +119,13 @@ class Way {
   }
 
  private:
-  // Further inside there is nothing that is read without being computed on the way.
+  // Values in nested regions are computed on the path before they are read.
   bool IsIn(const Skipped& skipped, OpId id) const {
     const uint32_t at = nesting_.IndexOf(id);
-    return nesting_.RegionOf(id) == skipped.region && at >= skipped.first && at < skipped.place;
+    return nesting_.RegionOf(id) == skipped.region && at >= skipped.first && at < skipped.rejoin;
   }
 
-  // Calls carry(from, to) for each value that the operation hands on or computes with.
+  // Calls carry(from, to) for each value that the operation passes on or computes with.
   template <typename Carrier>
   void Carry(OpId id, Carrier&& carry) const {
     const Op& op = f_.op(id);
@@ -134,7 +142,7 @@ class Way {
   const analysis::OpFlow& flow_;
   const std::function<bool(OpId)>& can_trap_;
   const analysis::Definitions definitions_;
-  std::vector<uint32_t> seen_;  // By OpId: the turn it was last seen in.
+  std::vector<uint32_t> seen_;  // Indexed by OpId: the last `turn_` in which it was visited.
   uint32_t turn_ = 0;
   std::vector<OpId> ops_, barriers_;
 };
@@ -155,37 +163,37 @@ class Router {
 
   TrapRoutes Run() {
     TrapRoutes routes;
-    routes.place.resize(function_.ops.size());
-    routes.place_behind.resize(function_.ops.size());
+    routes.rejoin.resize(function_.ops.size());
+    routes.rejoin_after.resize(function_.ops.size());
     routes.tests.resize(function_.ops.size());
-    std::map<uint32_t, std::pair<uint32_t, std::vector<OpId>>> meetings;  // By the meeting: where the first trap is.
+    std::map<uint32_t, std::pair<uint32_t, std::vector<OpId>>> traps_by_rejoin;  // Keyed by rejoin point: first trap.
     ir::ForEachOp(function_, [&](OpId id) {
       const OpId meets = function_.op(id).code != Opcode::kBarrier && can_trap_(id) ? RouteOf(id) : OpId();
       if (!meets.valid()) {
         return;
       }
-      auto& [first, traps] = meetings.try_emplace(meets.index, kNowhere, std::vector<OpId>()).first->second;
+      auto& [first, traps] = traps_by_rejoin.try_emplace(meets.index, kNowhere, std::vector<OpId>()).first->second;
       first = std::min(first, IndexAround(id, meets));
       traps.push_back(id);
     });
-    if (meetings.empty()) {
+    if (traps_by_rejoin.empty()) {
       return routes;
     }
     const analysis::OpFlow flow = analysis::FindOpFlow(function_);
     Way way(function_, nesting_, flow, can_trap_);
     FindUsers();
-    for (const auto& [meets, found] : meetings) {
+    for (const auto& [meets, found] : traps_by_rejoin) {
       const OpId goes_on = GoesOnFrom(OpId(meets), found.first, way);
       const OpId id = goes_on.valid() ? goes_on : OpId(meets);
       for (const OpId trap : found.second) {
-        routes.place[trap.index] = id;
+        routes.rejoin[trap.index] = id;
       }
-      TrapPlace& place = routes.places[id.index];
-      place.first = OpsAround(id)[found.first];
-      routes.place_behind[place.first.index] = id;
-      place.waits = !goes_on.valid();
-      place.defines = goes_on.valid() && function_.op(id).code != Opcode::kBarrier;
-      place.kept = Kept(id, found.first);
+      RejoinPoint& rejoin = routes.rejoin_points[id.index];
+      rejoin.first = OpsAround(id)[found.first];
+      routes.rejoin_after[rejoin.first.index] = id;
+      rejoin.waits = !goes_on.valid();
+      rejoin.defines = goes_on.valid() && function_.op(id).code != Opcode::kBarrier;
+      rejoin.kept = Kept(id, found.first);
       for (size_t i = 0; i < way.barriers().size() && goes_on.valid(); ++i) {
         routes.tests[way.barriers()[i].index] = true;
       }
@@ -194,27 +202,28 @@ class Router {
   }
 
  private:
-  // Depths of enclosing constructs: 0 is the outermost one.
+  // Marks an operation without jumps, and an index that is not known yet.
   static constexpr uint32_t kNowhere = 0xffffffffu;
 
-  // The place at or in front of `meets` from which whoever has trapped finds the way to the next barriers, which `way`
-  // then holds; invalid: none. The first trap is at `first` in its region.
+  // Returns the rejoin point at or before `meets` from which trapped instances can follow the path to the next
+  // barriers, and leaves that path in `way`; invalid when there is none. The first trap is at index `first` in the
+  // region.
   OpId GoesOnFrom(OpId meets, uint32_t first, Way& way) const {
     const std::vector<OpId>& ops = OpsAround(meets);
     Skipped skipped{nesting_.RegionOf(meets), first, nesting_.IndexOf(meets)};
     for (int move = 0; move < kRoundsMax; ++move) {
-      const OpId place = ops[skipped.place];
-      if (!way.Follow(place)) {
+      const OpId rejoin = ops[skipped.rejoin];
+      if (!way.Follow(rejoin)) {
         return {};
       }
       const std::optional<uint32_t> missed = way.Misses(skipped);
       if (!missed.has_value() || *missed <= first) {
         return {};
       }
-      if (*missed == skipped.place) {
-        return place;
+      if (*missed == skipped.rejoin) {
+        return rejoin;
       }
-      skipped.place = *missed;
+      skipped.rejoin = *missed;
     }
     return {};
   }
@@ -228,16 +237,16 @@ class Router {
     });
   }
 
-  // TrapPlace::kept, of the operations from `first` on.
-  std::vector<ValueId> Kept(OpId place, uint32_t first) const {
-    const std::vector<OpId>& ops = OpsAround(place);
-    const uint32_t end = nesting_.IndexOf(place);
+  // Returns RejoinPoint::kept for the operations from `first` on.
+  std::vector<ValueId> Kept(OpId rejoin, uint32_t first) const {
+    const std::vector<OpId>& ops = OpsAround(rejoin);
+    const uint32_t end = nesting_.IndexOf(rejoin);
     std::vector<ValueId> kept;
     for (uint32_t i = first; i < end; ++i) {
       const Op& op = function_.op(ops[i]);
       for (uint32_t r = 0; r < op.result_count && op.code != Opcode::kConst; ++r) {
         const ValueId value(op.first_result.index + r);
-        if (std::ranges::any_of(users_[value.index], [&](OpId user) { return IndexAround(user, place) >= end; })) {
+        if (std::ranges::any_of(users_[value.index], [&](OpId user) { return IndexAround(user, rejoin) >= end; })) {
           kept.push_back(value);
         }
       }
@@ -245,9 +254,9 @@ class Router {
     return kept;
   }
 
-  // The index in the region of `place` of the operation there that `id` is or stands in.
-  uint32_t IndexAround(OpId id, OpId place) const {
-    while (nesting_.RegionOf(id) != nesting_.RegionOf(place)) {
+  // Returns the index of the operation in the region of `rejoin` that is `id` or contains it.
+  uint32_t IndexAround(OpId id, OpId rejoin) const {
+    while (nesting_.RegionOf(id) != nesting_.RegionOf(rejoin)) {
       id = nesting_.OwnerOf(id);
     }
     return nesting_.IndexOf(id);
@@ -255,10 +264,10 @@ class Router {
 
   const std::vector<OpId>& OpsAround(OpId id) const { return function_.region(nesting_.RegionOf(id)).ops; }
 
-  // Finds for each construct whether it has a barrier and how far out its jumps go.
+  // Finds for each construct whether it contains a barrier and how far out its jumps go.
   void Measure() {
     const std::span<const OpId> order = nesting_.order();
-    // Inner operations stand behind those around them.
+    // Inner operations come after those that contain them, so the order is reversed.
     for (size_t i = order.size(); i-- > 0;) {
       const OpId id = order[i];
       const Op& op = function_.op(id);
@@ -281,13 +290,13 @@ class Router {
     }
   }
 
-  // A jump's reach is the number of constructs that stay around it: leaving the construct at depth d (which d
-  // constructs surround) keeps d; going on with it keeps d too, but marks it.
+  // Notes a jump. Its reach is 1 + the depth of the construct that it leaves or continues; 0 stands for a return. A
+  // continue also marks its loop.
   void NoteJump(OpId id, const ir::Target& target) {
     const uint32_t depth = nesting_.DepthOf(target.op);
     const OpId owner = nesting_.OwnerOf(id);
-    // A leave of the owner at its end is no jump.
-    if (target.op == owner && !target.is_continue && function_.op(id).code == Opcode::kLeave) {
+    // The final leave of the owner is not a jump.
+    if (target.op == owner && !target.is_continue && function_.op(id).code == Opcode::kBr) {
       return;
     }
     jumps_to_[id.index] = std::min(jumps_to_[id.index], depth + 1);
@@ -312,23 +321,23 @@ class Router {
         }
       }
       if (!next.valid()) {
-        // Control goes on behind the owner.
+        // Control continues after the owner.
         if (!owner.valid()) {
           return {};
         }
         at = owner;
         continue;
       }
-      // What surely comes next is no place to part.
+      // An unconditional jump cannot diverge.
       const Op& jump = function_.op(next);
       if (jump.code == Opcode::kReturn) {
         return {};
       }
-      if (jump.code == Opcode::kLeave) {
+      if (jump.code == Opcode::kBr) {
         at = function_.targets_of(jump)[0].op;
         continue;
       }
-      // Somewhere behind `next` instances may part; up to the end of what they leave there may be no barrier.
+      // Instances may diverge after `next`; there must be no barrier before the end of the construct that they leave.
       const OpId outermost = Outermost(at, jumps_to_[next.index]);
       if (!outermost.valid()) {
         return MeetsBarrier(at, OpId()) ? Anchored(next) : OpId();
@@ -342,7 +351,7 @@ class Router {
 
   OpId Anchored(OpId id) const { return !decided_by_.empty() && decided_by_[id.index].valid() ? OpId() : id; }
 
-  // The construct around `at` that a jump of this reach leaves; invalid: the function.
+  // Returns the construct around `at` that a jump of this reach targets; invalid for the whole function.
   OpId Outermost(OpId at, uint32_t reach) const {
     if (reach == 0) {
       return {};
@@ -354,7 +363,7 @@ class Router {
     return owner;
   }
 
-  // Whether a barrier may come behind `at` before `construct` (or the function) ends.
+  // Returns true if a barrier may follow `at` before `construct` (or the function) ends.
   bool MeetsBarrier(OpId at, OpId construct) const {
     while (true) {
       const std::vector<OpId>& ops = OpsAround(at);
@@ -380,11 +389,11 @@ class Router {
   const ir::Function& function_;
   const std::function<bool(OpId)>& can_trap_;
   const analysis::Nesting nesting_{function_};
-  std::vector<bool> has_barrier_;   // It is a barrier or has one in it.
-  std::vector<uint32_t> jumps_to_;  // Constructs around where its farthest jump lands, one more for the one it is of.
-  std::vector<bool> loops_back_;    // Loops that are continued.
+  std::vector<bool> has_barrier_;   // Indexed by OpId: is a barrier or contains one.
+  std::vector<uint32_t> jumps_to_;  // Indexed by OpId: reach of the farthest jump (see NoteJump).
+  std::vector<bool> loops_back_;    // Indexed by OpId: a loop with a continue.
   std::vector<OpId> decided_by_;
-  std::vector<std::vector<OpId>> users_;  // By ValueId.
+  std::vector<std::vector<OpId>> users_;  // Indexed by ValueId.
 };
 
 }  // namespace

@@ -12,8 +12,9 @@ namespace {
 
 using ir::Opcode;
 
-// A kernel in which sources say what is what: the operation at @1 traps, and goes on with its group in front of the one
-// at @2; no @2: it just ends. All wait there, or the flag is tested behind the barriers at @3; nobody knows of others.
+// A kernel in which source numbers give the roles and expectations. The operation with source 10 traps, and rejoins
+// its group before the operation with source 2x; without one it just ends. With `waits`, all wait there; otherwise the
+// flag is tested after the barriers with source x3 and after no others.
 struct Case {
   const char* name;
   const char* body;
@@ -48,60 +49,57 @@ void Expect(const Case& c) {
     EXPECT_EQ(routes.tests[id.index], source % 10 == 3) << source;
     if (source == 10) {
       traps = true;
-      EXPECT_EQ(routes.place[id.index], meets);
+      EXPECT_EQ(routes.rejoin[id.index], meets);
     }
   });
   EXPECT_TRUE(traps);
-  const auto place = routes.places.find(meets.index);
-  ASSERT_EQ(place != routes.places.end(), meets.valid());
+  const auto rejoin = routes.rejoin_points.find(meets.index);
+  ASSERT_EQ(rejoin != routes.rejoin_points.end(), meets.valid());
   if (meets.valid()) {
-    EXPECT_EQ(place->second.waits, c.waits);
-    EXPECT_EQ(place->second.defines, !c.waits && function.op(meets).code != Opcode::kBarrier);
+    EXPECT_EQ(rejoin->second.waits, c.waits);
+    EXPECT_EQ(rejoin->second.defines, !c.waits && function.op(meets).code != Opcode::kBarrier);
   }
 }
 
-// A trap goes to the nearest place in front of the next barrier that all of the group reach.
+// A trap goes to the nearest rejoin point before the next barrier that all instances of the group reach.
 TEST(TrapRouteTest, MeetsBeforeTheNextBarrier) {
   const Case kCases[] = {
       {"NextBarrier", "%v: i32 = load.i32 param(0) %n @10\nbarrier @23\nbarrier @40"},
       {"NoBarrierBehind", "barrier\n%v: i32 = load.i32 param(0) %n @10"},
-      {"OutOfAnIf",
-       "if a %id {\n %v: i32 = load.i32 param(0) %n @10\n leave a ()\n} else {\n leave a ()\n}\nbarrier @23"},
+      {"OutOfAnIf", "if a %id {\n %v: i32 = load.i32 param(0) %n @10\n br a ()\n} else {\n br a ()\n}\nbarrier @23"},
       {"OutOfALoop",
-       "loop a () {\n %v: i32 = load.i32 param(0) %n @10\n if b %v {\n  continue a ()\n } else {\n  leave b ()\n }\n "
-       "leave a ()\n}\nbarrier @23"},
+       "loop a () {\n %v: i32 = load.i32 param(0) %n @10\n if b %v {\n  continue a ()\n } else {\n  br b ()\n }\n "
+       "br a ()\n}\nbarrier @23"},
       {"BehindAVaryingLeave",
-       "block a () {\n barrier\n if b %id {\n  leave a ()\n } else {\n  leave b ()\n }\n %v: i32 = load.i32 param(0) "
-       "%n @10\n leave a ()\n}\nbarrier @23"},
-      {"LastTurnReturns",
-       "if a %n {\n %v: i32 = load.i32 param(0) %n @10\n return ()\n} else {\n leave a ()\n}\nbarrier"},
+       "block a () {\n barrier\n if b %id {\n  br a ()\n } else {\n  br b ()\n }\n %v: i32 = load.i32 param(0) "
+       "%n @10\n br a ()\n}\nbarrier @23"},
+      {"LastTurnReturns", "if a %n {\n %v: i32 = load.i32 param(0) %n @10\n return ()\n} else {\n br a ()\n}\nbarrier"},
   };
   for (const Case& c : kCases) {
     Expect(c);
   }
 }
 
-// A loop with a barrier at its head, and one behind it; %v is what an instance that traps skips. `head` stands behind
-// the first barrier, `rest` behind the trap; it decides about %more.
+// Returns a loop with a barrier at its head and one after it; a trapped instance skips %v. `head` follows the first
+// barrier, `rest` follows the trap and decides about %more.
 std::string Loop(const std::string& before, const std::string& head, const std::string& rest,
                  const std::string& carried, const std::string& last = "barrier @33") {
   return "loop a (%x: i32 = %n) {\n" + before + "\nbarrier @33\n" + head + "\n%v: i32 = load.i32 param(0) %n @10\n" +
-         rest + " {\n  continue a (" + carried + ")\n } else {\n  leave b ()\n }\n leave a ()\n}\n" + last;
+         rest + " {\n  continue a (" + carried + ")\n } else {\n  br b ()\n }\n br a ()\n}\n" + last;
 }
 
-// An instance that has trapped goes on without a barrier of its own where it can tell which one is next.
+// A trapped instance continues without an additional barrier where it can tell which barrier is next.
 TEST(TrapRouteTest, GoesOnWhereTheWayIsKnown) {
   const std::pair<const char*, std::string> kCases[] = {
       {"IntoAConstruct",
-       "%v: i32 = load.i32 param(0) %n @10\nif a %n @20 {\n barrier @33\n leave a ()\n} else {\n leave a ()\n}"},
+       "%v: i32 = load.i32 param(0) %n @10\nif a %n @20 {\n barrier @33\n br a ()\n} else {\n br a ()\n}"},
       {"AroundALoop", Loop("", "", "if b %n @20", "%n")},
       {"CarriesWhatIsSkipped", Loop("", "%y: i32 = add.i32 %x, %n", "if b %n @20", "%v")},
       {"ComputesWhatDecides", Loop("", "", "%k: i32 = add.i32 %n, %x @20\nif b %k", "%n")},
       {"ComputesWithWhatIsSkipped", Loop("%y: i32 = add.i32 %x, %n", "", "if b %n @20", "%v")},
       {"ComputesInBetween", Loop("", "", "%k: i32 = add.i32 %n, %n @20\n%s: i32 = add.i32 %v, %x\nif b %k", "%s")},
-      {"ComputesWhatIsCarriedAndDecides",
-       Loop("%y: i32 = add.i32 %x, %n\nif d %y {\n leave d ()\n} else {\n leave d ()\n}", "",
-            "%k: i32 = add.i32 %n, %n @20\nif b %n", "%k")},
+      {"ComputesWhatIsCarriedAndDecides", Loop("%y: i32 = add.i32 %x, %n\nif d %y {\n br d ()\n} else {\n br d ()\n}",
+                                               "", "%k: i32 = add.i32 %n, %n @20\nif b %n", "%k")},
       {"SkipsWhatNobodyReads", Loop("", "", "%k: i32 = add.i32 %v, %n\nif b %n @20", "%k")},
       {"ConstantsAreNotSkipped", Loop("", "", "%k: i32 = const.i32 1\nif b %k @20", "%n")},
       {"KnownBeforeTheTrap", Loop("", "%k: i32 = add.i32 %n, %n", "if b %k @20", "%n")},
@@ -113,7 +111,7 @@ TEST(TrapRouteTest, GoesOnWhereTheWayIsKnown) {
   }
 }
 
-// All wait for it where it cannot tell.
+// All instances wait at an additional barrier where a trapped one cannot tell which barrier is next.
 TEST(TrapRouteTest, WaitsWhereTheWayIsUnknown) {
   const auto untested = [](std::string body) {
     for (size_t at; (at = body.find("@33")) != std::string::npos;) {
@@ -124,12 +122,12 @@ TEST(TrapRouteTest, WaitsWhereTheWayIsUnknown) {
   const std::pair<const char*, std::string> kCases[] = {
       {"DecidesBySkipped", Loop("", "", "if b %v @20", "%n")},
       {"DecidesByATable",
-       "loop a () {\n barrier @33\n block c () {\n  %v: i32 = load.i32 param(0) %n @10\n  leave_table %v [continue a, "
+       "loop a () {\n barrier @33\n block c () {\n  %v: i32 = load.i32 param(0) %n @10\n  br_table %v [continue a, "
        "c] "
-       "() @20\n }\n leave a ()\n}"},
+       "() @20\n }\n br a ()\n}"},
       {"DecidesByAResult", Loop("", "", "%k: i32 = add.i32 %v, %n\nif b %k @20", "%n")},
       {"DecidesByWhatIsCarried",
-       Loop("%y: i32 = add.i32 %x, %n\nif d %y {\n leave d ()\n} else {\n leave d ()\n}", "", "if b %n @20", "%v")},
+       Loop("%y: i32 = add.i32 %x, %n\nif d %y {\n br d ()\n} else {\n br d ()\n}", "", "if b %n @20", "%v")},
       {"AnEffectFurtherOn", Loop("", "", "if b %n @20", "%n", "global_set.i32 g0 %n\nbarrier @33")},
       {"AnEffectInBetween", Loop("", "", "%k: i32 = add.i32 %n, %n\nglobal_set.i32 g0 %n\nif b %k @20", "%n")},
       {"AnEffectOnTheWay", Loop("global_set.i32 g0 %x", "", "if b %n @20", "%n")},
@@ -143,27 +141,27 @@ TEST(TrapRouteTest, WaitsWhereTheWayIsUnknown) {
   }
 }
 
-// The place keeps what is used behind it; constants and what is used in front of it alone are not.
+// The rejoin point keeps values that are used after it, but not constants or values used only before it.
 TEST(TrapRouteTest, NamesWhatIsKept) {
   const ir::Module module = Parse(
       "loop a (%x: i32 = %n) {\n barrier\n %before: i32 = add.i32 %n, %n\n %v: i32 = load.i32 param(0) %x @10\n %k: "
       "i32 "
       "= const.i32 1\n %sum: i32 = add.i32 %v, %k @40\n %unused: i32 = add.i32 %sum, %before @41\n if b %n @20 {\n  "
-      "continue a (%sum)\n } else {\n  global_set.i32 g0 %v\n  leave a ()\n }\n leave a ()\n}");
+      "continue a (%sum)\n } else {\n  global_set.i32 g0 %v\n  br a ()\n }\n br a ()\n}");
   ASSERT_FALSE(module.functions.empty());
   const ir::Function& function = module.function(module.entry);
   const TrapRoutes routes = FindTrapRoutes(module, [&](ir::OpId id) { return function.op(id).source == 10; });
-  ASSERT_EQ(routes.places.size(), 1u);
-  const TrapPlace& place = routes.places.begin()->second;
-  EXPECT_EQ(function.op(ir::OpId(routes.places.begin()->first)).source, 20u);
-  EXPECT_EQ(function.op(place.first).source, 10u);
+  ASSERT_EQ(routes.rejoin_points.size(), 1u);
+  const RejoinPoint& rejoin = routes.rejoin_points.begin()->second;
+  EXPECT_EQ(function.op(ir::OpId(routes.rejoin_points.begin()->first)).source, 20u);
+  EXPECT_EQ(function.op(rejoin.first).source, 10u);
   std::vector<ir::ValueId> want(2);
   ir::ForEachOp(function, [&](ir::OpId id) {
     const ir::Op& op = function.op(id);
     want[0] = op.source == 10 ? op.first_result : want[0];
     want[1] = op.source == 40 ? op.first_result : want[1];
   });
-  EXPECT_EQ(place.kept, want);
+  EXPECT_EQ(rejoin.kept, want);
 }
 
 }  // namespace

@@ -8,9 +8,9 @@
 
 namespace hpvm::kernel_il {
 
-// The module with constant memory as global memory. Buffers are in global memory whatever a kernel calls them, and
-// NVIDIA's processors number their address spaces as SPIR does but for the constant one, so that nothing else has to be
-// renumbered. Constants of the module's own keep their content.
+// Returns the module with constant memory moved to global memory. Buffers are in global memory whatever a kernel calls
+// them, and NVIDIA's processors number their address spaces as SPIR does except for the constant one, so nothing else
+// has to be renumbered. The module's own constants keep their content.
 std::vector<uint8_t> ConstantsToGlobal(std::span<const uint8_t> spirv);
 
 }  // namespace hpvm::kernel_il

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SPIR-V kernels as PTX and as SPIR bitcode.
+// Tests SPIR-V kernels as PTX and as SPIR bitcode.
 #include "compiler/back/kernel_il/kernel_il.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// out[i] = FUNCTION(in[i]) + table[i & 3] through group memory and a barrier; `table` is the caller's constant memory.
+// Returns a kernel that computes out[i] = FUNCTION(in[i]) + table[i & 3] through group memory and a barrier; `table`
+// is the caller's constant memory.
 std::string Kernel(const std::string& function) {
   return R"(
 OpCapability Addresses
@@ -106,7 +107,8 @@ class KernelIlTest : public ::testing::Test {
   PtxOptions options_{.entry = "apply", .arch = "sm_90", .group = {64, 1, 1}};
 };
 
-// One kernel with its parameters, global and shared accesses, a barrier; multiplication and addition stay apart.
+// PTX has one kernel with its parameters, global and shared accesses and a barrier; multiplication and addition are
+// not fused.
 TEST_F(KernelIlTest, WritesPtx) {
   const StatusOr<std::string> ptx = SpirvToPtx(spirv::Assemble(Kernel("fabs"), 0), options_);
   ASSERT_TRUE(ptx.ok()) << ptx.status();
@@ -116,7 +118,7 @@ TEST_F(KernelIlTest, WritesPtx) {
   EXPECT_THAT(*ptx, AllOf(HasSubstr(".ptr .global"), Not(HasSubstr(".extern")), Not(HasSubstr("ld.const"))));
 }
 
-// Built-in functions come from libclc, and what that leaves open from us.
+// Built-in functions come from libclc; libclc_rest.ll defines those that libclc leaves open.
 TEST_F(KernelIlTest, LinksBuiltIns) {
   for (const char* function :
        {"sin", "cos", "exp", "log", "sqrt", "rsqrt", "tanh", "lgamma", "sinpi", "erf", "acos", "native_exp",
@@ -137,7 +139,7 @@ TEST_F(KernelIlTest, LlvmTakesWhatLibclcLacks) {
   EXPECT_FALSE(llvm::verifyModule(*rest, &out)) << faults;
 }
 
-// What nobody defines is told by name, before a driver fails to load it.
+// An undefined function is reported by name, before a driver fails to load the program.
 TEST_F(KernelIlTest, RefusesUnknownFunctions) {
   std::string text = Kernel("fabs");
   const std::string call = "%z = OpExtInst %float %ocl fabs %y";
@@ -147,10 +149,10 @@ TEST_F(KernelIlTest, RefusesUnknownFunctions) {
   text.replace(text.find("%main = OpFunction"), 0,
                "%mystery = OpFunction %float None %mystery_type\n%mx = OpFunctionParameter %float\nOpFunctionEnd\n");
   const StatusOr<std::string> ptx = SpirvToPtx(spirv::Assemble(text, 0), options_);
-  EXPECT_THAT(Message(ptx.status()), HasSubstr("there are none of for this device: mystery"));
+  EXPECT_THAT(Message(ptx.status()), HasSubstr("this device does not have: mystery"));
 }
 
-// Bitcode for readers of SPIR: the wrapper-free magic number, and a refusal of what is no SPIR-V.
+// Bitcode has the magic number without a wrapper, and input that is not SPIR-V is refused.
 TEST_F(KernelIlTest, WritesBitcode) {
   const StatusOr<std::vector<uint8_t>> bitcode = SpirvToBitcode(spirv::Assemble(Kernel("sin"), 0));
   ASSERT_TRUE(bitcode.ok()) << bitcode.status();

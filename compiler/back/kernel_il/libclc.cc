@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/kernel_il/libclc.h"
 
-// HPVMD_LIBCLC is the file that the build has found.
+// The build defines HPVMD_LIBCLC as the path of libclc's bitcode.
 asm(".section .rodata, \"a\"\n"
     ".balign 16\n"
     "hpvmd_libclc_begin:\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenCL's built-in functions for NVIDIA's processors, as LLVM bitcode that is part of this program.
+// OpenCL's built-in functions for NVIDIA's processors, as LLVM bitcode that is embedded in this program.
 #ifndef HPVMD_COMPILER_BACK_KERNEL_IL_LIBCLC_H_
 #define HPVMD_COMPILER_BACK_KERNEL_IL_LIBCLC_H_
 
@@ -7,9 +7,9 @@
 
 namespace hpvm::kernel_il {
 
-// libclc's own. Like all bitcode, followed by a zero byte.
+// Returns libclc's bitcode. A zero byte follows it, as LLVM's bitcode reader requires.
 std::string_view LibclcBitcode();
-// LLVM's assembly of what libclc takes from NVIDIA's library, which is not free to hand on.
+// Returns LLVM assembly of the functions that libclc takes from NVIDIA's library, which may not be redistributed.
 std::string_view LibclcRest();
 
 }  // namespace hpvm::kernel_il

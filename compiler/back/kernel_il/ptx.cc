@@ -29,7 +29,7 @@ namespace {
 
 constexpr char kTriple[] = "nvptx64-unknown-nvcl";
 
-// LLVM's own complaints end up here instead of ending the process.
+// Complaints collects LLVM's error diagnostics instead of ending the process.
 struct Complaints : llvm::DiagnosticHandler {
   explicit Complaints(std::string* text) : text(text) {}
   bool handleDiagnostics(const llvm::DiagnosticInfo& info) override {
@@ -62,7 +62,7 @@ StatusOr<std::unique_ptr<llvm::TargetMachine>> CreateMachine(const std::string& 
   return machine;
 }
 
-// What the translator's kernels are for LLVM's back end: its calling conventions instead of SPIR's.
+// Adapts the translator's kernels to LLVM's back end: sets its calling conventions instead of SPIR's.
 void Adapt(llvm::Module& module, const llvm::TargetMachine& machine, const PtxOptions& options) {
   module.setTargetTriple(machine.getTargetTriple());
   module.setDataLayout(machine.createDataLayout());
@@ -71,7 +71,7 @@ void Adapt(llvm::Module& module, const llvm::TargetMachine& machine, const PtxOp
     function.setCallingConv(is_kernel ? llvm::CallingConv::PTX_Kernel : llvm::CallingConv::C);
     function.clearMetadata();
     if (is_kernel && options.group[0] != 0) {
-      // Registers are given out so that such a group fits.
+      // LLVM allocates registers so that such a group fits.
       function.addFnAttr("nvvm.reqntid", std::to_string(options.group[0]) + "," + std::to_string(options.group[1]) +
                                              "," + std::to_string(options.group[2]));
     }
@@ -88,8 +88,8 @@ void Adapt(llvm::Module& module, const llvm::TargetMachine& machine, const PtxOp
   }
 }
 
-// libclc's native versions of these are intrinsics that LLVM does not write for this processor; the full ones are
-// exact enough for both.
+// LLVM cannot emit the intrinsics that libclc's native versions of these functions use on this processor; the full
+// functions are accurate enough for both.
 void ReplaceNative(llvm::Module& module) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"_Z10native_exp", "_Z3exp"},
                                                                       {"_Z10native_log", "_Z3log"},
@@ -122,23 +122,23 @@ Status LinkLibrary(llvm::Module& module) {
   (*library)->setTargetTriple(module.getTargetTriple());
   (*library)->setDataLayout(module.getDataLayout());
   if (llvm::Linker::linkModules(module, std::move(*library), llvm::Linker::LinkOnlyNeeded)) {
-    return InvalidArgument("The module's functions clash with OpenCL's built-in ones.");
+    return InvalidArgument("The module's functions clash with OpenCL's built-in functions; rename them.");
   }
   llvm::SMDiagnostic error;
   std::unique_ptr<llvm::Module> rest =
       llvm::parseAssembly(llvm::MemoryBufferRef(LibclcRest(), "libclc-rest"), error, context);
   if (rest == nullptr) {
-    return Internal("What libclc lacks cannot be read: " + error.getMessage().str() + ".");
+    return Internal("The library of functions that libclc lacks cannot be read: " + error.getMessage().str() + ".");
   }
   rest->setTargetTriple(module.getTargetTriple());
   rest->setDataLayout(module.getDataLayout());
   if (llvm::Linker::linkModules(module, std::move(rest), llvm::Linker::LinkOnlyNeeded)) {
-    return InvalidArgument("The module's functions clash with OpenCL's built-in ones.");
+    return InvalidArgument("The module's functions clash with OpenCL's built-in functions; rename them.");
   }
   return absl::OkStatus();
 }
 
-// PTX has no linker behind it: a function that nobody defines would only show when the driver loads the program.
+// PTX is not linked: without this check an undefined function would only show when the driver loads the program.
 Status CheckResolved(const llvm::Module& module) {
   std::string names;
   for (const llvm::Function& function : module) {
@@ -146,10 +146,9 @@ Status CheckResolved(const llvm::Module& module) {
       names += (names.empty() ? "" : ", ") + llvm::demangle(function.getName());
     }
   }
-  return names.empty()
-             ? absl::OkStatus()
-             : InvalidArgument("The kernel calls built-in functions that there are none of for this device: " +
-                               names.substr(0, 1000) + ".");
+  return names.empty() ? absl::OkStatus()
+                       : InvalidArgument("The kernel calls built-in functions that this device does not have: " +
+                                         names.substr(0, 1000) + ".");
 }
 
 void Optimise(llvm::Module& module, llvm::TargetMachine& machine, const std::string& entry) {

@@ -16,7 +16,7 @@
 int hpvm_spirv_translate(const char* spirv, size_t spirv_bytes, hpvm_spirv_write write, void* context, char* error,
                          size_t error_bytes) {
   llvm::LLVMContext llvm_context;
-  // What readers of SPIR bitcode know; later LLVMs read both.
+  // Readers of SPIR bitcode know typed pointers; later LLVMs read both kinds.
   llvm_context.setOpaquePointers(false);
   std::istringstream input(std::string(spirv, spirv_bytes));
   llvm::Module* raw = nullptr;

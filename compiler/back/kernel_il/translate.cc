@@ -7,7 +7,7 @@ namespace hpvm::kernel_il {
 namespace {
 
 constexpr char kBridge[] = "libhpvm-spirv.so";
-// Set once by PrepareKernelIl, before a process that compiles has threads or forks.
+// Set once by PrepareKernelIl, before a process that compiles starts threads or forks.
 hpvm_spirv_translate_function g_translate = nullptr;
 
 void Append(void* context, const char* bytes, size_t count) {

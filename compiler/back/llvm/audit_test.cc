@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Audits of proofs (compiler/api/audit.h): unchecked code, run as if a launch had the proof that it does not have,
-// notices it before it touches what is outside.
+// Tests audits of proofs (compiler/api/audit.h): unchecked code, run as if a launch had a proof that it does not have,
+// detects the mistake before it touches memory outside the buffers.
 #include <gtest/gtest.h>
 
 #include "compiler/back/llvm/llvm_back.h"
@@ -33,13 +33,13 @@ const Case kCases[] = {
     {"Scattered", " %s: i32 = mul.i32 %o, %i\n store.i32 param(1) %s, %i\n"},
     {"Uniform", " %n: i32 = instance_count.i32 %c0\n %s: i32 = shl.i32 %n, %c2\n store.i32 param(1) %s, %n\n"},
     {"Masked",
-     " %odd: i32 = and.i32 %i, %c1\n if g0 %odd {\n store.i32 param(1) %o, %i\n leave g0 ()\n} else {\n leave g0 ()\n"
+     " %odd: i32 = and.i32 %i, %c1\n if g0 %odd {\n store.i32 param(1) %o, %i\n br g0 ()\n} else {\n br g0 ()\n"
      "}\n"},
     {"Atomic", " %v: i32 = atomic_add.i32 param(1) %o, %i\n"},
     {"InALoop",
      " loop l (%j: i32 = %c0) {\n %p: i32 = shl.i32 %j, %c2\n store.i32 param(1) %p, %i\n %k: i32 = add.i32 %j, %c1\n"
      " %n: i32 = instance_count.i32 %c0\n %g: i32 = lt_u.i32 %k, %n\n if h0 %g {\n continue l (%k)\n} else {\n"
-     " leave h0 ()\n}\n leave l ()\n}\n"},
+     " br h0 ()\n}\n br l ()\n}\n"},
     {"Group",
      " %b: i32 = const.i32 64\n %g: i32 = local_alloc %b\n %l: i32 = local_id.i32 %c0\n %s: i32 = shl.i32 %l, %c2\n"
      " %p: i32 = add.i32 %g, %s\n %v: i32 = load.i32 param(0) %o\n store.i32 group %p, %v\n barrier\n"
@@ -59,7 +59,7 @@ class AuditTest : public ::testing::TestWithParam<Case> {
     return EmitCpuImage(module_, target,
                         {.shapes = {{.lanes = 8, .columns = 2}, {.lanes = 4}}, .audits_proofs = audits});
   }
-  // 64 instances; each buffer has room for `count` of them, and as much again behind it that must stay as it is.
+  // Runs 64 instances; each buffer has room for `count` of them, and as much again behind it that must not change.
   ir::TrapReport Run(const Artifact& artifact, const CpuVariant& variant, uint64_t count) {
     std::vector<uint32_t> x(1 << 16, 1), r(1 << 16, 2);
     ir::Launch launch;
@@ -93,7 +93,7 @@ TEST_P(AuditTest, WrongProofsTrap) {
   EXPECT_GT(unchecked, 0u);
 }
 
-// What is delivered has no such checks.
+// Delivered code has no such checks.
 TEST_P(AuditTest, OnlyWhereItIsAskedFor) {
   const StatusOr<Artifact> audited = Compile(true), delivered = Compile(false);
   ASSERT_TRUE(audited.ok() && delivered.ok());

@@ -25,8 +25,9 @@ namespace hpvm::cpu {
 void InitializeLlvm() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // LLVM 22 may move a prologue below code that keeps a value in r11, and the loop that probes a frame of more than
-    // 32 KiB page by page then overwrites it: the context's address, in a case seen. At a function's start r11 is free.
+    // LLVM 22 may move a prologue below code that keeps a value in r11. The loop that probes a frame of more than 32
+    // KiB page by page then overwrites the value: the context's address, in an observed case. At a function's start
+    // r11 is free.
     const char* arguments[] = {"hpvm", "-enable-shrink-wrap=false"};
     llvm::cl::ParseCommandLineOptions(2, arguments);
     LLVMInitializeX86TargetInfo();
@@ -46,7 +47,7 @@ void SetOutOfMemoryHandler(void (*handler)()) {
 
 namespace {
 
-// For text alone, so that the zygote does not pay for it.
+// Aarch64 is only needed for text output, so the zygote does not initialize it.
 void InitializeAarch64() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -57,9 +58,9 @@ void InitializeAarch64() {
   });
 }
 
-// A quarter of the time of LLVM's O2 on kernels, and faster code: O2's later passes merge the fast and the searching
-// path of accesses. Simplify each function, inline, then the loops: rotate them so that loads of bounds leave them, and
-// again after redundant checks are gone.
+// These passes take a quarter of the time of LLVM's O2 on kernels and give faster code: O2's later passes merge the
+// fast path and the search path of accesses. They simplify each function, inline, then rotate loops so that loads of
+// bounds are hoisted, and do so again after redundant checks are gone.
 constexpr char kPasses[] =
     "function(sroa,early-cse,simplifycfg,instcombine<no-verify-fixpoint>),"
     "cgscc(inline),"
@@ -69,7 +70,7 @@ constexpr char kPasses[] =
     "dse,adce,simplifycfg,instcombine<no-verify-fixpoint>),"
     "globaldce";
 
-// From so many instructions in one function on, the usual register allocator takes a time that grows with the square.
+// Above this size of one function the default register allocator takes quadratic time.
 constexpr unsigned kLargeFunctionInstructions = 20'000;
 
 bool HasLargeFunction(const llvm::Module& module) {
@@ -78,8 +79,8 @@ bool HasLargeFunction(const llvm::Module& module) {
   });
 }
 
-// Makes the passes that are added while it lives choose the basic register allocator. The choice is the process's: one
-// compile at a time.
+// While alive, makes passes that are added use the basic register allocator. The setting is per process, so only one
+// compile may run at a time.
 class BasicRegisterAllocation {
  public:
   BasicRegisterAllocation() : before_(llvm::RegisterRegAlloc::getDefault()) {
@@ -106,7 +107,7 @@ StatusOr<Machine> MachineOf(const CpuTarget& target) {
       return Machine{.kind = kind};
     }
   }
-  return InvalidArgument("There is no processor \"" + target.level + "\".");
+  return InvalidArgument("The compiler knows no processor level \"" + target.level + "\".");
 }
 
 StatusOr<std::unique_ptr<llvm::TargetMachine>> CreateTargetMachine(const CpuTarget& target) {
@@ -122,7 +123,7 @@ StatusOr<std::unique_ptr<llvm::TargetMachine>> CreateTargetMachine(const CpuTarg
     return Internal("LLVM lacks the target " + triple.str() + ": " + error);
   }
   llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // Never a multiply-add where the kernel has two operations.
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // Never fuses a multiply and an add of the kernel.
   options.EmitStackSizeSection = true;                 // LinkImage checks it.
   std::unique_ptr<llvm::TargetMachine> machine(
       found->createTargetMachine(triple, is_aarch64 ? "generic" : target.level, "", options, llvm::Reloc::PIC_,
@@ -139,7 +140,7 @@ void Optimise(llvm::Module& module, llvm::TargetMachine& machine) {
   llvm::CGSCCAnalysisManager sccs;
   llvm::ModuleAnalysisManager modules;
   llvm::PassBuilder builder(&machine);
-  // There is no library behind an image: no loop may become a call of memcpy.
+  // An image links no library, so no loop may become a call of memcpy.
   llvm::TargetLibraryInfoImpl library(module.getTargetTriple());
   library.disableAllFunctions();
   functions.registerPass([&] { return llvm::TargetLibraryAnalysis(library); });

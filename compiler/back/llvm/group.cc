@@ -12,7 +12,7 @@
 namespace hpvm::cpu {
 namespace {
 
-// A ModuleEmitter of the kernel that was cut, over the same LLVM module; gives all back in the end.
+// DerivedModule is a ModuleEmitter of the cut kernel over the same LLVM module; its destructor returns everything.
 class DerivedModule {
  public:
   DerivedModule(ModuleEmitter& from, pass::GroupSplit& split) : from_(from), to_(split.module, from.machine) {
@@ -52,8 +52,8 @@ class GroupEmitter {
   GroupEmitter(ModuleEmitter& m, pass::GroupSplit& split, const GroupEntry& entry, KernelReport* report)
       : m_(m), split_(split), entry_(entry), report_(report), driver_(split.module.entry) {}
   StatusOr<GroupCode> Emit() {
-    for (size_t i = 0; i < split_.segments.size(); ++i) {
-      HPVMD_RETURN_IF_ERROR(EmitSegment(i));
+    for (size_t i = 0; i < split_.intervals.size(); ++i) {
+      HPVMD_RETURN_IF_ERROR(EmitInterval(i));
     }
     split_.module.entry = driver_;
     m_.functions[driver_.index] = Keep(m_.Declare(split_.module.function(driver_).type, "driver"), "driver");
@@ -64,41 +64,42 @@ class GroupEmitter {
   }
 
  private:
-  StatusOr<llvm::Function*> EmitGang(const pass::GroupSegment& segment, const pass::GangShape& shape, bool is_masked) {
-    split_.module.entry = segment.gang;  // Gangs are made of a module's entry.
+  StatusOr<llvm::Function*> EmitGang(const pass::BarrierInterval& interval, const pass::GangShape& shape,
+                                     bool is_masked) {
+    split_.module.entry = interval.gang;  // A gang is emitted from a module's entry.
     const std::optional<pass::GangPlan> plan =
         pass::PlanGang(split_.module, {.has_rows = shape.rows > 1, .assumes_guards = false});
     if (!plan.has_value()) {
-      return Unimplemented("What instances have in common did not settle.");
+      return Unimplemented("The analysis of which values instances share did not converge.");
     }
-    std::vector<bool> proven(segment.original.size(), false);
+    std::vector<bool> proven(interval.original.size(), false);
     for (size_t i = 0; i < proven.size() && entry_.is_unchecked; ++i) {
-      const ir::OpId original = segment.original[i];
+      const ir::OpId original = interval.original[i];
       proven[i] = original.valid() && original.index < entry_.proven->size() && (*entry_.proven)[original.index];
     }
     GangEmitter gang(m_, *plan, {.shape = shape, .is_masked = is_masked, .is_unchecked = entry_.is_unchecked}, proven,
                      is_masked || shape.rows != entry_.shape.rows ? nullptr : report_);
     return gang.Emit();
   }
-  Status EmitSegment(size_t number) {
-    const pass::GroupSegment& segment = split_.segments[number];
-    GroupLoop loop{&segment, entry_.shape, nullptr, nullptr, nullptr};
+  Status EmitInterval(size_t number) {
+    const pass::BarrierInterval& interval = split_.intervals[number];
+    GroupLoop loop{&interval, entry_.shape, nullptr, nullptr, nullptr};
     const std::string name = std::to_string(number);
     const pass::GangShape gang{.lanes = entry_.shape.lanes};
     if (entry_.shape.rows > 1) {
-      HPVMD_ASSIGN_OR_RETURN(loop.rows, EmitGang(segment, entry_.shape, false));
+      HPVMD_ASSIGN_OR_RETURN(loop.rows, EmitGang(interval, entry_.shape, false));
       Keep(loop.rows, "rows" + name);
     }
-    HPVMD_ASSIGN_OR_RETURN(loop.whole, EmitGang(segment, gang, false));
+    HPVMD_ASSIGN_OR_RETURN(loop.whole, EmitGang(interval, gang, false));
     Keep(loop.whole, "whole" + name);
-    HPVMD_ASSIGN_OR_RETURN(loop.masked, EmitGang(segment, gang, true));
+    HPVMD_ASSIGN_OR_RETURN(loop.masked, EmitGang(interval, gang, true));
     Keep(loop.masked, "masked" + name);
-    m_.functions[segment.loop.index] =
-        Keep(m_.Declare(split_.module.function(segment.loop).type, "loop"), "loop" + name);
-    EmitGroupLoop(m_, loop, m_.functions[segment.loop.index]);
+    m_.functions[interval.loop.index] =
+        Keep(m_.Declare(split_.module.function(interval.loop).type, "loop"), "loop" + name);
+    EmitGroupLoop(m_, loop, m_.functions[interval.loop.index]);
     return absl::OkStatus();
   }
-  // One group: its first instance's place, and the driver.
+  // Emits the entry of one group: computes its first instance's id, and calls the driver.
   void EmitEntry() {
     llvm::Function* function = DeclareEntry(m_, entry_.name);
     auto block = [&](const char* name) { return llvm::BasicBlock::Create(m_.context(), name, function); };
@@ -113,7 +114,7 @@ class GroupEmitter {
       llvm::Value* one = b.getInt64(1);
       auto field = [&](size_t offset) {
         llvm::Value* value = fields.LoadInvariant(b.getInt64Ty(), offset + 8 * d);
-        return b.CreateBinaryIntrinsic(llvm::Intrinsic::umax, value, one);  // Nothing here divides by 0.
+        return b.CreateBinaryIntrinsic(llvm::Intrinsic::umax, value, one);  // Prevents a division by 0.
       };
       llvm::Value* group = field(offsetof(CpuContext, group));
       llvm::Value* last = b.CreateUDiv(b.CreateSub(field(offsetof(CpuContext, extent)), one), group);
@@ -121,7 +122,7 @@ class GroupEmitter {
       llvm::Value* first = b.CreateMul(d == 2 ? rest : b.CreateURem(rest, groups), group);
       rest = b.CreateUDiv(rest, groups);
       operands.push_back(first);
-      // Where the driver traps; loops over gangs know the instance better.
+      // Instance of the driver's traps; loops over gangs store a more precise one.
       fields.Store(first, offsetof(CpuContext, trap_instance) + 8 * d);
     }
     llvm::MDNode* unlikely = llvm::MDBuilder(m_.context()).createUnlikelyBranchWeights();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry of a variant that runs groups: CpuEntry over units of groups (compiler/ir/cpu_abi.h), from a kernel cut at
-// its barriers (compiler/pass/gang/split_barriers.h). Internal to this folder.
+// Emits the entry of a variant that runs groups: a CpuEntry over units of groups (compiler/ir/cpu_abi.h), for a kernel
+// cut at its barriers (compiler/pass/gang/split_barriers.h). Internal to this folder.
 //
-// The driver is a function like any other, of the group's first instance. Between barriers it calls a loop over the
-// group's gangs, which a gang function runs: rows of gangs as a whole where they fit, one gang under a mask where not.
-// What instances keep lies in CpuContext::group_values, gang by gang, y fastest; in a gang value by value, lane by
-// lane.
+// The driver is an ordinary function, of the group's first instance. Between barriers it calls a loop over the group's
+// gangs, which a gang function runs: several rows of gangs at once where they fit, otherwise one gang under a mask.
+// The values that instances keep are in CpuContext::group_values, gang by gang, y fastest; within a gang value by
+// value, lane by lane.
 #ifndef HPVMD_COMPILER_BACK_LLVM_GROUP_H_
 #define HPVMD_COMPILER_BACK_LLVM_GROUP_H_
 
@@ -23,16 +23,16 @@ struct GroupEntry {
   std::string name;
   pass::GangShape shape;                      // One column.
   bool is_unchecked = false;                  // As GangFunction.
-  const std::vector<bool>* proven = nullptr;  // By OpId of the entry.
+  const std::vector<bool>* proven = nullptr;  // Indexed by OpId of the entry.
 };
 
 struct GroupCode {
   uint32_t value_bytes = 0;            // CpuVariant's.
-  std::vector<std::string> functions;  // That it is made of, besides.
+  std::vector<std::string> functions;  // Further functions that belong to it.
 };
 
-// Adds to `m`, whose functions are there already and which RefuseGang does not refuse. kUnimplemented with the reason
-// when the kernel cannot be run by groups; what was added by then is unused. `report` may be null.
+// Adds to `m`, which already has its functions and which RefuseGang accepts. Returns kUnimplemented with the reason
+// when the kernel cannot run by groups; code added by then is unused. `report` may be null.
 StatusOr<GroupCode> EmitGroupEntry(ModuleEmitter& m, const GroupEntry& entry, KernelReport* report);
 
 }  // namespace hpvm::cpu

@@ -20,7 +20,7 @@ class GroupLoopEmitter {
     b_.SetInsertPoint(NewBlock("start"));
     LoadSizes();
     EmitGangs();
-    if (loop_.segment->check.has_value()) {
+    if (loop_.interval->check.has_value()) {
       EmitCheck();
     } else {
       Return(b_.getInt32(0), nullptr);
@@ -28,7 +28,7 @@ class GroupLoopEmitter {
   }
 
  private:
-  // A loop from 0 up to a limit. `place` is the number at hand.
+  // A loop from 0 up to a limit; `place` is the loop variable.
   struct Counter {
     llvm::BasicBlock *header, *body, *exit;
     llvm::PHINode* place;
@@ -63,7 +63,7 @@ class GroupLoopEmitter {
     gangs_in_row_ = b_.CreateUDiv(rounded, I64(loop_.shape.lanes));
     group_y_ = group[1];
   }
-  // Of a gang's values, in bytes.
+  // Returns the offset in bytes of a gang's values.
   llvm::Value* OffsetOf(llvm::Value* x, llvm::Value* y, llvm::Value* z) {
     llvm::Value* gang = b_.CreateAdd(b_.CreateMul(z, gangs_in_row_), b_.CreateUDiv(x, I64(loop_.shape.lanes)));
     llvm::Value* number = b_.CreateAdd(b_.CreateMul(gang, group_y_), y);
@@ -79,7 +79,7 @@ class GroupLoopEmitter {
     const Counter y = Begin(counts_[1]);
     llvm::Value* const place[3] = {x.place, y.place, z.place};
     llvm::BasicBlock *whole = NewBlock("whole"), *masked = NewBlock("masked"), *next = NewBlock("next");
-    llvm::SmallVector<std::pair<llvm::BasicBlock*, uint64_t>, 3> ends;  // With how many rows are done.
+    llvm::SmallVector<std::pair<llvm::BasicBlock*, uint64_t>, 3> ends;  // With the number of rows done.
     auto run = [&](llvm::BasicBlock* block, llvm::Function* gang, uint64_t done) {
       b_.SetInsertPoint(block);
       Call(gang, count, place);
@@ -105,7 +105,7 @@ class GroupLoopEmitter {
     End(x, b_.CreateAdd(x.place, I64(lanes)));
     End(z, b_.CreateAdd(z.place, I64(1)));
   }
-  // `place` is the gang's within the group.
+  // `place` is the gang's position within the group.
   void Call(llvm::Function* gang, llvm::Value* count, llvm::Value* const place[3]) {
     llvm::SmallVector<llvm::Value*, 8> operands{function_->getArg(0), function_->getArg(1)};
     llvm::Value* id[3];
@@ -132,12 +132,12 @@ class GroupLoopEmitter {
     Return(b_.getInt32(1), nullptr);
     b_.SetInsertPoint(passed);
   }
-  // Compares the ways that instances go, gang by gang, with the first one's.
+  // Compares the paths that instances take, gang by gang, with the first instance's.
   void EmitCheck() {
     const uint64_t lanes = loop_.shape.lanes;
     auto* type = llvm::FixedVectorType::get(b_.getInt32Ty(), loop_.shape.lanes);
     llvm::Value* values = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, group_values));
-    llvm::Value* ways = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), values, loop_.segment->check->place * lanes);
+    llvm::Value* ways = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), values, loop_.interval->check->place * lanes);
     llvm::Value* first_way = b_.CreateLoad(b_.getInt32Ty(), ways);
     const Counter z = Begin(counts_[2]);
     const Counter x = Begin(counts_[0]);
@@ -168,9 +168,9 @@ class GroupLoopEmitter {
     End(z, b_.CreateAdd(z.place, I64(1)));
     Return(b_.getInt32(0), first_way);
   }
-  // Some instances go another way than the first: the first of all that goes to a barrier traps there.
+  // Some instances take another path than the first; the first instance of all that reaches a barrier traps there.
   void EmitDivergence(llvm::Value* first_way, llvm::Value* differs, llvm::Value* ways, llvm::Value* const place[3]) {
-    const pass::GroupCheck& check = *loop_.segment->check;
+    const pass::GroupCheck& check = *loop_.interval->check;
     llvm::Value* bits = b_.CreateBitCast(differs, b_.getIntNTy(loop_.shape.lanes));
     llvm::Value* lane = b_.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, bits, b_.getTrue());
     llvm::Value* other_way = b_.CreateExtractElement(ways, b_.CreateZExtOrTrunc(lane, b_.getInt32Ty()));
@@ -221,7 +221,7 @@ class GroupLoopEmitter {
   llvm::IRBuilder<> b_;
   ContextFields fields_;
   llvm::Value* counts_[3] = {};          // Instances of the group that exist.
-  llvm::Value* gangs_in_row_ = nullptr;  // Along x, of a whole group.
+  llvm::Value* gangs_in_row_ = nullptr;  // Along x, in a whole group.
   llvm::Value* group_y_ = nullptr;
 };
 
@@ -231,9 +231,9 @@ void EmitGroupLoop(ModuleEmitter& m, const GroupLoop& loop, llvm::Function* func
   GroupLoopEmitter(m, loop, function).Emit();
 }
 
-// --- What the lanes of a tile keep across barriers.
+// --- Values that the lanes of a tile keep across barriers.
 
-// All lanes at once, also those that do not exist: each gang has a place for every lane.
+// Accesses all lanes at once, including lanes without an instance: each gang has space for every lane.
 Status GangOps::EmitKept(const ir::Op& op) {
   llvm::Type* type = tile_.VectorOf(m_.TypeOf(op.type));
   llvm::MDBuilder builder(m_.context());
@@ -264,7 +264,7 @@ Status GangOps::EmitKept(const ir::Op& op) {
   }
   if (const pass::Layout& layout = tile_.LayoutOf(op.first_result);
       layout.kind != pass::Layout::Kind::kVarying || tile_.RowsOf(layout) != tile_.rows()) {
-    return Internal("What instances keep is planned as if they shared it.");
+    return Internal("The plan treats a value that each instance keeps as one that instances share.");
   }
   tile_.Set(op.first_result, std::move(value));
   return absl::OkStatus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with barriers and group memory, a group a call, against the interpreter.
+// Compares kernels with barriers and group memory, one group per call, with the interpreter.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ using Extent = std::array<uint64_t, 3>;
 
 constexpr pass::GangShape kShapes[] = {{.lanes = 4}, {.lanes = 16, .rows = 3}};
 
-// The module's image for a level with the variants that run groups; null, with failures, when there are none.
+// Returns the module's image for a level with the variants that run groups; null, with failures, when there are none.
 std::unique_ptr<ImageRunner> Compile(ir::Module module, const char* level, bool expect_groups = true) {
   KernelReport report;
   CpuOptions options;
@@ -46,7 +46,7 @@ std::unique_ptr<ImageRunner> Compile(ir::Module module, const char* level, bool 
     remarks += remark.kind == KernelRemark::Kind::kRefused ? remark.text + "\n" : "";
   }
   EXPECT_EQ(!artifact->variants.empty(), expect_groups) << remarks << ir::Print(module);
-  // A kernel that lost its barriers, and has no group memory, runs in tiles.
+  // A kernel that lost its barriers and has no group memory runs in tiles.
   const bool has_groups = module.uses_barrier || module.uses_group_memory;
   for (const CpuVariant& variant : artifact->variants) {
     EXPECT_EQ(variant.unit, has_groups ? CpuVariant::Unit::kGroup : CpuVariant::Unit::kTile);
@@ -54,7 +54,7 @@ std::unique_ptr<ImageRunner> Compile(ir::Module module, const char* level, bool 
   return std::make_unique<ImageRunner>(*artifact);
 }
 
-// Buffers of a launch; runs an engine on them.
+// Run owns the buffers of a launch and runs an engine on them.
 struct Run {
   Run(const GangInput& input, const ir::Module& module) : buffers(input.buffers) {
     buffers.resize(module.params.size());
@@ -93,8 +93,8 @@ bool HasProof(const Artifact& artifact, const GangInput& input) {
   return ir::ProveBounds(artifact.bounds, facts);
 }
 
-// Runs the kernel in all shapes and levels on all inputs. Traps are the same but for the instance, of which there may
-// be several; with `same_instance` that too.
+// Runs the kernel in all shapes and levels on all inputs. Traps must be the same; with `same_instance` also their
+// instance, of which there may be several candidates.
 void Compare(const std::string& text, const std::vector<GangInput>& inputs, bool same_instance = false,
              ir::TrapCode expected_trap = ir::TrapCode::kNone) {
   const ir::Module module = Parse(text);
@@ -139,8 +139,9 @@ void Compare(const std::string& text, const std::vector<GangInput>& inputs, bool
   }
 }
 
-// r (inout) and x (in), and the i32 n. The body finds ids %i, %l and %g, sizes %s, addresses %ra and %xa of the
-// instance's words, %m (group memory of 4 bytes an instance of 1,024) and %ma there.
+// Returns a kernel with the buffers r (inout) and x (in), and the i32 n. The body may use ids %i, %l and %g, sizes %s,
+// addresses %ra and %xa of the instance's words, %m (group memory of 4 bytes per instance for 1,024 instances) and
+// %ma, the instance's word there.
 std::string Kernel(const std::string& body) {
   return R"(module "group"
 memory 65536 65536
@@ -180,7 +181,7 @@ std::vector<GangInput> Inputs(uint64_t n = 0) {
   return {Input(64, 16, n), Input(64, 64, n), Input(40, 16, n), Input(21, 7, n), Input(5, 8, n), Input(1, 1, n)};
 }
 
-// The loop halves what is summed, with a barrier in each round; partial groups see zeros (S46).
+// The loop halves the summed range, with a barrier in each round; partial groups see zeros (S46).
 TEST(GroupTest, TreeReduction) {
   const std::string text = Kernel(R"(
   %v: f32 = load.f32 flat %xa
@@ -189,17 +190,17 @@ TEST(GroupTest, TreeReduction) {
   barrier
   block all () {
     if some %h {
-      leave some ()
+      br some ()
     } else {
-      leave all ()
+      br all ()
     }
     loop again (%k: i32 = %h) {
       block add () {
         %is: i32 = lt_u.i32 %l, %k
         if mine %is {
-          leave mine ()
+          br mine ()
         } else {
-          leave add ()
+          br add ()
         }
         %ko: i32 = shl.i32 %k, %two
         %oa: i32 = add.i32 %ma, %ko
@@ -207,23 +208,23 @@ TEST(GroupTest, TreeReduction) {
         %b: f32 = load.f32 group %oa
         %t: f32 = fadd.f32 %a, %b
         store.f32 group %ma, %t
-        leave add ()
+        br add ()
       }
       barrier
       %k2: i32 = shr_u.i32 %k, %one
       if last %k2 {
         continue again (%k2)
       } else {
-        leave last ()
+        br last ()
       }
-      leave again ()
+      br again ()
     }
-    leave all ()
+    br all ()
   }
   if first %l {
     return ()
   } else {
-    leave first ()
+    br first ()
   }
   %go: i32 = shl.i32 %g, %two
   %out: i32 = add.i32 %r, %go
@@ -241,7 +242,7 @@ TEST(GroupTest, TreeReduction) {
   Compare(text, inputs);
 }
 
-// Tiles of 16 x 16 in group memory; the sum that each instance carries crosses two barriers a round.
+// Tiles of 16 x 16 are in group memory; each instance's running sum crosses two barriers per round.
 TEST(GroupTest, TiledMatmul) {
   const std::string text = R"(module "matmul"
 uses barrier
@@ -302,9 +303,9 @@ func f0 "matmul" (%a: i32, %b: i32, %c: i32, %n: i32) -> () {
       if over %more {
         continue inner (%j2, %u2, %ai2, %bi2)
       } else {
-        leave over ()
+        br over ()
       }
-      leave inner (%u2)
+      br inner (%u2)
     }
     barrier
     %qa2: i32 = add.i32 %qa, %sixty
@@ -314,9 +315,9 @@ func f0 "matmul" (%a: i32, %b: i32, %c: i32, %n: i32) -> () {
     if end %go {
       continue tiles (%k2, %t, %qa2, %qb2)
     } else {
-      leave end ()
+      br end ()
     }
-    leave tiles (%t)
+    br tiles (%t)
   }
   %ca: i32 = add.i32 %yn, %x
   %cao: i32 = shl.i32 %ca, %two
@@ -335,7 +336,7 @@ func f0 "matmul" (%a: i32, %b: i32, %c: i32, %n: i32) -> () {
   Compare(text, inputs);
 }
 
-// A barrier on each side of a uniform if; the value that an instance brings out lives on.
+// Each arm of a uniform if has a barrier; the value that an instance brings out stays live.
 TEST(GroupTest, BothArms) {
   const std::string text = Kernel(R"(
   %v: i32 = load.i32 flat %xa
@@ -344,12 +345,12 @@ TEST(GroupTest, BothArms) {
     barrier
     %a: i32 = load.i32 group %m
     %b: i32 = add.i32 %a, %v
-    leave way (%b)
+    br way (%b)
   } else {
     store.i32 group %ma, %i
     barrier
     %c: i32 = load.i32 group %m
-    leave way (%c)
+    br way (%c)
   }
   barrier
   store.i32 group %ma, %w
@@ -365,7 +366,7 @@ TEST(GroupTest, BothArms) {
   Compare(text, inputs);
 }
 
-// Neighbours exchange in a loop; pointers and sums are carried around the barrier, and exchanged with each other.
+// Neighbours exchange values in a loop; pointers and sums are carried across the barrier, and swapped.
 TEST(GroupTest, BarrierInLoop) {
   const std::string text = Kernel(R"(
   %v: i32 = load.i32 flat %xa
@@ -384,7 +385,7 @@ TEST(GroupTest, BarrierInLoop) {
     if last %more {
       continue again (%k2, %b2, %a, %o2)
     } else {
-      leave again (%b2, %o2)
+      br again (%b2, %o2)
     }
     trap 1
   }
@@ -395,14 +396,14 @@ TEST(GroupTest, BarrierInLoop) {
   Compare(text, Inputs(5));
 }
 
-// All of a group return early, or none.
+// All instances of a group return early, or none does.
 TEST(GroupTest, UniformReturn) {
   const std::string text = Kernel(R"(
   %odd: i32 = and.i32 %g, %one
   if skip %odd {
     return ()
   } else {
-    leave skip ()
+    br skip ()
   }
   store.i32 group %ma, %i
   barrier
@@ -413,7 +414,7 @@ TEST(GroupTest, UniformReturn) {
   Compare(text, Inputs());
 }
 
-// A condition from memory that all agree on, and loops whose count comes from there.
+// A condition from memory on which all instances agree, and loops whose count comes from memory.
 TEST(GroupTest, ConditionFromMemory) {
   const std::string text = Kernel(R"(
   %count: i32 = load.i32 param(1) %zero
@@ -428,9 +429,9 @@ TEST(GroupTest, ConditionFromMemory) {
     if last %more {
       continue again (%k2, %b)
     } else {
-      leave last ()
+      br last ()
     }
-    leave again (%b)
+    br again (%b)
   }
   store.i32 flat %ra, %sum
   return ()
@@ -438,7 +439,7 @@ TEST(GroupTest, ConditionFromMemory) {
   Compare(text, Inputs());
 }
 
-// Instances that part before a barrier trap there (S41, S42).
+// Instances that diverge before a barrier trap there (S41, S42).
 TEST(GroupTest, Divergence) {
   const std::string text = Kernel(R"(
   %v: i32 = load.i32 flat %xa
@@ -448,9 +449,9 @@ TEST(GroupTest, Divergence) {
     barrier @11
     %w: i32 = load.i32 group %m
     store.i32 flat %ra, %w
-    leave way ()
+    br way ()
   } else {
-    leave way ()
+    br way ()
   }
   return ()
 )");
@@ -471,18 +472,18 @@ TEST(GroupTest, Divergence) {
   Compare(text, inputs(100));
 }
 
-// Instances whose indices lie beyond a table all take its last way: none of them parts from the others.
+// Instances whose indices are beyond a table all take its last target, so they do not diverge.
 TEST(GroupTest, IndicesBeyondATable) {
   const std::string text = Kernel(R"(
   store.i32 group %ma, %i
   %w: i32 = add.i32 %l, %two
   block out () {
     block in () {
-      leave_table %w [in, out] ()
+      br_table %w [in, out] ()
     }
     barrier
     store.i32 flat %ra, %w
-    leave out ()
+    br out ()
   }
   barrier
   %v: i32 = load.i32 group %m
@@ -492,7 +493,7 @@ TEST(GroupTest, IndicesBeyondATable) {
   Compare(text, Inputs());
 }
 
-// Atomics count what instances saw of each other on both sides of a barrier.
+// Atomics count what instances observe of each other on both sides of a barrier.
 TEST(GroupTest, AtomicsAndBarriers) {
   const std::string text = Kernel(R"(
   %old: i32 = atomic_add.i32 group %m, %one
@@ -508,8 +509,8 @@ TEST(GroupTest, AtomicsAndBarriers) {
   Compare(text, Inputs());
 }
 
-// Traps within segments tell the instance, also in rows and behind a barrier.
-TEST(GroupTest, TrapsInSegments) {
+// Traps within intervals name the instance, also in rows and after a barrier.
+TEST(GroupTest, TrapsInIntervals) {
   const std::string text = Kernel(R"(
   store.i32 group %ma, %i
   barrier
@@ -522,7 +523,7 @@ TEST(GroupTest, TrapsInSegments) {
   Compare(text, {Input(64, 16, 3), Input(40, 16, 39), Input(21, 7, 20)}, true, ir::TrapCode::kDivideByZero);
 }
 
-// Groups of two and three dimensions, whole, partial, narrower than a vector and wider.
+// Covers groups of two and three dimensions: whole, partial, narrower than a vector and wider.
 TEST(GroupTest, Dimensions) {
   const std::string text = R"(module "dimensions"
 uses barrier
@@ -587,7 +588,7 @@ func f0 "dimensions" (%r: i32) -> () {
   Compare(text, inputs);
 }
 
-// The golden kernels about groups run by groups, but those that write what an instance has of its own.
+// The golden kernels about groups run by groups, except those that write memory private to an instance.
 TEST(GroupTest, GoldenKernels) {
   size_t run = 0;
   for (const std::string& path : ir::testing::GoldenFiles(HPVMD_SOURCE_DIR "/tests/golden/ir")) {
@@ -610,7 +611,7 @@ TEST(GroupTest, GoldenKernels) {
   EXPECT_GE(run, 12u);
 }
 
-// What an instance writes of its own cannot be shared by a group: fibers run it.
+// A group cannot share memory that is private to an instance: fibers run such a kernel.
 TEST(GroupTest, OwnMemoryIsLeftToFibers) {
   const ir::Module module = Parse(Kernel(R"(
   store.i32 module %zero, %i

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The linker of an image: a few sections of one object, and references between them relative to their own place.
+// Links an image: a few sections of one object, with PC-relative references between them.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -56,7 +56,7 @@ class ImageLinker {
   Status PlaceSections(bool is_code) {
     for (ELFSectionRef section : object_.sections()) {
       uint64_t flags = section.getFlags();
-      // An empty one may be referred to as well: by a jump table all of whose entries turned out unreachable.
+      // An empty section may be referenced as well, by a jump table all of whose entries are unreachable.
       const bool is_empty_data = section.getSize() == 0 && (flags & llvm::ELF::SHF_WRITE) != 0;
       bool is_loaded = (flags & llvm::ELF::SHF_ALLOC) != 0 && !is_empty_data;
       if (is_loaded && is_code == ((flags & llvm::ELF::SHF_EXECINSTR) != 0)) {
@@ -75,7 +75,7 @@ class ImageLinker {
     }
     uint64_t align = std::max<uint64_t>(section.getAlignment().value(), 16);
     if (align > 4096) {
-      return Internal("A section's alignment (" + std::to_string(align) + ") is above a page's.");
+      return Internal("A section's alignment (" + std::to_string(align) + ") is larger than a page.");
     }
     // 0xcc traps; no code runs into it.
     image_.bytes.resize((image_.bytes.size() + align - 1) / align * align, 0xcc);
@@ -90,7 +90,7 @@ class ImageLinker {
     }
     auto placed = *of == object_.section_end() ? offsets_.end() : offsets_.find((*of)->getIndex());
     if (placed == offsets_.end()) {
-      return absl::OkStatus();  // Of a section that is not loaded.
+      return absl::OkStatus();  // The section is not loaded.
     }
     for (const llvm::object::RelocationRef& relocation : relocations.relocations()) {
       HPVMD_RETURN_IF_ERROR(RelocateOne(relocation, placed->second, (*of)->getSize()));
@@ -133,17 +133,18 @@ class ImageLinker {
     }
     auto placed = *section == object_.section_end() ? offsets_.end() : offsets_.find((*section)->getIndex());
     if (placed == offsets_.end()) {
-      return Internal("The code refers to \"" + name->str() + "\", which is not part of it.");
+      return Internal("The code refers to \"" + name->str() + "\", which the object does not contain.");
     }
     return placed->second + *value;
   }
 
   const Object& object_;
   LinkedImage image_;
-  std::map<uint64_t, uint64_t> offsets_;  // Of placed sections, by section index.
+  std::map<uint64_t, uint64_t> offsets_;  // Offsets of placed sections, by section index.
 };
 
-// .stack_sizes: {u64 address, ULEB128 bytes} a function; the address is a relocation against the function's section.
+// Reads .stack_sizes: {u64 address, ULEB128 bytes} per function; a relocation against the function's section gives the
+// address.
 Status ReadFrames(const SectionRef& section, std::vector<Frame>& frames) {
   llvm::Expected<llvm::StringRef> contents = section.getContents();
   if (!contents) {
@@ -166,9 +167,9 @@ Status ReadFrames(const SectionRef& section, std::vector<Frame>& frames) {
   return absl::OkStatus();
 }
 
-// The functions' names by the relocations of their frames' entries.
+// Names the functions by the relocations of their frames' entries.
 void NameFrames(const Object& object, const SectionRef& relocations, std::vector<Frame>& frames) {
-  std::map<std::pair<uint64_t, uint64_t>, std::string> functions;  // By section and address in it.
+  std::map<std::pair<uint64_t, uint64_t>, std::string> functions;  // Keyed by section and address.
   for (const llvm::object::ELFSymbolRef symbol : object.symbols()) {
     llvm::Expected<llvm::object::section_iterator> section = symbol.getSection();
     llvm::Expected<llvm::StringRef> name = symbol.getName();
@@ -234,7 +235,7 @@ StatusOr<std::vector<Frame>> LargeFrames(std::string_view bytes) {
     frames.insert(frames.end(), here.begin(), here.end());
   }
   if (!has_frames) {
-    return Internal("The object does not tell its stack frames' sizes.");
+    return Internal("The object does not state the sizes of its stack frames.");
   }
   return frames;
 }

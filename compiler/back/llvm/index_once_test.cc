@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An index that others write is read once: what was checked is what is used.
+// An index that other threads write is read once: the checked value is the used one.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,8 +12,8 @@ namespace {
 
 using testing::ImageRunner;
 
-// Buffers r (inout), x (inout, words) and y (in, 64 floats). The body finds the instance's address in each: %ra, %xa,
-// %ya.
+// Returns a kernel with buffers r (inout), x (inout, words) and y (in, 64 floats). The body may use the instance's
+// address in each: %ra, %xa, %ya.
 std::string Text(const std::string& body) {
   return "module \"m\"\nparam buffer inout \"r\"\nparam buffer inout \"x\"\nparam buffer in \"y\"\nentry f0\n"
          "func f0 \"f\" (%r: i32, %x: i32, %y: i32) -> () {\n%zero: i32 = const.i32 0\n%two: i32 = const.i32 2\n"
@@ -22,7 +22,7 @@ std::string Text(const std::string& body) {
          body + "\nreturn ()\n}\n";
 }
 
-// LLVM's `freeze` in the optimised IR of all functions.
+// Counts LLVM's `freeze` instructions in the optimised IR of all functions.
 size_t Freezes(const std::string& text, const std::vector<pass::GangShape>& shapes) {
   StatusOr<ir::Module> module = ir::ParseModule(text);
   EXPECT_TRUE(module.ok()) << module.status();
@@ -52,17 +52,17 @@ TEST(IndexOnceTest, OnlyIndicesAreFrozen) {
   EXPECT_EQ(Freezes(plain, {{8, 1, 1}}), 0u);
 }
 
-// An index that the kernel has compared itself, while another thread changes it all the time: read a second time, it
-// would lead out of the buffer, which traps.
+// The kernel itself compares an index while another thread keeps changing it: a second read would lead out of the
+// buffer, which traps.
 TEST(IndexOnceTest, ARaceLeadsNowhere) {
   StatusOr<ir::Module> module = ir::ParseModule(Text(
       "%turns: i32 = const.i32 2000\n%one: i32 = const.i32 1\n%most: i32 = const.i32 64\n%none: f32 = const.f32 0\n"
       "%sum: f32 = loop again (%n: i32 = %zero, %so_far: f32 = %none) {\n"
       " %i: i32 = load.i32 flat %x\n %fits: i32 = lt_u.i32 %i, %most\n"
       " %v: f32 = if here %fits {\n  %io: i32 = shl.i32 %i, %two\n  %p: i32 = add.i32 %y, %io\n"
-      "  %w: f32 = load.f32 flat %p\n  leave here (%w)\n } else {\n  leave here (%none)\n }\n"
+      "  %w: f32 = load.f32 flat %p\n  br here (%w)\n } else {\n  br here (%none)\n }\n"
       " %more: f32 = fadd.f32 %so_far, %v\n %n1: i32 = add.i32 %n, %one\n %c: i32 = lt_u.i32 %n1, %turns\n"
-      " if on %c {\n  continue again (%n1, %more)\n } else {\n  leave on ()\n }\n leave again (%more)\n}\n"
+      " if on %c {\n  continue again (%n1, %more)\n } else {\n  br on ()\n }\n br again (%more)\n}\n"
       "store.f32 flat %ra, %sum"));
   ASSERT_TRUE(module.ok()) << module.status();
   ASSERT_TRUE(pass::RunCpuPipeline(*module, {.verify_each = true}).ok());

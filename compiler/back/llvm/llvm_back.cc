@@ -15,14 +15,14 @@
 namespace hpvm::cpu {
 namespace {
 
-// An optimised module with what it lives in.
+// An optimised module with the context that owns it.
 struct Compiled {
   std::unique_ptr<llvm::LLVMContext> context = std::make_unique<llvm::LLVMContext>();
   std::unique_ptr<llvm::Module> module;
   std::vector<EmittedVariant> variants;
 };
 
-// Compiles a kernel, and again with other variants when some turn out to be too large.
+// Compiler compiles a kernel, and again with other variants when the frames of some are too large.
 class Compiler {
  public:
   static StatusOr<Compiler> Create(const ir::Module& module, const CpuTarget& target, const CpuOptions& options) {
@@ -49,7 +49,7 @@ class Compiler {
     Optimise(*compiled.module, *target_);
     return compiled;
   }
-  // The object, and what it was made of.
+  // Returns the object; `variants` receives the variants in it.
   StatusOr<std::string> ToObject(std::vector<EmittedVariant>* variants) {
     while (true) {
       HPVMD_ASSIGN_OR_RETURN(Compiled compiled, ToLlvm());
@@ -59,7 +59,7 @@ class Compiler {
         *variants = std::move(compiled.variants);
         return object;
       }
-      // Each time a shape is gone or smaller, so that this ends.
+      // Each round removes or shrinks a shape, so the loop ends.
       if (!Shrink(compiled.variants, large.front())) {
         return ResourceExhausted("A function's stack frame (" + std::to_string(large.front().bytes) +
                                  " bytes) is larger than the limit (" + std::to_string(ir::kCpuFrameBytesMax) + ").");
@@ -68,7 +68,7 @@ class Compiler {
   }
   llvm::TargetMachine& target() { return *target_; }
   const ir::BoundsProgram& bounds() const { return choice_.bounds; }
-  // Adds what was said of the last module that was made.
+  // Adds the remarks on the last module that was made.
   void Report() {
     if (options_.report == nullptr) {
       return;
@@ -80,10 +80,10 @@ class Compiler {
 
  private:
   explicit Compiler(const ir::Module& module) : module_(module) {}
-  // Whether it could.
+  // Returns true if it replaced a variant.
   bool Shrink(const std::vector<EmittedVariant>& variants, const Frame& frame) {
     bool found = false;
-    // From behind: the choice's indices of those before stay.
+    // Goes backwards, so that the choice's indices of earlier variants remain valid.
     for (auto variant = variants.rbegin(); variant != variants.rend(); ++variant) {
       const std::vector<std::string>& functions = variant->functions;
       const bool uses_it =
@@ -127,7 +127,7 @@ StatusOr<CpuTarget> HostCpuTarget() {
 StatusOr<Artifact> EmitCpuImage(const ir::Module& module, const CpuTarget& target, const CpuOptions& options) {
   Time begin = RealClock().Now();
   if (target.level == "aarch64") {
-    return Unimplemented("Images are made for x86-64 only; for aarch64 there is text.");
+    return Unimplemented("Images are made for x86-64 only; for aarch64 ask for a listing.");
   }
   HPVMD_ASSIGN_OR_RETURN(Compiler compiler, Compiler::Create(module, target, options));
   std::vector<EmittedVariant> variants;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation on numbers, at every pair of edge values, against the interpreter.
+// Compares every numeric operation, at every pair of edge values, with the interpreter.
 #include <gtest/gtest.h>
 
 #include "compiler/back/llvm/testing/compare.h"
@@ -13,7 +13,7 @@ using ir::Type;
 using testing::Compared;
 using testing::Form;
 
-// A kernel r[0] = op(x, y), stored with the result's own width.
+// Returns a kernel r[0] = op(x, y), stored with the result's own width.
 ir::Module KernelOf(const Form& form) {
   ir::Module module;
   module.name = "op";
@@ -64,8 +64,8 @@ void CheckForm(const Form& form) {
 
 class ArithmeticTest : public ::testing::TestWithParam<Opcode> {};
 
-// Same bits and same traps as the interpreter for every operation of these families; a new opcode joins by its line in
-// the table.
+// Gives the same bits and traps as the interpreter for every operation of these families; a new opcode is included by
+// its line in the table.
 TEST_P(ArithmeticTest, AgreesWithInterpreter) {
   std::vector<Form> forms = testing::AllFormsOf(GetParam());
   ASSERT_FALSE(forms.empty());
@@ -77,7 +77,7 @@ TEST_P(ArithmeticTest, AgreesWithInterpreter) {
 INSTANTIATE_TEST_SUITE_P(All, ArithmeticTest, ::testing::ValuesIn(testing::ArithmeticOpcodes()),
                          [](const auto& info) { return std::string(ir::Info(info.param).text); });
 
-// A product and a sum stay two operations, each rounded: 1 - (1 - e)(1 + e) is 0 or e^2, and fused it is the other.
+// A product and a sum stay two operations, each rounded: 1 - (1 - e)(1 + e) gives 0, or e^2 when fused.
 TEST(ArithmeticTest, NeverFusesMultiplyAndAdd) {
   Compared kernel(std::string(R"(module "fma"
 param buffer inout "r"
@@ -121,7 +121,7 @@ func f0 "select" (%r: i32, %c: i32) -> () {
   }
 }
 
-// A signalling NaN comes out quiet of everything but what only moves the sign, also where LLVM sees nothing to do.
+// Every operation quiets a signalling NaN, except those that only change the sign, even where LLVM simplifies it away.
 TEST(ArithTest, SignallingNansAreQuieted) {
   const char* kBodies[] = {
       "%v: T = fmul.T %x, %one",
@@ -137,7 +137,7 @@ TEST(ArithTest, SignallingNansAreQuieted) {
       "%v: T = fmin.T %one, %x",
       "%v: T = fmax.T %x, %x",
       "%v: T = fmax.T %zero, %x",
-      // Beside what cannot be a NaN LLVM looks for quiet ones only.
+      // Beside an operand that cannot be a NaN, LLVM looks for quiet NaNs only.
       "%c: T = convert_s.i32 %r\n%v: T = fmax.T %c, %x",
       "%c: T = convert_s.i32 %r\n%v: T = fmax.T %x, %c",
       "%c: T = convert_s.i32 %r\n%v: T = fmin.T %c, %x",
@@ -195,7 +195,7 @@ func f0 "guard" (%r: i32, %x: f64) -> () {
   }
 }
 
-// So does what was widened and narrowed again.
+// A NaN that was demoted and promoted again is quieted.
 TEST(ArithTest, DemotedPromotedNansAreQuieted) {
   Compared kernel(std::string(R"(module "nan"
 param buffer inout "r"

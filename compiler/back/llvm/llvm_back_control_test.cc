@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Structured control, calls, queries, barriers and what ends an instance early, against the interpreter.
+// Compares structured control, calls, queries, barriers and early ends of instances with the interpreter.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -33,20 +33,20 @@ func f0 "control" (%r: i32, %n: i32) -> () {
   %sum: i32, %last: i32 = loop b0 (%i: i32 = %z, %s: i32 = %z, %t: i32 = %one) {
     %done: i32 = ge_u.i32 %i, %n
     if b1 %done {
-      leave b0 (%s, %t)
+      br b0 (%s, %t)
     } else {
-      leave b1 ()
+      br b1 ()
     }
     %w: i32 = block b2 () {
       %x: i32 = block b3 () {
-        leave_table %i [b3, b2, b2, b3, b2](%ten)
+        br_table %i [b3, b2, b2, b3, b2](%ten)
       }
       %y: i32 = add.i32 %x, %one
-      leave b2 (%y)
+      br b2 (%y)
     }
     %s2: i32 = add.i32 %s, %w
     %i2: i32 = add.i32 %i, %one
-    leave_table %i [continue b0, continue b0, continue b0](%i2, %t, %s2)
+    br_table %i [continue b0, continue b0, continue b0](%i2, %t, %s2)
   }
   store.i32 flat %r, %sum
   store.i32 flat %r + 4, %last
@@ -61,7 +61,7 @@ func f0 "control" (%r: i32, %n: i32) -> () {
 }
 )";
 
-// Loops that swap their arguments, tables with repeated targets, code that nothing reaches.
+// Covers loops that swap their arguments, tables with repeated targets, and unreachable code.
 TEST(ControlTest, StructuredControlAgrees) {
   Compared kernel{std::string(kControl)};
   for (uint64_t n : {0u, 1u, 2u, 3u, 4u, 5u, 10u, 11u, 1000u}) {
@@ -73,7 +73,7 @@ TEST(ControlTest, StructuredControlAgrees) {
   }
 }
 
-// Direct calls with several results, recursion with a bound, calls by reference with every way of missing.
+// Covers direct calls with several results, bounded recursion, and calls by reference with every way of missing.
 TEST(ControlTest, CallsAgree) {
   Compared kernel(std::string(R"(module "calls"
 reftype (i32, f64) -> (f64, i64, i32)
@@ -113,7 +113,7 @@ func f3 "factorial" (%i: i32) -> (i32) {
   if b0 %small {
     return (%one)
   } else {
-    leave b0 ()
+    br b0 ()
   }
   %j: i32 = sub.i32 %i, %one
   %f: i32 = call f3 (%j)
@@ -130,7 +130,7 @@ func f3 "factorial" (%i: i32) -> (i32) {
   }
 }
 
-// What another module answers: the sum of the bits, for every result one more; reference 5 ends early.
+// Acts as another module: returns the sum of the bits, plus one more for each further result; reference 5 ends early.
 struct Sums final : ir::HostCalls {
   TrapCode Call(uint32_t reference, uint32_t type, std::span<uint64_t> values) override {
     uint64_t sum = reference * 1000 + type;
@@ -144,7 +144,7 @@ struct Sums final : ir::HostCalls {
   }
 };
 
-// References outside a linked module's own go to the host, with the bits of every type, and end as it says.
+// References outside a linked module go to the host with the bits of every type, and end with the host's code.
 TEST(ControlTest, HostCallsAgree) {
   Compared kernel(std::string(R"(module "linked"
 memory 65536 131072
@@ -224,7 +224,7 @@ func f1 "callee" (%x: i32) -> () {
   EXPECT_EQ(kernel.Check(input).trap.code, TrapCode::kNone);
 }
 
-// A trap deep in calls names its function, its place and the instance, and later instances do not run.
+// A trap in nested calls names its function, source position and instance, and later instances do not run.
 TEST(ControlTest, TrapRecordNamesThePlace) {
   Compared kernel(std::string(R"(module "deep"
 param buffer inout "r"
@@ -289,7 +289,7 @@ TEST(ControlTest, StopWordEndsCalls) {
     text += "func f" + std::to_string(i) + " \"f\" () -> () {\n call f" + next + " ()\n call f" + next +
             " ()\n return ()\n}\n";
   }
-  text += "func f64 \"leaf\" () -> () {\n loop b0 () {\n leave b0 ()\n }\n return ()\n}\n";
+  text += "func f64 \"leaf\" () -> () {\n loop b0 () {\n br b0 ()\n }\n return ()\n}\n";
   std::unique_ptr<ImageRunner> image = LoadText(text);
   ASSERT_NE(image, nullptr);
   std::atomic<uint32_t> stop{1};
@@ -298,7 +298,7 @@ TEST(ControlTest, StopWordEndsCalls) {
   EXPECT_EQ(image->Run(launch, {}, 0, 1).trap.code, TrapCode::kStopped);
 }
 
-// A loop that never ends is stopped through the stop word; so is a launch between instances.
+// The stop word stops an endless loop, and a launch between instances.
 TEST(ControlTest, StopWordEndsLoops) {
   std::unique_ptr<ImageRunner> image = LoadText(R"(module "spin"
 entry f0
@@ -324,7 +324,7 @@ func f0 "spin" () -> () {
   EXPECT_EQ(image->Run(launch, {}, 0, 1).trap.code, TrapCode::kStopped);
 }
 
-// Every query in every dimension and outside of them, over a launch with partial groups.
+// Covers every query in every dimension and outside of them, over a launch with partial groups.
 TEST(ControlTest, QueriesAgree) {
   std::string body;
   int value = 0;
@@ -407,7 +407,7 @@ func f0 "range" (%r: i32) -> () {
   }
 }
 
-// A barrier is the runner's to serve; the code it returns ends the instance.
+// The runner serves a barrier; the code it returns ends the instance.
 TEST(ControlTest, BarrierCallsTheRunner) {
   std::unique_ptr<ImageRunner> image = LoadText(R"(module "wait"
 uses barrier
@@ -428,7 +428,7 @@ func f0 "wait" () -> () {
   EXPECT_EQ(image->barriers, 3u);
 }
 
-// A function so large that registers are allocated the simple way does the same.
+// A function so large that it uses the basic register allocator gives the same results.
 TEST(ControlTest, LargeFunctionAgrees) {
   std::string text =
       "module \"large\"\nmemory 65536 65536\nparam buffer inout \"r\"\nentry f0\n"
@@ -448,7 +448,7 @@ TEST(ControlTest, LargeFunctionAgrees) {
   EXPECT_EQ(kernel.Check(input).trap.code, TrapCode::kNone);
 }
 
-// Every level gives an image, and a kernel with a jump table and floating constants links without relocations.
+// Every level gives an image, and a kernel with a jump table and floating-point constants links without relocations.
 TEST(ControlTest, EveryLevelEmits) {
   for (const char* level : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
     StatusOr<Artifact> artifact = EmitCpuImage(Compared::Parse(kControl), CpuTarget{level});

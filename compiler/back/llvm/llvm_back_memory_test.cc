@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory, atomics, module memory's dirty granules and its restoring, against the interpreter.
+// Compares memory, atomics, and the dirty granules of module memory and their restoring with the interpreter.
 #include <gtest/gtest.h>
 
 #include "compiler/back/llvm/testing/compare.h"
@@ -14,7 +14,7 @@ using ir::Type;
 using testing::Compared;
 using testing::ImageRun;
 
-// One access: r[0] = op(p + offset, ...), p being parameter 1's address in the space asked for.
+// One access: r[0] = op(p + offset, ...), p being parameter 1's address in the given space.
 struct AccessForm {
   Opcode code = Opcode::kLoad;
   Type type = Type::kI32;
@@ -86,7 +86,7 @@ ir::Module KernelOf(const AccessForm& form) {
   return module;
 }
 
-constexpr uint64_t kWords = 4;  // Of the buffer: 32 bytes.
+constexpr uint64_t kWords = 4;  // The buffer has 32 bytes.
 
 void CheckAccess(const AccessForm& form, bool with_passes) {
   SCOPED_TRACE(ToString(form));
@@ -132,7 +132,8 @@ void CheckAccess(const AccessForm& form, bool with_passes) {
   }
 }
 
-// Every width of load and store, in every space, at and around the buffer's ends, with small and enormous immediates.
+// Covers every width of load and store, in every space, at and around the buffer's ends, with small and huge
+// immediates.
 TEST(MemoryTest, LoadsAndStoresAgree) {
   for (bool is_memory64 : {false, true}) {
     for (Space space : {Space::kFlat, Space::kParam, Space::kModule}) {
@@ -153,7 +154,7 @@ TEST(MemoryTest, LoadsAndStoresAgree) {
   }
 }
 
-// Atomics of every kind and width, aligned and not.
+// Covers atomics of every kind and width, aligned and not.
 TEST(MemoryTest, AtomicsAgree) {
   for (Opcode code :
        {Opcode::kAtomicLoad, Opcode::kAtomicStore, Opcode::kAtomicAdd, Opcode::kAtomicSub, Opcode::kAtomicAnd,
@@ -190,7 +191,8 @@ TEST(MemoryTest, FlatAccessesSearchAlike) {
   }
 }
 
-// Past one buffer's end by the distance to the next lies the next buffer: provenance must not change that.
+// An offset past one buffer's end by the distance to the next reaches the next buffer; provenance must not change
+// that.
 TEST(MemoryTest, OutOfOneBufferIntoAnother) {
   Compared kernel(std::string(R"(module "stray"
 param buffer inout "a"
@@ -214,7 +216,7 @@ func f0 "stray" (%a: i32, %b: i32) -> () {
   EXPECT_EQ(input.buffers[1][0], 42u + (42ull << 32));
 }
 
-// Each instance finds module memory, globals and the size as they were, whatever the one before did.
+// Each instance finds module memory, globals and the size in their initial state, whatever earlier instances did.
 TEST(MemoryTest, RestoresBetweenInstances) {
   Compared kernel(std::string(R"(module "dirty"
 memory 65536 262144
@@ -256,11 +258,11 @@ func f0 "dirty" (%r: i32) -> () {
   EXPECT_EQ(run.restores, 8u);
   EXPECT_EQ(run.dirty_count, 0u);
   EXPECT_EQ(input.buffers[0][6], 0x7ddccbbaaull);
-  EXPECT_EQ(input.buffers[0][7], 1u);  // One page, and nothing left at 65000.
+  EXPECT_EQ(input.buffers[0][7], 1u);  // One page, and 65000 is cleared.
 }
 
-// A kernel that only reads module memory, or puts a global back, is not restored; a grown memory alone is reason
-// enough.
+// A kernel that only reads module memory, or restores a global itself, is not restored; grown memory alone requires
+// it.
 TEST(MemoryTest, RestoresOnlyWhenNeeded) {
   struct Case {
     const char* name;
@@ -291,8 +293,8 @@ TEST(MemoryTest, RestoresOnlyWhenNeeded) {
   }
 }
 
-// The state is found in its initial content by every instance that something wrote to it, and only then put back.
-// Scratch is the same bytes and never put back.
+// Every instance finds the state in its initial content; it is restored only after a write. Scratch is the same bytes
+// and never restored.
 TEST(MemoryTest, StateAgrees) {
   struct Case {
     const char* name;
@@ -327,7 +329,7 @@ TEST(MemoryTest, StateAgrees) {
   }
 }
 
-// Sixteen bytes in every space, across the ends of ranges and of dirty granules.
+// Covers accesses of sixteen bytes in every space, across the ends of ranges and of dirty granules.
 TEST(MemoryTest, WideAccessesAgree) {
   for (const char* space : {"flat", "module", "param(0)"}) {
     for (bool is_store : {false, true}) {
@@ -357,8 +359,8 @@ TEST(MemoryTest, WideAccessesAgree) {
   }
 }
 
-// In a launch whose buffers have address spaces of their own, an access outside its buffer traps, also where the same
-// addresses of another buffer, of module memory or of group memory lie; flat accesses find no buffer.
+// In a launch whose buffers have separate address spaces, an access outside its buffer traps, even where the same
+// addresses belong to another buffer, module memory or group memory; flat accesses find no buffer.
 TEST(MemoryTest, SeparateBuffersAgree) {
   const char* kBodies[] = {
       "%v: i32 = load.i32 param(0) %o @42\n store.i32 param(1) %z, %v",
@@ -384,7 +386,7 @@ TEST(MemoryTest, SeparateBuffersAgree) {
         SCOPED_TRACE(offset);
         Compared::Input input;
         input.buffers = {{1, 2}, {3, 4}, {5, 6}, {7}, {}};
-        // Nobody looks at its bytes, so they need not be there.
+        // Its bytes are never accessed, so they need not exist.
         input.bytes = {0, 0, 0, is_large ? 0xfffd0000 : 0, 0};
         input.scalars = {0, 0, 0, 0, offset};
         kernel.Check(input);
@@ -393,8 +395,8 @@ TEST(MemoryTest, SeparateBuffersAgree) {
   }
 }
 
-// Copies and fills: within module memory, between it and buffers, overlapping both ways, empty, out of bounds, larger
-// than one piece.
+// Covers copies and fills: within module memory, between it and buffers, overlapping both ways, empty, out of bounds,
+// larger than one piece.
 TEST(MemoryTest, BulkAgrees) {
   Compared kernel(std::string(R"(module "bulk"
 memory 4194304 4194304
@@ -436,7 +438,7 @@ func f0 "bulk" (%r: i32, %p: i32, %fa: i32, %fn: i32, %to: i32, %from: i32, %n: 
   }
 }
 
-// A stop word that is set ends a long fill between two pieces.
+// A set stop word ends a long fill between two pieces.
 TEST(MemoryTest, BulkLooksAtTheStopWord) {
   StatusOr<ir::Module> module = ir::ParseModule(R"(module "m"
 memory 16777216 16777216
@@ -458,7 +460,7 @@ func f0 "f" () -> () {
   EXPECT_EQ(image.Run(launch, {}, 0, 1).trap.code, TrapCode::kStopped);
 }
 
-// Group memory: what local_alloc handed out is reachable, what it did not is not; it starts anew with each instance.
+// Group memory that local_alloc handed out is reachable, the rest is not; each instance starts anew.
 TEST(MemoryTest, GroupMemoryAgrees) {
   Compared kernel(std::string(R"(module "group"
 uses group_memory

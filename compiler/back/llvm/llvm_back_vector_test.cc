@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation on numbers in vectors of lanes, at every pair of edge values and every level, against the
+// Compares every numeric operation on vectors of lanes, at every pair of edge values and every level, with the
 // interpreter.
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using testing::Form;
 using testing::ImageRun;
 using testing::ImageRunner;
 
-// r[i] = op(x[i], y[i]) where m[i] is not 0.
+// Returns a kernel r[i] = op(x[i], y[i]) where m[i] is not 0.
 ir::Module KernelOf(const Form& form) {
   const std::string type(ir::Name(form.type)), result(ir::Name(form.result));
   const std::string shift = ir::Bytes(form.type) == 4 ? "%two" : "%three";
@@ -54,9 +54,9 @@ func f0 "op" (%r: i32, %x: i32, %y: i32, %m: i32) -> () {
   if b0 %on {
     %v: R = OP.T %a, %b
     store.R flat %ra, %v
-    leave b0 ()
+    br b0 ()
   } else {
-    leave b0 ()
+    br b0 ()
   }
   return ()
 }
@@ -126,7 +126,7 @@ class Kernel {
   }
   bool ok() const { return image_.has_value(); }
 
-  // Runs it every way; `trapping` is the instance that has to trap, if any.
+  // Runs all variants; `trapping` is the instance that has to trap, if any.
   void Check(const Data& data, std::optional<uint64_t> trapping) {
     Data expected = data;
     ir::Launch launch = LaunchOf(expected);
@@ -176,7 +176,7 @@ class Kernel {
   std::optional<ImageRunner> image_;
 };
 
-// Which of the pairs trap, by a launch of one instance each.
+// Finds the pairs that trap, by a launch of one instance each.
 std::vector<bool> Trapping(const Form& form, const std::vector<std::pair<uint64_t, uint64_t>>& pairs);
 
 Data DataOf(const Form& form, const std::vector<std::pair<uint64_t, uint64_t>>& pairs, const std::vector<bool>& on) {
@@ -210,7 +210,7 @@ std::vector<bool> Trapping(const Form& form, const std::vector<std::pair<uint64_
 
 class VectorArithmeticTest : public ::testing::TestWithParam<Opcode> {};
 
-// Lanes that are on give the interpreter's bits, lanes that are off never trap, and a lane that traps is found.
+// Active lanes give the interpreter's bits, inactive lanes never trap, and a lane that traps is identified.
 TEST_P(VectorArithmeticTest, AgreesWithInterpreter) {
   const std::pair<const char*, std::vector<pass::GangShape>> kLevels[] = {{"x86-64-v2", {{.lanes = 4}, {.lanes = 2}}},
                                                                           {"x86-64-v3", {{.lanes = 8, .columns = 2}}},
@@ -253,7 +253,7 @@ TEST_P(VectorArithmeticTest, AgreesWithInterpreter) {
 INSTANTIATE_TEST_SUITE_P(All, VectorArithmeticTest, ::testing::ValuesIn(testing::ArithmeticOpcodes()),
                          [](const auto& info) { return std::string(ir::Info(info.param).text); });
 
-// Gangs compile for NEON too: vectors of four floats, and nothing of x86 in the way.
+// Gangs also compile for NEON: vectors of four floats, without x86-specific code.
 TEST(VectorTextTest, IsMadeForNeon) {
   ir::Module module = KernelOf({Opcode::kFMul, Type::kF32, 2, Type::kF32});
   ASSERT_TRUE(pass::RunCpuPipeline(module, {}).ok());
@@ -267,7 +267,7 @@ TEST(VectorTextTest, IsMadeForNeon) {
   EXPECT_FALSE(EmitCpuText(module, {"x86-64-v9"}, CpuText::kAssembly, options).ok());
 }
 
-// Without fast math a product and a sum of lanes stay two operations; with it they are one, or not, as LLVM sees fit.
+// Without fast math a product and a sum of lanes stay two operations; with it LLVM may fuse them.
 TEST(VectorTextTest, FusesOnlyWithFastMath) {
   const std::string text = R"(module "fuse"
 param buffer inout "r"
@@ -304,7 +304,7 @@ func f0 "fuse" (%r: i32, %x: i32) -> () {
   EXPECT_EQ(rests->find("vfmadd"), std::string::npos);
 }
 
-// A kernel whose loop carries so many values for each instance.
+// Returns a kernel whose loop carries that many values for each instance.
 std::string CarryingKernel(int values) {
   std::string text = R"(module "large"
 param buffer inout "r"
@@ -338,18 +338,17 @@ func f0 "large" (%r: i32, %x: i32) -> () {
   text += "    %next: i32 = add.i32 %k, %one\n    %more: i32 = lt_u.i32 %next, %two\n";
   text += "    if b1 %more {\n      continue b0 (%next";
   repeat(", %n#");
-  text += ")\n    } else {\n      leave b1 ()\n    }\n    %s0: f32 = fadd.f32 %n0, %n0\n";
+  text += ")\n    } else {\n      br b1 ()\n    }\n    %s0: f32 = fadd.f32 %n0, %n0\n";
   for (int i = 1; i < values; ++i) {
     text += "    %s" + std::to_string(i) + ": f32 = fadd.f32 %s" + std::to_string(i - 1) + ", %n" + std::to_string(i) +
             "\n";
   }
-  return text + "    leave b0 (%s" + std::to_string(values - 1) +
-         ")\n  }\n  store.f32 flat %ra, %sum\n  return ()\n}\n";
+  return text + "    br b0 (%s" + std::to_string(values - 1) + ")\n  }\n  store.f32 flat %ra, %sum\n  return ()\n}\n";
 }
 
-// A tile whose frame passes the limit gives way to a smaller one, and the kernel is compiled all the same.
+// A tile whose frame exceeds the limit is replaced by a smaller one, and the kernel still compiles.
 TEST(VectorTextTest, ShrinksTilesWithLargeFrames) {
-  constexpr int kValues = 30;  // Of 64 x 8 instances: 60 KiB.
+  constexpr int kValues = 30;  // 60 KiB for 64 x 8 instances.
   StatusOr<ir::Module> module = ir::ParseModule(CarryingKernel(kValues));
   ASSERT_TRUE(module.ok()) << module.status();
   ASSERT_TRUE(pass::RunCpuPipeline(*module, {}).ok());
@@ -365,7 +364,7 @@ TEST(VectorTextTest, ShrinksTilesWithLargeFrames) {
   }));
 }
 
-// A kernel with a loop has a way to run one instance at a time without checks, and every way gives the same.
+// A kernel with a loop has a variant that runs one instance at a time without checks, and all variants agree.
 TEST(VariantTest, RunsInstancesWithoutChecks) {
   const std::string text = R"(module "sum"
 param buffer inout "r"
@@ -391,9 +390,9 @@ func f0 "sum" (%r: i32, %x: i32) -> () {
     if b1 %more {
       continue b0 (%next, %n)
     } else {
-      leave b1 ()
+      br b1 ()
     }
-    leave b0 (%n)
+    br b0 (%n)
   }
   store.i32 flat %ra, %sum
   return ()

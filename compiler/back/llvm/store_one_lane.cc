@@ -13,8 +13,8 @@
 namespace hpvm::cpu {
 namespace {
 
-// The lanes of a constant mask that are on; nothing when it is no constant, or has more than one. A lane whose value is
-// undefined may be off.
+// Returns the active lanes of a constant mask; nothing when it is not constant or has more than one. A lane whose mask
+// is undefined counts as inactive.
 std::optional<llvm::SmallVector<unsigned, 1>> FewLanes(llvm::Value* mask) {
   const auto* constant = llvm::dyn_cast<llvm::Constant>(mask);
   const auto* type = llvm::dyn_cast<llvm::FixedVectorType>(mask->getType());

@@ -46,7 +46,7 @@ void Remark(KernelReport* report, uint32_t source, std::string text) {
   }
 }
 
-// A gang that failed half-way leaves a function that LLVM would choke on.
+// A gang that failed half-way leaves an incomplete function that LLVM cannot handle.
 void RemoveUnfinished(llvm::Module& module) {
   for (llvm::Function& function : llvm::make_early_inc_range(module)) {
     if (function.getName().starts_with("gang")) {
@@ -56,7 +56,7 @@ void RemoveUnfinished(llvm::Module& module) {
   }
 }
 
-// A function of the tile, or of what sticks out of it.
+// Emits a function for whole tiles, or for partial ones.
 StatusOr<llvm::Function*> EmitGang(ModuleEmitter& m, const pass::GangPlan& plan, const GangFunction& kind,
                                    const std::vector<bool>& proven, KernelReport* report, const std::string& name) {
   StatusOr<llvm::Function*> function = GangEmitter(m, plan, kind, proven, report).Emit();
@@ -146,7 +146,8 @@ class VariantEmitter {
                      index,
                      assumes_edges ? EmittedVariant::From::kShape : EmittedVariant::From::kWithoutEdges});
   }
-  // For launches whose proof fails: every gang under a mask, which costs less than the checks do.
+  // Emits the variant for launches whose proof fails: every gang runs under a mask, which costs less than the checks
+  // do.
   void EmitChecked() {
     const size_t index = made_.front().choice;
     TileEntry tiles;
@@ -161,7 +162,8 @@ class VariantEmitter {
     CpuVariant variant{.unit = CpuVariant::Unit::kTile, .lanes = tiles.shape.lanes};
     made_.push_back({variant, tiles.name, {tiles.masked->getName().str()}, index});
   }
-  // For launches that are narrow along x; every gang under a mask, so that it costs one function.
+  // Emits the variant for launches that are narrow along x; every gang runs under a mask, so that it costs one
+  // function.
   void EmitAlongY() {
     const std::optional<ir::Module> turned = pass::TurnAxes(m_.source);
     if (!turned.has_value()) {
@@ -184,18 +186,18 @@ class VariantEmitter {
     }
     m_.ExchangeCode(along_y);
     if (!masked.ok()) {
-      Remark(report_, 0, "No code for tiles along y: " + std::string(masked.status().message()));
+      Remark(report_, 0, "No code is made for tiles along y: " + std::string(masked.status().message()));
     }
   }
   StatusOr<llvm::Function*> Turned(ModuleEmitter& along_y, const pass::GangShape& shape, const std::string& name) {
     const std::optional<pass::GangPlan> plan = pass::PlanGang(along_y.source, {.assumes_guards = false});
     if (!plan.has_value()) {
-      return Unimplemented("What instances have in common did not settle.");
+      return Unimplemented("The analysis of which values instances share did not converge.");
     }
     const GangFunction kind{.shape = shape, .is_masked = true, .is_unchecked = HasProof()};
     return EmitGang(along_y, *plan, kind, HasProof() ? choice_.proven : none_proven_, nullptr, name);
   }
-  // Whether it could.
+  // Returns true if it succeeded.
   bool EmitGroup(size_t index, bool is_unchecked) {
     const pass::GangShape& shape = choice_.group_shapes[index];
     GroupEntry group{"hpvm_group" + std::to_string(index) + (is_unchecked ? "" : "_checked"), shape, is_unchecked,
@@ -203,7 +205,7 @@ class VariantEmitter {
     const StatusOr<GroupCode> code = EmitGroupEntry(m_, group, made_.empty() ? report_ : nullptr);
     if (!code.ok()) {
       Remark(report_, 0,
-             "No code for groups by " + std::to_string(shape.lanes) +
+             "No code is made for groups by " + std::to_string(shape.lanes) +
                  " instances: " + std::string(code.status().message()));
       return false;
     }
@@ -212,8 +214,8 @@ class VariantEmitter {
     made_.push_back({variant, group.name, code->functions, index});
     return true;
   }
-  // As tiles of one instance, which are numbered as instances are. Kernels that gather most of what they read are
-  // quickest this way.
+  // Emits tiles of one instance, which are numbered as instances are. Kernels that gather most of their loads run
+  // fastest this way.
   Status EmitUncheckedInstances() {
     const std::string name = "hpvm_unchecked";
     const uint32_t entry = m_.source.entry.index;
@@ -235,9 +237,9 @@ class VariantEmitter {
           m_.source, {.has_rows = has_rows, .assumes_guards = !kind.is_masked, .assumes_edges = assumes_edges});
     }
     if (!plan->second.has_value()) {
-      return Unimplemented("What instances have in common did not settle.");
+      return Unimplemented("The analysis of which values instances share did not converge.");
     }
-    // One function tells of the kernel; the others would say the same again.
+    // Only one function reports on the kernel, because the others would repeat the remarks.
     KernelReport* report = made_.empty() && !kind.is_masked ? report_ : nullptr;
     return EmitGang(m_, *plan->second, kind, kind.is_unchecked ? choice_.proven : none_proven_, report, name);
   }
@@ -248,13 +250,13 @@ class VariantEmitter {
       HPVMD_ASSIGN_OR_RETURN(function,
                              Gang({.shape = {.lanes = lanes}, .is_masked = true, .is_unchecked = is_unchecked},
                                   /*assumes_edges=*/false, name));
-      // Several entries call it, seldom.
+      // Several entries call it, rarely.
       function->addFnAttr(llvm::Attribute::NoInline);
     }
     return function;
   }
   void Leave(const pass::GangShape& shape, const Status& why) {
-    Remark(report_, 0, "No code for tiles of " + ToString(shape) + ": " + std::string(why.message()));
+    Remark(report_, 0, "No code is made for tiles of " + ToString(shape) + ": " + std::string(why.message()));
   }
 
   ModuleEmitter& m_;
@@ -262,13 +264,14 @@ class VariantEmitter {
   KernelReport* report_;
   const std::vector<bool> none_proven_;
   const std::vector<bool> before_effects_;
-  std::map<std::pair<uint32_t, bool>, llvm::Function*> masked_;  // By lanes and whether it is unchecked.
-  // By whether tiles have rows, are masked, and are taken to meet no edge.
+  std::map<std::pair<uint32_t, bool>, llvm::Function*> masked_;  // Keyed by lanes and is_unchecked.
+  // Keyed by has_rows, is_masked, and the assumption that tiles meet no edge.
   std::map<std::array<bool, 3>, std::optional<pass::GangPlan>> plans_;
   std::vector<EmittedVariant> made_;
 };
 
-// Vectors of whole 32-bit values; and half as many for groups that are narrow, as those of two dimensions often are.
+// Returns shapes with vectors of whole 32-bit values, and half as many lanes for narrow groups, which are common in
+// two dimensions.
 std::vector<pass::GangShape> GroupShapes(const ir::Module& module, const pass::VectorUnit& unit) {
   const ir::Function& entry = module.function(module.entry);
   bool has_rows = false;
@@ -289,12 +292,12 @@ std::vector<pass::GangShape> GroupShapes(const ir::Module& module, const pass::V
   return {{.lanes = lanes, .rows = kRows}, {.lanes = lanes / 2, .rows = kRows}};
 }
 
-// Operations times the vectors that each is done on: LLVM takes some 50 us for one. Up to the first number other shapes
-// than the best are worth trying; above the second even one would take more than a second.
+// Limits on operations times vectors per operation: LLVM takes some 50 us for each. Up to the first limit shapes other
+// than the best are worth trying; above the second even one shape would take more than a second.
 constexpr uint64_t kWorkForChoice = 4'000;
 constexpr uint64_t kWorkMax = 20'000;
 
-// Accesses of an instance that goes around no loop: with fewer it is over before checks count.
+// Minimum of accesses for a kernel without loops: with fewer an instance ends before checks matter.
 constexpr size_t kAccessesThatCount = 16;
 
 bool HasLoop(const ir::Module& module) {
@@ -306,10 +309,10 @@ bool HasLoop(const ir::Module& module) {
 
 uint64_t WorkOf(uint64_t ops, const pass::GangShape& shape, const pass::VectorUnit& unit) {
   const uint64_t vectors = std::max<uint64_t>(uint64_t{shape.lanes} * 4 / unit.vector_bytes, 1);
-  return ops * vectors * (uint64_t{shape.columns} * shape.rows + 2);  // A masked gang, with checks and without.
+  return ops * vectors * (uint64_t{shape.columns} * shape.rows + 2);  // Plus a masked gang, checked and unchecked.
 }
 
-// Leaves out what would take LLVM too long; of shapes that are `asked` for only what passes all bounds.
+// Drops shapes that would take LLVM too long; of `asked` shapes only those above kWorkMax.
 void LimitWork(const ir::Module& module, const pass::VectorUnit& unit, bool asked, std::vector<pass::GangShape>& shapes,
                KernelReport* report) {
   uint64_t ops = 0, work = 0;
@@ -320,8 +323,8 @@ void LimitWork(const ir::Module& module, const pass::VectorUnit& unit, bool aske
     const uint64_t limit = asked || kept.empty() ? kWorkMax : kWorkForChoice;
     if (work > limit) {
       Remark(report, 0,
-             "No code for tiles of " + ToString(shape) + ": compiling " + std::to_string(ops) +
-                 " operations for it would take too long.");
+             "No code is made for tiles of " + ToString(shape) + ": compiling " + std::to_string(ops) +
+                 " operations for them would take too long.");
       work -= WorkOf(ops, shape, unit);
       continue;
     }

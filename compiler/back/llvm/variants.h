@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways in which an image runs a launch beside one instance at a time (CpuVariant): which there are, and their code.
+// Chooses and emits the variants by which an image runs a launch other than one instance at a time (CpuVariant).
 // Internal to this folder.
 #ifndef HPVMD_COMPILER_BACK_LLVM_VARIANTS_H_
 #define HPVMD_COMPILER_BACK_LLVM_VARIANTS_H_
@@ -19,15 +19,15 @@ namespace hpvm::cpu {
 
 struct VariantChoice {
   ir::BoundsProgram bounds;
-  std::vector<bool> proven;                   // By OpId of the entry: the bounds program covers the access.
-  std::vector<pass::GangShape> shapes;        // Of tiles, the best first.
+  std::vector<bool> proven;                   // Indexed by OpId of the entry: the bounds program covers the access.
+  std::vector<pass::GangShape> shapes;        // Shapes of tiles, the best first.
   std::vector<pass::GangShape> group_shapes;  // For kernels with barriers; one row and one column.
-  bool has_unchecked_instances = false;  // One instance at a time without the checks that a launch proves needless.
-  size_t before_instances = ~size_t{0};  // So many of `shapes` are expected to be quicker than that.
+  bool has_unchecked_instances = false;       // One instance at a time, without the checks that a proof makes needless.
+  size_t before_instances = ~size_t{0};       // Number of `shapes` expected to be faster than unchecked instances.
   std::optional<pass::GangShape> without_edges;  // ShapeChoice's.
   bool has_along_y = true;                       // Lanes along y, where the kernel allows it.
 };
-// What to make of a kernel that has gone through the pipeline. `report` may be null.
+// Chooses the variants of a kernel that has been through the pipeline. `report` may be null.
 VariantChoice ChooseVariants(const ir::Module& module, const Machine& machine, const CpuOptions& options,
                              KernelReport* report);
 
@@ -37,17 +37,17 @@ struct EmittedVariant {
     kWithoutEdges,
     kAlongY,
     kInstances
-  };                                   // The part of the choice that it was made from.
+  };                                   // The part of the choice from which it was made.
   CpuVariant variant;                  // Without entry_offset.
   std::string entry;                   // The symbol.
-  std::vector<std::string> functions;  // What it calls of its own, besides.
-  size_t choice = 0;                   // In VariantChoice::shapes or group_shapes.
+  std::vector<std::string> functions;  // Further functions that only this variant calls.
+  size_t choice = 0;                   // Index in VariantChoice::shapes or group_shapes.
   From from = From::kShape;
 };
-// Adds the code to `m`, whose functions are there already. A variant that cannot be made is left out, with a remark.
+// Adds the code to `m`, which already has its functions. Leaves out a variant that cannot be made, with a remark.
 std::vector<EmittedVariant> EmitVariants(ModuleEmitter& m, const VariantChoice& choice, KernelReport* report);
 
-// A stack frame of `variant` is above the limit: puts a smaller shape in its place, or none.
+// Replaces the shape of `variant`, whose stack frame exceeds the limit, by a smaller one, or removes it.
 void ReplaceBySmaller(VariantChoice& choice, const EmittedVariant& variant);
 
 }  // namespace hpvm::cpu

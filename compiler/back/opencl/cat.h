@@ -25,7 +25,7 @@ std::string Cat(const Pieces&... pieces) {
   return text;
 }
 
-// "0x1f".
+// Returns the number as "0x1f".
 inline std::string Hex(uint64_t number) {
   char digits[16];
   return "0x" + std::string(digits, std::to_chars(digits, digits + sizeof(digits), number, 16).ptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where instances wait for each other, and how they end. Internal to this folder.
+// Barriers and traps: synchronization of instances, and the ways in which they end. Internal to this folder.
 #ifndef HPVMD_COMPILER_BACK_OPENCL_CONTROL_H_
 #define HPVMD_COMPILER_BACK_OPENCL_CONTROL_H_
 
@@ -12,57 +12,59 @@
 
 namespace hpvm::opencl {
 
-// Barriers, and where who traps goes on with its group (gpu/trap_route.h); emit_steps.cc.
-class Meetings {
+// Reconvergence writes barriers, and the points where trapped instances rejoin their group (gpu/trap_route.h);
+// emit_steps.cc.
+class Reconvergence {
  public:
-  Meetings(Variant& variant, Text& text);
+  Reconvergence(Variant& variant, Text& text);
 
   bool IsMet(OpId id) const { return meet_used_[id.index]; }  // Traps go there.
   void MeetGroup(OpId id);
-  // In front of an operation: defines what whoever traps there hands on.
+  // Precedes an operation: defines the values that instances trapping there pass on.
   void DefineKept(OpId first);
   void WriteBarrier(OpId id);
   bool by_steps() const { return by_steps_; }
-  bool needs_meeting() const { return needs_meeting_; }
+  bool needs_reconvergence() const { return needs_reconvergence_; }
   bool HasBarrier(OpId id) const { return has_barrier_[id.index]; }
   void BeginLoopStep(OpId loop);
-  // Goes around a loop that is a step; false: it is none.
+  // Continues a loop that is a step; returns false when the loop is none.
   bool ContinueByStep(OpId loop);
-  // The code of a trap after its record.
+  // Returns the code of a trap after its record.
   std::string ExitOf(OpId id);
   void Return();
   void WriteVariables();
-  void WriteStart();  // By each instance, `at` of `size`.
+  void WriteStart();  // For each instance, `at` of `size`.
   std::string StepsHead();
   std::string StepsEnd();
 
  private:
   void PlanSteps();
-  uint32_t BeginStep();  // What stands behind it is a step of its own; which.
+  uint32_t BeginStep();  // The code after it is a separate step; returns its number.
   void WaitForStep(uint32_t step);
-  void WriteTest();  // Behind a barrier: returns if one of the group has trapped.
+  void WriteTest();  // After a barrier: returns if an instance of the group has trapped.
 
   Variant& v_;
   Text& text_;
-  std::vector<bool> meet_used_;             // By OpId.
-  gpu::TrapRoutes routes_;                  // Empty by steps.
-  std::vector<bool> fences_;                // By OpId; gpu::FindBufferFences.
-  bool by_steps_ = false;                   // As emit_steps.cc says.
-  std::vector<bool> has_barrier_;           // By OpId, while by_steps_; constructs with one in them, too.
-  std::map<uint32_t, uint32_t> loop_step_;  // Loops with barriers, by OpId: where they go around.
+  std::vector<bool> meet_used_;    // Indexed by OpId.
+  gpu::TrapRoutes routes_;         // Empty when by_steps_.
+  std::vector<bool> fences_;       // Indexed by OpId; gpu::FindBufferFences.
+  bool by_steps_ = false;          // As emit_steps.cc says.
+  std::vector<bool> has_barrier_;  // Indexed by OpId, if by_steps_; includes constructs that contain a barrier.
+  std::map<uint32_t, uint32_t> loop_step_;  // Keyed by OpId of loops with barriers: the step that continues them.
   uint32_t steps_ = 0;
-  bool ends_early_ = false, needs_meeting_ = false;
+  bool ends_early_ = false, needs_reconvergence_ = false;
 };
 
+// Traps writes the checks and records of traps.
 class Traps {
  public:
-  Traps(Variant& variant, Text& text, Facts& facts, Meetings& meetings)
-      : v_(variant), text_(text), facts_(facts), meetings_(meetings) {}
+  Traps(Variant& variant, Text& text, Facts& facts, Reconvergence& reconvergence)
+      : v_(variant), text_(text), facts_(facts), reconvergence_(reconvergence) {}
 
-  // Control ends here if `condition` holds; empty: always.
+  // Ends control here if `condition` holds; an empty condition always holds.
   void Trap(OpId id, const std::string& condition, ir::TrapCode code, const std::string& address = "0u",
             uint32_t bytes = 0);
-  // `code`: the record's, an expression.
+  // `code`: an expression for the record's code.
   void TrapWith(OpId id, const std::string& condition, const std::string& code, const std::string& address);
   bool can_trap() const { return can_trap_; }
 
@@ -72,7 +74,7 @@ class Traps {
   Variant& v_;
   Text& text_;
   Facts& facts_;
-  Meetings& meetings_;
+  Reconvergence& reconvergence_;
   bool can_trap_ = false;
 };
 

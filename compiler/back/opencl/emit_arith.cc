@@ -11,7 +11,7 @@ std::string_view FromBits(Type type) { return type == Type::kF32 ? "as_float" : 
 std::string SignBit(Type type) { return type == Type::kF32 ? "0x80000000u" : "0x8000000000000000ul"; }
 std::string NoSign(Type type) { return type == Type::kF32 ? "0x7fffffffu" : "0x7ffffffffffffffful"; }
 
-// Between which floats a conversion fits: lower < a (or <= a) and a < upper.
+// The range in which a conversion fits: lower < a (or <= a) and a < upper.
 struct Limits {
   std::string_view lower, upper;
   bool takes_lower = false;
@@ -111,7 +111,7 @@ void Arithmetic::WriteDivision(OpId id) {
   }
   const std::string_view type = TypeName(op.type), wide = SignedName(op.type);
   if (is_constant && divisor == 0) {
-    return text_.Define(op.first_result, zero);  // Never reached; compilers refuse to divide by it.
+    return text_.Define(op.first_result, zero);  // Never reached; compilers refuse to divide by zero.
   }
   switch (op.code) {
     case Opcode::kDivU:
@@ -147,8 +147,8 @@ std::string Arithmetic::IntCompare(const Op& op) {
   return Cat("(uint)(", cast, operands[0], " ", kSigns[which], " ", cast, operands[1], ")");
 }
 
-// NVIDIA's compiler takes it that sums, products and quotients of constants are numbers, 0 / 0 among them, and so that
-// they equal themselves. It lets tests of their bits be.
+// NVIDIA's compiler assumes that sums, products and quotients of constants are numbers, even 0 / 0, and therefore
+// equal to themselves. It does not simplify tests of their bits.
 std::string Arithmetic::FloatCompare(const Op& op) {
   constexpr std::string_view kSigns[] = {"==", "!=", "<", ">", "<=", ">="};
   const std::string &a = text_.Operand(op, 0), &b = text_.Operand(op, 1);
@@ -162,8 +162,8 @@ std::string Arithmetic::FloatCompare(const Op& op) {
   return Cat("(uint)(", a, " ", kSigns[which], " ", b, ")");
 }
 
-// PoCL takes it that what is rounded is a number that an integer holds, and makes anything of a NaN, an infinity or a
-// large number that it sees when it compiles. From 2^23 (f64: 2^52) on all numbers are whole.
+// PoCL assumes that a rounded value is a number that fits an integer, and folds a NaN, an infinity or a large number
+// known at compile time into an arbitrary value. From 2^23 (f64: 2^52) on all numbers are whole.
 std::string Arithmetic::Rounded(std::string_view function, Type type, const std::string& a) const {
   if (!v_.target.is_processor) {
     return Cat(function, "(", a, ")");
@@ -210,9 +210,9 @@ std::string Arithmetic::Approx(const Op& op) {
   return Cat(name, "(", text_.Operand(op, 0), ")");
 }
 
-// An operation of 64 bits on operands of 32: 53 bits are more than twice 24 and two, so that rounding twice rounds as
-// once. No compiler may see that the result is made smaller: LLVM, and so NVIDIA's compiler, would compute in 32 bits,
-// as inexactly as the device likes.
+// Rounds a 64-bit result on 32-bit operands to 32 bits: 53 bits are more than twice 24 plus two, so double rounding is
+// innocuous. The narrowing must be hidden from compilers: LLVM, and so NVIDIA's compiler, would compute in 32 bits
+// with the device's accuracy.
 std::string Arithmetic::Narrowed(const std::string& wide) {
   v_.helpers.uses_fp64 = true;
   v_.helpers.Need("once64");
@@ -264,8 +264,8 @@ ir::FastMath Arithmetic::FastMathOf(const Op& op) const {
   return v_.options.fast_math && !v_.target.is_processor ? v_.module.functions[written].fast_math : ir::FastMath::kNone;
 }
 
-// A sum of a product, as one operation; empty if it is none. The math library rests on which product it is: not on one
-// that is handed to it (compiler/math/device_f32.h, MinusProduct).
+// Returns a sum of a product as one operation; empty if it is none. The math library depends on which product is
+// fused: never one that its caller passes to it (compiler/math/device_f32.h, MinusProduct).
 std::string Arithmetic::Contracted(OpId id) {
   const Op& op = v_.f.op(id);
   const ir::FastMath reach = FastMathOf(op);

@@ -9,7 +9,7 @@ namespace {
 
 using gpu::Reach;
 
-// The builtin's name behind "atomic_" or "atom_".
+// Returns the builtin's name after "atomic_" or "atom_".
 std::string_view Builtin(Opcode code) {
   constexpr std::string_view kNames[] = {"add", "sub", "and", "or",  "xor",    "xchg",
                                          "min", "min", "max", "max", "cmpxchg"};
@@ -19,14 +19,15 @@ std::string_view Builtin(Opcode code) {
 
 bool IsSigned(Opcode code) { return code == Opcode::kAtomicMinS || code == Opcode::kAtomicMaxS; }
 
-// A word as a value of the operation's type.
+// Returns a word as a value of the operation's type.
 std::string OfType(const Op& op, const std::string& word) {
   return Cat(ir::IsInt(op.type) ? "(" : "as_", TypeName(op.type), ir::IsInt(op.type) ? ")" : "(", word,
              ir::IsInt(op.type) ? "" : ")");
 }
 
-// The sum of `a` and the float at `at`, and the return from the helper. Compilers know of inline PTX only what they are
-// told: that it changes memory. A pointer is a number to it, as one into group memory might be narrower.
+// Returns the code that adds `a` to the float at `at` and returns from the helper. Compilers know only what the inline
+// PTX declares: that it changes memory. The pointer is passed as a number, because one into group memory might be
+// narrower.
 std::string PtxSum(const Op& op, std::string_view space, bool is_used) {
   const std::string_view real = op.width == 8 ? "double" : "float", letter = op.width == 8 ? "d" : "f";
   const std::string where = Cat(space == "__local" ? "shared" : "global", ".add.f", 8 * op.width);
@@ -40,7 +41,7 @@ std::string PtxSum(const Op& op, std::string_view space, bool is_used) {
 
 }  // namespace
 
-// Only the sum of f32 in buffers takes denormal numbers for zeros (PTX ISA, "atom").
+// Only the sum of f32 in buffers flushes denormal numbers to zero (PTX ISA, "atom").
 gpu::FloatSum FloatSumIn(const ir::Module& module, const Op& op, const GpuTarget& target, std::string_view space,
                          bool fast_math) {
   const bool has_operation = op.width == 4 ? target.has_f32_atomic_add : target.has_f64_atomic_add;
@@ -52,7 +53,7 @@ bool Atomics::GivesOld(const Op& op) const {
   return op.result_count != 0 && (op.code != Opcode::kAtomicFAdd || is_used_[op.first_result.index]);
 }
 
-// Orders other accesses before and after, for all instances (S73).
+// Orders other accesses before and after the atomic, for all instances (S73).
 void Atomics::Fence() {
   if (v_.plan.needs_fences) {
     v_.helpers.Add("FENCE", R"(
@@ -131,7 +132,7 @@ void Atomics::WriteAtomic(OpId id) {
   Fence();
 }
 
-// A sum by one work item for those of its subgroup that are here, if all add to one place.
+// Writes a sum that one work item performs for all active ones of its subgroup, if all add to one address.
 void Atomics::WriteSum(OpId id, const Bytes& bytes) {
   const Op& op = v_.f.op(id);
   const std::string adds = Cat("total", 8 * op.width);
@@ -155,13 +156,13 @@ void Atomics::WriteSum(OpId id, const Bytes& bytes) {
   text_.Line("if (", differ, adds, "(&", word, ", ", lane, ", ", here, ")) ", FloatSumOn(op, bytes, word), ";");
 }
 
-// What the operation's operands make of `old`.
+// Returns the value that the operation computes from `old` and its operands.
 std::string Atomics::Updated(const Op& op, const std::string& old) {
   return NextValue(op, old, op.operand_count > 1 ? memory_.WordOf(op, 1) : "",
                    op.operand_count > 2 ? memory_.WordOf(op, 2) : "", op.width);
 }
 
-// The instance's own memory is nobody else's: plain accesses do. `result`: a variable, or empty.
+// The instance's private memory is not shared, so plain accesses suffice. `result`: a variable, or empty.
 void Atomics::WriteOwnUpdate(const Op& op, const std::string& at, const std::string& result) {
   const std::string name = Cat("own", v_.options.suffix);
   const std::string ranges = ranges_.Use();
@@ -190,7 +191,7 @@ void Atomics::WriteOwnAtomic(OpId id) {
   WriteOwnUpdate(op, at, op.result_count != 0 ? text_.Name(op.first_result) : "");
 }
 
-// The same with a pointer.
+// The same through a pointer.
 void Atomics::WritePlainAtomic(const Op& op, const Bytes& bytes) {
   const std::string_view type = op.width == 8 ? "ulong" : "uint";
   const std::string old = text_.Fresh("old");
@@ -203,7 +204,8 @@ void Atomics::WritePlainAtomic(const Op& op, const Bytes& bytes) {
   }
 }
 
-// What is stored when `old` was there; words of the access's width, zero-extended. Bits above it may be anything.
+// Returns the value to store when `old` was read: words of the access's width, zero-extended. Higher bits are
+// undefined.
 std::string Atomics::NextValue(const Op& op, std::string_view old, std::string_view a, std::string_view b,
                                uint32_t width) {
   const std::string_view narrow = width == 1 ? "char" : width == 2 ? "short" : width == 4 ? "int" : "long";
@@ -241,7 +243,7 @@ std::string Atomics::NextValue(const Op& op, std::string_view old, std::string_v
   }
 }
 
-// The function that repeats compare and exchange of the word around the bytes.
+// Returns the helper that repeats compare and exchange on the word around the bytes.
 std::string Atomics::LoopFor(const Op& op, std::string_view in) {
   const std::string space(in);
   const uint32_t bits = 8 * op.width;
@@ -275,8 +277,8 @@ std::string Atomics::AtomicByLoop(const Op& op, const Bytes& bytes) {
              op.operand_count > 2 ? memory_.WordOf(op, 2) : zero, ")");
 }
 
-// The device's operation makes the sum, or else an exchange. All that a zero changes is a zero of the other sign.
-// Helpers whose old value nobody asks for give none. `word`: the operand's.
+// Returns the device's native sum, or else an exchange loop. Adding a zero changes only a zero of the other sign.
+// Helpers whose old value is not used return none. `word`: the operand.
 std::string Atomics::FloatSumOn(const Op& op, const Bytes& bytes, const std::string& word) {
   const gpu::FloatSum form = FloatSumIn(v_.module, op, v_.target, bytes.space, v_.options.fast_math);
   if (form == gpu::FloatSum::kExchange) {
@@ -302,7 +304,7 @@ std::string Atomics::FloatSumOn(const Op& op, const Bytes& bytes, const std::str
   return Cat(name, "(", bytes.pointer, ", ", word, ")");
 }
 
-// The old value, of the operation's type.
+// Returns the old value, of the operation's type.
 std::string Atomics::AtomicOn(const Op& op, const Bytes& bytes) {
   const std::string_view type = op.width == 8 ? "ulong" : "uint";
   const auto of_type = [&](const std::string& word) {

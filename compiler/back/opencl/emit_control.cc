@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/back/opencl/kernel_writer.h"
 #include "compiler/back/opencl/literal.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::opencl {
 namespace {
 
-// Compilers take 256 brackets in one another; ours are few, expressions' fewer.
+// Compilers accept 256 nested brackets; statements use up to this limit, expressions nest less.
 constexpr size_t kBracketsMax = 60;
 
 }  // namespace
@@ -24,10 +24,10 @@ void KernelWriter::WriteBody() {
     }
     const OpId id = region.ops[open_.back().next++];
     const Op& op = v_.f.op(id);
-    if (meetings_.IsMet(id)) {
-      meetings_.MeetGroup(id);
+    if (reconvergence_.IsMet(id)) {
+      reconvergence_.MeetGroup(id);
     }
-    meetings_.DefineKept(id);
+    reconvergence_.DefineKept(id);
     if (ir::OwnsRegions(op.code)) {
       Begin(id);
     } else if (ir::IsTerminator(op.code)) {
@@ -45,7 +45,7 @@ void KernelWriter::Begin(OpId id) {
   }
   label_[id.index] = labels_++;
   const ir::Region& body = v_.f.region(op.body);
-  const bool goes_by_step = meetings_.by_steps() && op.code == Opcode::kLoop && meetings_.HasBarrier(id);
+  const bool goes_by_step = reconvergence_.by_steps() && op.code == Opcode::kLoop && reconvergence_.HasBarrier(id);
   const bool is_flat = goes_by_step || open_.size() > kBracketsMax;
   if (op.code == Opcode::kBlock) {
     for (uint32_t i = 0; i < body.param_count; ++i) {
@@ -56,7 +56,7 @@ void KernelWriter::Begin(OpId id) {
       text_.Define(ValueId(body.first_param.index + i), text_.Operand(op, i));
     }
     if (goes_by_step) {
-      meetings_.BeginLoopStep(id);
+      reconvergence_.BeginLoopStep(id);
     } else if (is_flat) {
       text_.Label(Cat("again", label_[id.index]));
     } else {
@@ -77,12 +77,12 @@ void KernelWriter::Begin(OpId id) {
   open_.push_back({id, op.body, 0, is_flat});
 }
 
-// Nothing there but the leave that ends it.
+// Returns true if the region contains only its final leave.
 bool KernelWriter::IsEmpty(OpId id, ir::RegionId side) const {
   const ir::Region& region = v_.f.region(side);
   const Op& first = v_.f.op(region.ops[0]);
-  return region.ops.size() == 1 && first.code == Opcode::kLeave && first.operand_count == 0 &&
-         v_.f.targets_of(first)[0].op == id && !meetings_.IsMet(region.ops[0]);
+  return region.ops.size() == 1 && first.code == Opcode::kBr && first.operand_count == 0 &&
+         v_.f.targets_of(first)[0].op == id && !reconvergence_.IsMet(region.ops[0]);
 }
 
 void KernelWriter::End(const Open& open) {
@@ -131,17 +131,17 @@ void KernelWriter::End(const Open& open) {
 void KernelWriter::WriteTerminator(OpId id, bool is_last) {
   const Op& op = v_.f.op(id);
   switch (op.code) {
-    case Opcode::kLeave:
+    case Opcode::kBr:
     case Opcode::kContinue:
       return WriteJump(id, v_.f.targets_of(op)[0], v_.f.operands_of(op), is_last);
-    case Opcode::kLeaveTable:
-      return WriteLeaveTable(id);
+    case Opcode::kBrTable:
+      return WriteBrTable(id);
     case Opcode::kTrap:
       return traps_.Trap(id, "", static_cast<ir::TrapCode>(op.imm));
     default:
-      // The body's end returns by itself.
+      // The end of the body returns implicitly.
       if (open_.size() > 1) {
-        meetings_.Return();
+        reconvergence_.Return();
       }
   }
 }
@@ -149,7 +149,7 @@ void KernelWriter::WriteTerminator(OpId id, bool is_last) {
 void KernelWriter::WriteJump(OpId, const ir::Target& target, std::span<const ValueId> values, bool falls_through) {
   const Op& owner = v_.f.op(target.op);
   const ir::Slots slots = ir::SlotsOf(v_.f, target);
-  // A value that is another's target must be read before that is assigned.
+  // A value that is the target of another assignment must be read before that assignment.
   std::vector<std::string> sources;
   for (size_t i = 0; i < values.size(); ++i) {
     sources.push_back(text_.Name(values[i]));
@@ -171,7 +171,7 @@ void KernelWriter::WriteJump(OpId, const ir::Target& target, std::span<const Val
   if (is_own && falls_through && owner.code != Opcode::kLoop) {
     return;
   }
-  // `break` and `continue` mean the innermost loop that is written with brackets.
+  // `break` and `continue` refer to the innermost loop that is written with brackets.
   size_t innermost = open_.size();
   while (innermost-- > 0) {
     const OpId op = open_[innermost].op;
@@ -181,7 +181,7 @@ void KernelWriter::WriteJump(OpId, const ir::Target& target, std::span<const Val
   }
   const bool is_innermost = innermost < open_.size() && open_[innermost].op == target.op && !open_[innermost].is_flat;
   const uint32_t label = label_[target.op.index];
-  if (target.is_continue && meetings_.ContinueByStep(target.op)) {
+  if (target.is_continue && reconvergence_.ContinueByStep(target.op)) {
     return;
   }
   if (target.is_continue) {
@@ -196,7 +196,7 @@ void KernelWriter::WriteJump(OpId, const ir::Target& target, std::span<const Val
   } else if (is_innermost) {
     text_.Line("break;");
   } else if (is_own && falls_through && owner.code == Opcode::kLoop) {
-    // A flat loop: what follows is its end, unless somebody continues it there.
+    // A flat loop: its end follows, unless the loop is continued there.
     end_used_[target.op.index] = true;
     text_.Line("goto end", label, ";");
   } else {
@@ -205,13 +205,13 @@ void KernelWriter::WriteJump(OpId, const ir::Target& target, std::span<const Val
   }
 }
 
-void KernelWriter::WriteLeaveTable(OpId id) {
+void KernelWriter::WriteBrTable(OpId id) {
   const Op& op = v_.f.op(id);
   const auto targets = v_.f.targets_of(op);
   const auto values = v_.f.operands_of(op).subspan(1);
   const std::string& index = text_.Operand(op, 0);
   for (size_t i = 0; i + 1 < targets.size(); ++i) {
-    // Neighbours that go to one place are one range.
+    // Adjacent indices with one target form a range.
     size_t end = i + 1;
     while (end + 1 < targets.size() && targets[end].op == targets[i].op &&
            targets[end].is_continue == targets[i].is_continue) {

@@ -14,7 +14,7 @@ bool IsStore(Opcode code) { return code == Opcode::kStore || code == Opcode::kSt
 
 }  // namespace
 
-// What is known of the address with its immediate. Views begin at multiples of 8 bytes.
+// Returns the known alignment of the address with its immediate. Views begin at multiples of 8 bytes.
 uint32_t Memory::AlignmentOf(const Op& op) const {
   const uint32_t immediate = op.imm == 0 ? 64 : static_cast<uint32_t>(std::countr_zero(op.imm));
   return std::min<uint32_t>(
@@ -66,7 +66,7 @@ void Memory::WriteAccess(OpId id) {
   IsStore(op.code) ? WriteStore(op, bytes) : WriteLoad(op, bytes);
 }
 
-// False when the access has been written, or always traps.
+// Returns false when the access has been written, or always traps.
 bool Memory::Locate(OpId id, Bytes* bytes) {
   switch (v_.plan.reach[id.index]) {
     case Reach::kParam:
@@ -78,8 +78,9 @@ bool Memory::Locate(OpId id, Bytes* bytes) {
   }
 }
 
-// A parameter's byte at the access's address. The address never stands in a pointer's arithmetic as it is (AT in the
-// prelude says why); the immediate stays outside of it, where it becomes part of the device's instruction.
+// Returns a pointer to the parameter's byte at the access's address. Pointer arithmetic never uses the address
+// directly (AT in the prelude says why); the immediate stays outside of AT, where it becomes part of the device's
+// instruction.
 std::string Memory::ParamPointer(const Op& op, std::string_view space) {
   const ValueId address = v_.f.operands_of(op)[0];
   const std::string buffer = facts_.Buffer(op.space_index);
@@ -92,7 +93,7 @@ std::string Memory::ParamPointer(const Op& op, std::string_view space) {
   return op.imm == 0 ? at : Cat(at, " + ", Literal(Type::kI64, op.imm));
 }
 
-// If one of the members misses, each is looked at, in order.
+// If one of the members misses, each is checked, in order.
 void Memory::CheckShared(const pass::SharedCheck& check) {
   const std::string& first = text_.Operand(v_.f.op(check.members[0]), 0);
   std::string most;
@@ -160,7 +161,7 @@ bool Memory::LocateGroup(OpId id, Bytes* bytes) {
     }
     return false;
   }
-  // Addresses below the base wrap around to offsets beyond all memory there is.
+  // Addresses below the base wrap around to offsets beyond all memory.
   const std::string at = text_.Fresh("at");
   if (text_.TypeOf(address) == Type::kI32) {
     text_.Local("const ", "ulong", at,
@@ -204,8 +205,8 @@ bool Memory::LocateOwn(OpId id, Bytes* bytes) {
   return true;
 }
 
-// The place in its own memory of an access that surely lies there. The safety of other memory does not rest on that: a
-// place that is computed is clamped besides.
+// Returns the offset, in private or constant memory, of an access that is known to be inside. The safety of other
+// memory does not depend on that: a computed offset is also clamped.
 std::string Memory::PlaceInside(const Op& op, const gpu::OwnMemory& memory) {
   const ValueId address = v_.f.operands_of(op)[0];
   const Type type = text_.TypeOf(address);
@@ -220,7 +221,7 @@ std::string Memory::PlaceInside(const Op& op, const gpu::OwnMemory& memory) {
   return Cat("min(", place, ", ", Literal(type, size - std::min<uint64_t>(op.width, size)), ")");
 }
 
-// Words of 1 to 8 bytes, as uint or ulong.
+// Loads words of 1 to 8 bytes, as uint or ulong.
 std::string Memory::LoadWord(const Bytes& bytes, uint32_t width, uint64_t at) {
   const std::string pointer = at == 0 ? bytes.pointer : Cat(bytes.pointer, " + ", at, "ul");
   if (width == 1) {
@@ -254,7 +255,7 @@ std::string Memory::StoreWord(const Bytes& bytes, uint32_t width, uint64_t at, c
   return Cat(name, "(", pointer, ", ", value, ");");
 }
 
-// The word, such that all uses see one value if any bound rests on it (pass/index_loads.h).
+// Returns the word such that all uses see the same value if a bound depends on it (pass/index_loads.h).
 std::string Memory::Once(ValueId result, uint32_t width, const std::string& word, bool is_own) {
   if (is_own || !index_loads_[result.index]) {
     return word;
@@ -264,7 +265,7 @@ std::string Memory::Once(ValueId result, uint32_t width, const std::string& word
   return Cat(name, "(", word, ")");
 }
 
-// A result of its type from the word of Op::width bytes.
+// Defines a result of its type from the word of Op::width bytes.
 void Memory::DefineLoaded(const Op& op, const std::string& loaded, bool is_own) {
   const std::string_view type = TypeName(op.type);
   const std::string word = Once(op.first_result, op.width, loaded, is_own);
@@ -333,7 +334,7 @@ void Memory::WriteStore(const Op& op, const Bytes& bytes) {
   }
 }
 
-// Memory of its own whose part is not known: byte by byte, out of line.
+// Accesses private memory whose part is not known: byte by byte, out of line.
 void Memory::WriteOwnAccess(OpId id) {
   const Op& op = v_.f.op(id);
   const bool is_state = v_.plan.reach[id.index] == Reach::kState;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds bytes by address, out of line: all ranges of an instance's space, and parts of its own memory.
+// Finds bytes by address, out of line: all ranges of an instance's space, and parts of its private memory.
 #include "compiler/back/opencl/literal.h"
 #include "compiler/back/opencl/memory.h"
 
@@ -10,7 +10,7 @@ using Kind = GpuArgument::Kind;
 
 std::string Number(uint64_t value) { return Literal(Type::kI64, value); }
 
-// Accesses of one own memory: whether an access stays in it, and bytes.
+// Returns helpers for one private memory: a test that an access stays inside, and loads and stores of bytes.
 std::string OwnText(const std::string& name, const std::string& suffix, const std::vector<gpu::OwnMemory>& parts,
                     uint64_t bytes, Helpers& helpers) {
   std::string holds, load, store;
@@ -41,8 +41,7 @@ std::string OwnText(const std::string& name, const std::string& suffix, const st
              "_set(r, at + i, (uint)(value >> (8u * i)) & 0xffu);\n}\n");
 }
 
-// Loads and stores of what has been found. 1: module memory, 2: a buffer, 3: one that must not be written, 4: group
-// memory.
+// Loads and stores at a place found. Kinds are 1: module memory, 2: a buffer, 3: a read-only buffer, 4: group memory.
 constexpr char kFlat[] = R"(
 ulong flat_load@(const Ranges@* r, Place@ place, ulong offset, uint bytes) {
   ulong value = 0ul;
@@ -159,8 +158,8 @@ std::string Ranges::Definition() const {
     fields = "  int nothing;\n";
   }
   std::string text =
-      Cat("\n// Where an instance's memory lies.\ntypedef struct {\n", fields, "} Ranges", suffix, ";\n",
-          OwnText("own", suffix, v_.plan.module_memory, v_.module.memory_bytes, v_.helpers),
+      Cat("\n// This struct holds the addresses of an instance's memory.\ntypedef struct {\n", fields, "} Ranges",
+          suffix, ";\n", OwnText("own", suffix, v_.plan.module_memory, v_.module.memory_bytes, v_.helpers),
           v_.module.state_bytes != 0 ? OwnText("state", suffix, v_.plan.state, v_.module.state_bytes, v_.helpers) : "");
   if (v_.plan.uses_flat) {
     Append(text,

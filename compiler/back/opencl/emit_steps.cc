@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels with barriers on processors, in steps.
 //
-// PoCL makes loops over a group's instances between barriers. Where a barrier is not reached on every way through the
-// kernel, PoCL 3.1 forms a loop for each way out of the stretch, lets the first instance choose one for all, and so
-// computes wrongly as soon as instances part before they join again. So such a kernel has a single barrier, in a single
-// loop around everything: an instance that comes to a barrier notes the step at which it goes on, and waits there.
-// Loops that have barriers go around through it as well, as PoCL does not take loops that are entered in the middle.
+// PoCL makes loops over a group's instances between barriers. If a barrier is not reached on every path through the
+// kernel, PoCL 3.1 forms a loop for each exit of the stretch and lets the first instance choose the exit for all,
+// which gives wrong results when instances diverge before they reconverge. Such a kernel is therefore written with a
+// single barrier, in a single loop around everything: an instance that reaches a barrier notes the step at which it
+// continues, and waits there. Loops that contain barriers continue through it as well, because PoCL does not accept
+// loops that are entered in the middle.
 //
-// The loop ends when no instance goes on. Three words of group memory take turns: one is written before the barrier and
-// read behind it, the next one is written then, the third is cleared, which nobody looks at between these barriers.
+// The loop ends when no instance continues. Three words of group memory alternate: one is written before the barrier
+// and read after it; the next one is written from then on; the third, which is not read between these barriers, is
+// cleared.
 #include "compiler/back/gpu/buffer_fences.h"
 #include "compiler/back/opencl/control.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::opencl {
@@ -21,7 +23,8 @@ constexpr std::string_view kEnded = "0xffffffffu";
 
 }  // namespace
 
-Meetings::Meetings(Variant& variant, Text& text) : v_(variant), text_(text), meet_used_(variant.f.ops.size()) {
+Reconvergence::Reconvergence(Variant& variant, Text& text)
+    : v_(variant), text_(text), meet_used_(variant.f.ops.size()) {
   if (v_.plan.trap_exit == gpu::TrapExit::kPostpone) {
     routes_ = gpu::FindTrapRoutes(v_.module, [&](OpId id) { return gpu::MayTrap(v_.module, id, v_.OmitsCheck(id)); });
     fences_ = gpu::FindBufferFences(v_.module);
@@ -31,16 +34,16 @@ Meetings::Meetings(Variant& variant, Text& text) : v_(variant), text_(text), mee
   }
 }
 
-void Meetings::PlanSteps() {
+void Reconvergence::PlanSteps() {
   has_barrier_.resize(v_.f.ops.size());
-  std::vector<std::pair<OpId, OpId>> owned;  // An operation and the construct that it is in.
+  std::vector<std::pair<OpId, OpId>> owned;  // An operation and the construct that contains it.
   bool is_conditional = false;
   ir::ForEachOp(v_.f, [&](OpId id) {
     const Op& op = v_.f.op(id);
     has_barrier_[id.index] = op.code == Opcode::kBarrier;
-    // Who traps keeps the others from what follows. That local_alloc counts, which never does here, keeps all kernels
-    // with group memory in one form, the one that PoCL is known to compile.
-    is_conditional = is_conditional || routes_.place[id.index].valid() || op.code == Opcode::kLocalAlloc;
+    // A trapped instance would keep the others from the following barriers. local_alloc never traps here, but counting
+    // it keeps all kernels with group memory in one form, which PoCL is known to compile.
+    is_conditional = is_conditional || routes_.rejoin[id.index].valid() || op.code == Opcode::kLocalAlloc;
     const auto own = [&](ir::RegionId region) {
       for (const OpId inner : v_.f.region(region).ops) {
         owned.emplace_back(inner, id);
@@ -54,7 +57,7 @@ void Meetings::PlanSteps() {
       }
     }
   });
-  // Inner operations stand behind those around them.
+  // Inner operations come after those that contain them, so the order is reversed.
   for (size_t i = owned.size(); i-- > 0;) {
     const auto [inner, owner] = owned[i];
     has_barrier_[owner.index] = has_barrier_[owner.index] || has_barrier_[inner.index];
@@ -67,16 +70,16 @@ void Meetings::PlanSteps() {
   routes_ = {};
 }
 
-uint32_t Meetings::BeginStep() {
+uint32_t Reconvergence::BeginStep() {
   text_.Label(Cat("step", ++steps_));
   return steps_;
 }
 
-void Meetings::WaitForStep(uint32_t step) { text_.Line("step = ", step, "u; goto wait;"); }
+void Reconvergence::WaitForStep(uint32_t step) { text_.Line("step = ", step, "u; goto wait;"); }
 
-void Meetings::BeginLoopStep(OpId loop) { loop_step_[loop.index] = BeginStep(); }
+void Reconvergence::BeginLoopStep(OpId loop) { loop_step_[loop.index] = BeginStep(); }
 
-bool Meetings::ContinueByStep(OpId loop) {
+bool Reconvergence::ContinueByStep(OpId loop) {
   const auto step = loop_step_.find(loop.index);
   if (step == loop_step_.end()) {
     return false;
@@ -85,47 +88,49 @@ bool Meetings::ContinueByStep(OpId loop) {
   return true;
 }
 
-void Meetings::Return() {
+void Reconvergence::Return() {
   ends_early_ = ends_early_ || by_steps_;
   text_.Line(by_steps_ ? "goto done;" : "return;");
 }
 
-std::string Meetings::ExitOf(OpId id) {
-  const OpId place = routes_.place.empty() ? OpId() : routes_.place[id.index];
-  if (place.valid()) {
-    needs_meeting_ = true;
-    meet_used_[place.index] = true;
-    return Cat(" stopped[meeting] = 1u; goto meet", place.index, ";");
+std::string Reconvergence::ExitOf(OpId id) {
+  const OpId rejoin = routes_.rejoin.empty() ? OpId() : routes_.rejoin[id.index];
+  if (rejoin.valid()) {
+    needs_reconvergence_ = true;
+    meet_used_[rejoin.index] = true;
+    return Cat(" stopped[meeting] = 1u; goto meet", rejoin.index, ";");
   }
   if (by_steps_) {
-    needs_meeting_ = ends_early_ = true;
+    needs_reconvergence_ = ends_early_ = true;
     return " stopped = 1u; goto done;";
   }
   return " return;";
 }
 
-void Meetings::WriteVariables() {
+void Reconvergence::WriteVariables() {
   if (by_steps_) {
-    text_.Line("__local uint running[3];  // Whether an instance goes on behind the barrier.");
-    text_.Line("__local uint stopped;  // Whether one has trapped.");
-  } else if (needs_meeting_) {
+    text_.Line("__local uint running[3];  // running[turn] is 1 when an instance continues after the barrier.");
+    text_.Line("__local uint stopped;  // stopped is 1 when an instance has trapped.");
+  } else if (needs_reconvergence_) {
     text_.Line(
-        "__local uint stopped[2];  // Whether an instance has trapped before the next meeting, and the one behind it.");
+        "__local uint stopped[2];  // stopped[meeting] is 1 when an instance has trapped before that barrier; the "
+        "entries alternate.");
     text_.Line("uint meeting = 0u;");
   }
 }
 
-void Meetings::WriteStart() {
+void Reconvergence::WriteStart() {
   if (by_steps_) {
     text_.Line("for (uint i = at; i < 3u; i += size) running[i] = 0u;");
     text_.Line("if (at == 0u) stopped = 0u;");
-  } else if (needs_meeting_) {
+  } else if (needs_reconvergence_) {
     text_.Line("for (uint i = at; i < 2u; i += size) stopped[i] = 0u;");
   }
 }
 
-std::string Meetings::StepsHead() {
-  text_.Line("uint step = 0u;  // Where the instance goes on behind the barrier; all bits: it has ended.");
+std::string Reconvergence::StepsHead() {
+  text_.Line(
+      "uint step = 0u;  // step names the place where the instance continues; all bits are set when it has ended.");
   text_.Line("uint turn = 0u;");
   text_.Line("for (;;) {");
   text_.Indent();
@@ -142,7 +147,7 @@ std::string Meetings::StepsHead() {
   return text_.Take();
 }
 
-std::string Meetings::StepsEnd() {
+std::string Reconvergence::StepsEnd() {
   if (ends_early_) {
     text_.Label("done");
   }
@@ -151,7 +156,7 @@ std::string Meetings::StepsEnd() {
   text_.Line("if (step != ", kEnded, ") running[turn] = 1u;");
   text_.Line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
   text_.Line("if (running[turn] == 0u) break;");
-  if (needs_meeting_) {
+  if (needs_reconvergence_) {
     text_.Line("if (stopped != 0u) step = ", kEnded, ";");
   }
   text_.Line("turn = turn == 2u ? 0u : turn + 1u;");
@@ -160,14 +165,14 @@ std::string Meetings::StepsEnd() {
   return text_.Take();
 }
 
-void Meetings::WriteBarrier(OpId id) {
+void Reconvergence::WriteBarrier(OpId id) {
   if (by_steps_) {
     WaitForStep(steps_ + 1);
     BeginStep();
     return;
   }
   const bool tests = routes_.tests[id.index];
-  const bool orders_group = tests || v_.plan.local_bytes != 0 || !fences_[id.index];  // A barrier names a memory.
+  const bool orders_group = tests || v_.plan.local_bytes != 0 || !fences_[id.index];  // A barrier must name a memory.
   text_.Line("barrier(", orders_group ? "CLK_LOCAL_MEM_FENCE" : "", orders_group && fences_[id.index] ? " | " : "",
              fences_[id.index] ? "CLK_GLOBAL_MEM_FENCE" : "", ");");
   if (tests) {
@@ -175,26 +180,26 @@ void Meetings::WriteBarrier(OpId id) {
   }
 }
 
-void Meetings::MeetGroup(OpId id) {
+void Reconvergence::MeetGroup(OpId id) {
   text_.Label(Cat("meet", id.index));
-  if (routes_.places.at(id.index).waits) {
+  if (routes_.rejoin_points.at(id.index).waits) {
     text_.Line("barrier(CLK_LOCAL_MEM_FENCE);");
     WriteTest();
   }
 }
 
-void Meetings::DefineKept(OpId first) {
-  const OpId id = routes_.place_behind.empty() ? OpId() : routes_.place_behind[first.index];
-  if (!id.valid() || !routes_.places.at(id.index).defines) {
+void Reconvergence::DefineKept(OpId first) {
+  const OpId id = routes_.rejoin_after.empty() ? OpId() : routes_.rejoin_after[first.index];
+  if (!id.valid() || !routes_.rejoin_points.at(id.index).defines) {
     return;
   }
-  for (const ValueId value : routes_.places.at(id.index).kept) {
+  for (const ValueId value : routes_.rejoin_points.at(id.index).kept) {
     text_.DefineAhead(value);
   }
 }
 
-void Meetings::WriteTest() {
-  needs_meeting_ = true;
+void Reconvergence::WriteTest() {
+  needs_reconvergence_ = true;
   text_.Line("if (stopped[meeting] != 0u) return;");
   text_.Line("meeting ^= 1u;");
 }

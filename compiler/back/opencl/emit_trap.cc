@@ -7,16 +7,16 @@ void Traps::Trap(OpId id, const std::string& condition, ir::TrapCode code, const
   TrapWith(id, condition, Cat(bytes << 16 | static_cast<uint32_t>(code), "u"), address);
 }
 
-// Of the instance that the operation works for.
+// Returns the id of the instance for which the operation works.
 std::string Traps::TrappingId(OpId id, uint32_t dimension) {
   const std::string first = dimension == 0 ? "x" : "y";
   const pass::CoarseModule* coarse = v_.options.coarse;
   if (coarse == nullptr) {
     return first;
   }
-  const uint8_t place = coarse->place[id.index][dimension];
-  if (place != pass::CoarseModule::kComputed) {
-    return place == 0 ? first : Cat(first, " + ", static_cast<uint32_t>(place), "u");
+  const uint8_t lane = coarse->lane[id.index][dimension];
+  if (lane != pass::CoarseModule::kComputed) {
+    return lane == 0 ? first : Cat(first, " + ", static_cast<uint32_t>(lane), "u");
   }
   const ValueId computed = coarse->computed[dimension];
   return computed.valid() && !text_.Name(computed).empty() ? Cat(first, " + ", text_.Name(computed)) : first;
@@ -35,7 +35,7 @@ void Traps::TrapWith(OpId id, const std::string& condition, const std::string& c
   const std::string here = x == "x" && y == "y" ? "HERE" : Cat("traps, trap_index, ", x, ", ", y, ", z");
   std::string call = Cat("record_trap(", here, ", ", code, ", ", op.source, "u, ",
                          op.origin != 0 ? op.origin - 1 : v_.module.entry.index, "u, ", address, ");");
-  call += meetings_.ExitOf(id);
+  call += reconvergence_.ExitOf(id);
   if (condition.empty()) {
     text_.Line("{ ", call, " }");
   } else {

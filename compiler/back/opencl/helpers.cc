@@ -20,7 +20,7 @@ struct Helper {
   std::string_view name, needs, text;
 };
 
-// What stands in front of `mark`; `text` begins behind it then.
+// Returns the text before `mark`; `text` then begins after it.
 std::string_view TakeTo(std::string_view mark, std::string_view& text) {
   const size_t end = std::min(text.find(mark), text.size());
   const std::string_view taken = text.substr(0, end);
@@ -51,14 +51,14 @@ const Helper& Find(std::string_view name) {
   return *found;
 }
 
-// Functions of one instruction of NVIDIA's, which rounds less well.
+// Functions of a single instruction of NVIDIA's, which is less accurate.
 struct Approximation {
   std::string_view name, instruction, result, exact;
 };
 constexpr Approximation kApproximations[] = {
     {"fast_sqrt", "sqrt.approx.ftz.f32", "root", "sqrt"},
     {"fast_rsqrt", "rsqrt.approx.ftz.f32", "root", "rsqrt"},
-    // ir::Family::kApprox. Only targets with GpuTarget::device_math get them.
+    // These implement ir::Family::kApprox. Only targets with GpuTarget::device_math use them.
     {"approx_sin", "sin.approx.ftz.f32", "result", "sin"},
     {"approx_cos", "cos.approx.ftz.f32", "result", "cos"},
     {"approx_exp2", "ex2.approx.ftz.f32", "result", "exp2"},
@@ -71,7 +71,7 @@ std::string TextOf(const Approximation& of) {
              ";\n#else\n  return ", of.exact, "(a);\n#endif\n}\n");
 }
 
-// The same for another address space.
+// Returns a copy of a helper for another address space.
 std::string ForSpace(std::string_view text, std::string_view space, std::string_view suffix) {
   std::string copy(text);
   const auto replace = [&](std::string_view from, std::string_view to) {

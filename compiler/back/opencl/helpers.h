@@ -11,14 +11,15 @@
 
 namespace hpvm::opencl {
 
-// The part of a program in front of its kernels.
+// Helpers collects the part of a program that precedes its kernels.
 class Helpers {
  public:
-  // Makes the function of that name in helpers.cl available, with those it calls.
+  // Makes the function of that name in helpers.cl available, with the functions it calls.
   void Need(std::string_view name);
-  // Adds a function, or whatever text, under a name unless it is there.
+  // Adds a function or other text under a name, unless the name exists.
   void Add(const std::string& name, const std::string& text);
-  // Constant bytes at program scope; the array's name. Equal bytes share one. A multiple of 8 of them.
+  // Declares constant bytes at program scope, a multiple of 8, and returns the array's name. Equal bytes share an
+  // array.
   std::string Constant(const std::vector<uint8_t>& bytes);
   bool uses_fp64 = false, uses_int64_atomics = false;
 

@@ -14,7 +14,7 @@ KernelWriter::KernelWriter(const ir::Module& module, const gpu::GpuPlan& plan, c
       end_used_(v_.f.ops.size()),
       next_used_(v_.f.ops.size()) {}
 
-// Arguments that the body asks for.
+// Declares the parameters that the body uses.
 void KernelWriter::NameParams() {
   std::vector<bool> is_used(v_.f.values.size());
   for (const ValueId operand : v_.f.operands) {
@@ -29,7 +29,7 @@ void KernelWriter::NameParams() {
   }
 }
 
-// Constants that a loop needs again and again become variables.
+// Makes variables of constants that a loop uses in each iteration.
 void KernelWriter::NameLoopConstants() {
   if (!v_.target.device_math) {
     return;
@@ -52,23 +52,25 @@ std::string KernelWriter::Run(GpuVariant* variant) {
   NameLoopConstants();
   WriteBody();
   std::string written = text_.Take();
-  if (meetings_.by_steps()) {
-    written += meetings_.StepsEnd();
+  if (reconvergence_.by_steps()) {
+    written += reconvergence_.StepsEnd();
   }
   std::string prologue = Prologue();
-  if (meetings_.by_steps()) {
-    prologue += meetings_.StepsHead();
+  if (reconvergence_.by_steps()) {
+    prologue += reconvergence_.StepsHead();
   }
   variant->entry = v_.options.name;
   variant->tile = v_.options.tile;
   variant->needs_proof = v_.options.trust != gpu::Trust::kNothing;
   variant->needs_words = v_.options.trust == gpu::Trust::kWords;
   variant->can_trap = traps_.can_trap();
-  variant->local_bytes = v_.plan.local_bytes + (meetings_.by_steps() ? 16 : meetings_.needs_meeting() ? 8 : 0);
+  variant->local_bytes = v_.plan.local_bytes + (reconvergence_.by_steps()              ? 16
+                                                : reconvergence_.needs_reconvergence() ? 8
+                                                                                       : 0);
   return Cat(facts_.Head(variant), prologue, written, "}\n");
 }
 
-// Written last, as the body decides what it has to say.
+// Written last, because it depends on what the body uses.
 std::string KernelWriter::Prologue() {
   facts_.WriteVariables();
   text_.WriteLocals();
@@ -76,15 +78,15 @@ std::string KernelWriter::Prologue() {
   if (v_.module.uses_group_memory && words != 0) {
     text_.Line("__local ulong group_memory[", words, "] __attribute__((aligned(16)));");
   }
-  meetings_.WriteVariables();
+  reconvergence_.WriteVariables();
   ranges_.WriteParts();
   for (uint32_t g : globals_) {
     text_.Line(TypeName(v_.module.globals[g].type), " g", g, " = ",
                Literal(v_.module.globals[g].type, v_.module.globals[g].init), ";");
   }
   if (!kept_constants_.empty()) {
-    // Ids end below 2^31, which no compiler knows. All bits come from there: what is known of some would be known of
-    // the constants.
+    // Ids are below 2^31, which no compiler knows, so the shifted id is an unknown zero. All bits come from it: known
+    // bits would make bits of the constants known.
     text_.Line("const ulong no_bits = (ulong)((int)first_x >> 31);");
   }
   for (const auto& [bits, name] : kept_constants_) {
@@ -92,7 +94,7 @@ std::string KernelWriter::Prologue() {
   }
   ranges_.WriteValue();
   const bool zeroes = v_.module.uses_group_memory && words != 0 && v_.options.zeroes_group;
-  if (meetings_.by_steps() || meetings_.needs_meeting() || zeroes) {
+  if (reconvergence_.by_steps() || reconvergence_.needs_reconvergence() || zeroes) {
     text_.Line("{");
     text_.Indent();
     text_.Line("const uint size = (uint)(get_local_size(0) * get_local_size(1) * get_local_size(2));");
@@ -102,7 +104,7 @@ std::string KernelWriter::Prologue() {
     if (zeroes) {
       text_.Line("for (uint i = at; i < ", words, "u; i += size) group_memory[i] = 0ul;");
     }
-    meetings_.WriteStart();
+    reconvergence_.WriteStart();
     text_.Line("barrier(CLK_LOCAL_MEM_FENCE);");
     text_.Outdent();
     text_.Line("}");
@@ -146,7 +148,7 @@ void KernelWriter::WriteOp(OpId id) {
     case ir::Family::kQuery:
       return WriteQuery(op);
     case ir::Family::kSync:
-      return op.code == Opcode::kBarrier ? meetings_.WriteBarrier(id) : memory_.WriteLocalAlloc(id);
+      return op.code == Opcode::kBarrier ? reconvergence_.WriteBarrier(id) : memory_.WriteLocalAlloc(id);
     default:
       return;  // The plan has refused calls.
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one kernel: one variant of a program. Internal to this folder.
+// Writes one kernel, which is one variant of a program. Internal to this folder.
 //
-// Values become locals v0, v1 ..., constants and arguments of blocks stand where they are used. Control stays
-// structured; what ends more than one construct at once is a goto forward. What a launch passes (gpu_code.h) is an
-// argument only if the body asks for it, so the body is written first.
+// Values become locals v0, v1 ...; constants and block arguments are written where they are used. Control stays
+// structured; a jump that ends several constructs is a forward goto. A value that a launch passes (gpu_code.h) becomes
+// an argument only if the body uses it, so the body is written first.
 #ifndef HPVMD_COMPILER_BACK_OPENCL_KERNEL_WRITER_H_
 #define HPVMD_COMPILER_BACK_OPENCL_KERNEL_WRITER_H_
 
@@ -23,7 +23,7 @@
 
 namespace hpvm::opencl {
 
-// Integers, floats and conversions (emit_arith.cc).
+// Arithmetic writes integers, floats and conversions (emit_arith.cc).
 class Arithmetic {
  public:
   Arithmetic(Variant& variant, Text& text, Traps& traps) : v_(variant), text_(text), traps_(traps) {}
@@ -51,18 +51,19 @@ class Arithmetic {
   Text& text_;
   Traps& traps_;
   const analysis::Definitions definitions_{v_.f};
-  // The answer of gpu::FindMixedCompares; empty for devices whose compilers get them right.
+  // Result of gpu::FindMixedCompares; empty for devices whose compilers compile them correctly.
   const std::vector<uint8_t> hidden_compares_ =
       v_.target.is_processor ? std::vector<uint8_t>() : gpu::FindMixedCompares(v_.f);
 };
 
+// KernelWriter writes the kernel's control flow and assembles its parts.
 class KernelWriter {
  public:
-  // All are borrowed.
+  // Borrows all arguments except the options.
   KernelWriter(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, Helpers& helpers,
                KernelOptions options);
 
-  // The kernel's text; `variant` receives its arguments and whether it can trap.
+  // Returns the kernel's text; `variant` receives its arguments and whether it can trap.
   std::string Run(GpuVariant* variant);
 
  private:
@@ -71,7 +72,7 @@ class KernelWriter {
     OpId op;
     ir::RegionId region;
     size_t next = 0;
-    bool is_flat = false;  // Written with labels alone, as compilers limit how deep brackets nest.
+    bool is_flat = false;  // Written with labels alone, because compilers limit nesting of brackets.
   };
   void NameParams();
   void NameLoopConstants();
@@ -80,31 +81,31 @@ class KernelWriter {
   void WriteGlobal(const Op& op);
   void WriteQuery(const Op& op);
 
-  // emit_control.cc
+  // In emit_control.cc.
   void WriteBody();
   void Begin(OpId id);
   bool IsEmpty(OpId id, ir::RegionId side) const;
   void End(const Open& open);
   void WriteTerminator(OpId id, bool is_last);
   void WriteJump(OpId from, const ir::Target& target, std::span<const ValueId> values, bool falls_through);
-  void WriteLeaveTable(OpId id);
+  void WriteBrTable(OpId id);
 
   Variant v_;
   Text text_{v_};
   Facts facts_{v_, text_};
-  Meetings meetings_{v_, text_};
-  Traps traps_{v_, text_, facts_, meetings_};
+  Reconvergence reconvergence_{v_, text_};
+  Traps traps_{v_, text_, facts_, reconvergence_};
   Arithmetic arithmetic_{v_, text_, traps_};
   Ranges ranges_{v_, text_, facts_};
   Memory memory_{v_, text_, facts_, traps_, ranges_};
   Atomics atomics_{v_, text_, facts_, traps_, ranges_, memory_};
   std::vector<Open> open_;
-  std::vector<uint32_t> label_;             // By OpId: numbers of constructs' labels.
-  std::vector<bool> end_used_, next_used_;  // By OpId.
+  std::vector<uint32_t> label_;             // Indexed by OpId: label numbers of constructs.
+  std::vector<bool> end_used_, next_used_;  // Indexed by OpId.
   uint32_t labels_ = 0;
-  std::set<uint32_t> globals_;  // Mutable ones in use.
+  std::set<uint32_t> globals_;  // Mutable globals in use.
   const analysis::Definitions definitions_{v_.f};
-  std::map<uint64_t, std::string> kept_constants_;  // Names by their bits, of f64.
+  std::map<uint64_t, std::string> kept_constants_;  // Names of f64 constants, by their bits.
 };
 
 }  // namespace hpvm::opencl

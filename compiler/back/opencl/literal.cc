@@ -10,14 +10,14 @@
 namespace hpvm::opencl {
 namespace {
 
-// Below this numbers read better in decimal.
+// Numbers up to this limit are written in decimal for readability.
 constexpr uint64_t kDecimalMax = 1 << 20;
 
 std::string Integer(uint64_t bits, std::string_view suffix) {
   return bits <= kDecimalMax ? Cat(bits, suffix) : Cat(Hex(bits), suffix);
 }
 
-// Shortest digits that read back alike; compilers round decimals correctly.
+// Returns the shortest digits that read back as the same value; compilers round decimals correctly.
 template <typename F>
 std::string Float(F value) {
   char text[64];

@@ -11,13 +11,13 @@
 
 namespace hpvm::opencl {
 
-// Integers are unsigned throughout; operations cast.
+// Integers are always unsigned; operations cast.
 std::string_view TypeName(ir::Type type);
-// The same width, signed.
+// Returns the signed type of the same width.
 std::string_view SignedName(ir::Type type);
-// "12u", "0x80000000ul", "1.5f", "as_float(0x7fc00000u)"; negative numbers in brackets.
+// Returns "12u", "0x80000000ul", "1.5f", "as_float(0x7fc00000u)"; negative numbers in brackets.
 std::string Literal(ir::Type type, uint64_t bits);
-// What a driver and a person can read, of any name.
+// Makes an identifier, legible to drivers and people, from any name.
 std::string Identifier(std::string_view name);
 
 }  // namespace hpvm::opencl

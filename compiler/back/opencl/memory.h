@@ -18,12 +18,12 @@
 
 namespace hpvm::opencl {
 
-// The places of an instance's memory, for accesses by address (emit_ranges.cc), and the parts of its own memory.
+// Ranges describes an instance's memory for accesses by address (emit_ranges.cc), and the parts of its private memory.
 class Ranges {
  public:
   Ranges(Variant& variant, Text& text, Facts& facts) : v_(variant), text_(text), facts_(facts) {}
 
-  std::string Use();  // "&ranges", with what it needs.
+  std::string Use();  // "&ranges"; also declares what it needs.
   std::string PartPointer(bool is_state, int32_t part, const gpu::OwnMemory& memory);
   void WriteParts();
   void WriteValue();
@@ -36,20 +36,20 @@ class Ranges {
   Variant& v_;
   Text& text_;
   Facts& facts_;
-  std::set<std::pair<bool, int32_t>> parts_;  // Own memory in use: of the state, which.
+  std::set<std::pair<bool, int32_t>> parts_;  // Private memory in use: is_state, part.
   bool uses_ranges_ = false;
 };
 
-// emit_memory.cc
+// In emit_memory.cc.
 class Memory {
  public:
-  // Where bytes lie that an access has found.
+  // The location of an access's bytes.
   struct Bytes {
     std::string_view space;  // "__global" ...
-    std::string pointer;     // Of type uchar*.
+    std::string pointer;     // Has type uchar*.
     uint32_t alignment = 0;  // log2.
-    bool is_table = false;   // Constant, and work items may look up different places.
-    // Nobody else writes there, so that it does not matter how often it is read.
+    bool is_table = false;   // Constant, and work items may read different addresses.
+    // Returns true if no other instance writes there, so that repeated reads give the same value.
     bool is_own() const { return space == "__private" || space == "__constant const"; }
   };
 
@@ -67,7 +67,7 @@ class Memory {
   std::string LoadWord(const Bytes& bytes, uint32_t width, uint64_t at);
   std::string StoreWord(const Bytes& bytes, uint32_t width, uint64_t at, const std::string& value);
   std::string WordOf(const Op& op, uint32_t operand);
-  // The address (or offset) with the immediate, as a ulong. Traps where it overflows.
+  // Returns the address (or offset) with the immediate, as a ulong. Traps where it overflows.
   std::string Effective(OpId id);
   uint32_t AlignmentOf(const Op& op) const;
 
@@ -92,10 +92,10 @@ class Memory {
   Traps& traps_;
   Ranges& ranges_;
   const pass::SharedChecks shared_;
-  const std::vector<bool> index_loads_ = analysis::FindIndexLoads(v_.module, v_.module.entry);  // By ValueId.
+  const std::vector<bool> index_loads_ = analysis::FindIndexLoads(v_.module, v_.module.entry);  // Indexed by ValueId.
 };
 
-// emit_atomic.cc
+// In emit_atomic.cc.
 class Atomics {
  public:
   Atomics(Variant& variant, Text& text, Facts& facts, Traps& traps, Ranges& ranges, Memory& memory)
@@ -113,7 +113,7 @@ class Atomics {
   std::string AtomicByLoop(const Op& op, const Bytes& bytes);
   std::string LoopFor(const Op& op, std::string_view space);
   std::string FloatSumOn(const Op& op, const Bytes& bytes, const std::string& word);
-  bool GivesOld(const Op& op) const;  // Somebody asks for the old value.
+  bool GivesOld(const Op& op) const;  // True if the old value is used.
   std::string Updated(const Op& op, const std::string& old);
   std::string NextValue(const Op& op, std::string_view old, std::string_view a, std::string_view b, uint32_t width);
   void Fence();
@@ -124,13 +124,13 @@ class Atomics {
   Traps& traps_;
   Ranges& ranges_;
   Memory& memory_;
-  const std::vector<bool> is_used_ = gpu::FindUsed(v_.f);  // By ValueId.
-  const std::vector<gpu::SumPartners> partners_ =          // By OpId.
+  const std::vector<bool> is_used_ = gpu::FindUsed(v_.f);  // Indexed by ValueId.
+  const std::vector<gpu::SumPartners> partners_ =          // Indexed by OpId.
       gpu::FindSumPartners(v_.module, v_.plan, v_.target, v_.options.fast_math);
-  std::string carried_;  // The total of sums in front that go to the next one; empty: there is none.
+  std::string carried_;  // Total of the preceding sums that are merged into the next one; empty when there is none.
 };
 
-// How a sum of floats is made in "__global" or "__local" memory.
+// Returns how an atomic float sum is performed in "__global" or "__local" memory.
 gpu::FloatSum FloatSumIn(const ir::Module& module, const Op& op, const GpuTarget& target, std::string_view space,
                          bool fast_math);
 

@@ -55,7 +55,7 @@ class Emitter {
  private:
   std::vector<pass::GpuTile> Tiles() const {
     std::vector<pass::GpuTile> tiles = options_.tiles;
-    // Instances of a tile share a work item's memory.
+    // Instances of a tile would share a work item's private memory.
     if (tiles.empty() && options_.chooses_tiles && plan_.private_bytes == 0) {
       tiles = pass::ChooseTiles(module_, target_, options_.report);
     }
@@ -81,12 +81,12 @@ class Emitter {
   void WriteTile(const pass::GpuTile& tile) {
     StatusOr<pass::CoarseModule> coarse = pass::Coarsen(module_, tile);
     if (!coarse.ok()) {
-      return Remark("There is no " + NameOf(tile) + ": " + Message(coarse.status()));
+      return Remark("No code is made for " + NameOf(tile) + ": " + Message(coarse.status()));
     }
     Diagnostics faults;
     const gpu::GpuPlan plan = gpu::PlanCoarse(*coarse, plan_, target_, faults);
     if (HasErrors(faults)) {
-      return Remark("There is no " + NameOf(tile) + ": " + ToString(faults));
+      return Remark("No code is made for " + NameOf(tile) + ": " + ToString(faults));
     }
     for (const Trust trust : {Trust::kLaunch, Trust::kNothing}) {
       const bool is_unchecked = trust == Trust::kLaunch;
@@ -94,7 +94,7 @@ class Emitter {
       form.suffix = "_" + NameOf(tile);
       form.tile = tile.size;
       form.zeroes_group = !tile.is_staged;
-      // Checks would cost a staged form more than it gains.
+      // Checks would cost more than a staged form gains.
       if (is_unchecked ? HasProofs() : !tile.is_staged) {
         const gpu::Form plain(coarse->module, plan, &*coarse);
         const auto improved = gpu::ImproveLoads(plain, plan_, trust, target_);
@@ -105,7 +105,8 @@ class Emitter {
 
   bool HasProofs() const { return !plan_.bounds.accesses.empty(); }
 
-  // Before it comes one for buffers at multiples of 16 bytes, if some accesses gain by that and there is room.
+  // Writes a variant; before it one for buffers at multiples of 16 bytes, if that helps some accesses and there is
+  // room.
   void WriteSingle(const gpu::Form& plain, Trust trust, bool has_room) {
     const auto improved = gpu::ImproveLoads(plain, plan_, trust, target_);
     const gpu::Form form = improved ? gpu::Form(*improved) : plain;
@@ -137,7 +138,7 @@ class Emitter {
     return text;
   }
 
-  // Of the functions whose operations the entry holds.
+  // Returns the heading, which names the functions that were inlined into the entry.
   std::string Heading() const {
     const ir::Function& entry = module_.function(module_.entry);
     std::vector<bool> has(module_.functions.size());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel IR → OpenCL C for one device: structured control, each buffer bound by itself, range checks where
-// no launch proves them away, traps recorded (compiler/api/gpu_code.h).
+// Translates kernel IR to OpenCL C for one device: structured control, one binding per buffer, range checks where no
+// launch proves them needless, recorded traps (compiler/api/gpu_code.h).
 //
-// Exactness: FP_CONTRACT is off; division and square root of f32 are correctly rounded where the device offers it, else
-// computed so (each operation's bound stands in docs/GPU.md). The text is meant to be read: `hpvmctl kernel explain
-// --device` shows it.
+// Accuracy: FP_CONTRACT is off; division and square root of f32 are correctly rounded, by the device where it offers
+// it, otherwise by emitted code (docs/GPU.md gives each operation's bound). The text is meant to be read: `hpvmctl
+// kernel explain --device` shows it.
 #ifndef HPVMD_COMPILER_BACK_OPENCL_OPENCL_BACK_H_
 #define HPVMD_COMPILER_BACK_OPENCL_OPENCL_BACK_H_
 
@@ -14,7 +14,7 @@
 
 namespace hpvm::opencl {
 
-// `module` must be verified and have gone through RunGpuPipeline. Nothing when `diagnostics` has an error.
+// `module` must be verified and have been through RunGpuPipeline. Returns nothing when `diagnostics` has an error.
 std::optional<Artifact> EmitOpenCl(const ir::Module& module, const GpuTarget& target, const gpu::GpuOptions& options,
                                    Diagnostics& diagnostics);
 extern const gpu::BackEnd kOpenClBack;

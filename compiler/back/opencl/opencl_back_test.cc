@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emitter writes, as text; what it does is looked at where there is a driver (opencl_run_test.cc).
+// Tests the emitter's text; opencl_run_test.cc tests its behaviour where there is a driver.
 #include "compiler/back/opencl/opencl_back.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ struct Emitted {
   std::string text() const {
     return artifact.has_value() ? std::string(artifact->code.begin(), artifact->code.end()) : ToString(diagnostics);
   }
-  // From that kernel's name to the next kernel.
+  // Returns the text from that kernel's name to the next kernel.
   std::string Kernel(const std::string& name) const {
     const std::string all = text();
     const size_t begin = all.find(" void " + name + "(");
@@ -69,7 +69,7 @@ Emitted Emit(const std::string& ir, const GpuTarget& target = Full(), std::vecto
   return emitted;
 }
 
-// A kernel with the buffer %b, the buffer to read %a and the number %n.
+// Returns a kernel with the buffer %b, the read-only buffer %a and the number %n.
 std::string Kernel(const std::string& body, const std::string& directives = "") {
   return "module \"m\"\n" + directives +
          "param buffer inout \"b\"\nparam buffer in \"a\"\nparam i32 \"n\"\nentry f0\n"
@@ -79,7 +79,7 @@ std::string Kernel(const std::string& body, const std::string& directives = "") 
          body + "\nreturn ()\n}\n";
 }
 
-// Whole programs, to be read. HPVMD_BLESS=1 rewrites them.
+// Compares whole programs with readable golden files. HPVMD_BLESS=1 rewrites them.
 TEST(OpenClBackTest, GoldenTexts) {
   const std::pair<const char*, const char*> kCases[] = {
       {"nstream", "bounds/nstream.ir"},
@@ -104,8 +104,8 @@ TEST(OpenClBackTest, GoldenTexts) {
   }
 }
 
-// No variable stands in a global pointer's arithmetic outside of AT, in none of the golden kernels, with and without
-// tiles: NVIDIA's compiler takes constants out of such an offset though it wraps around.
+// In all golden kernels, with and without tiles, no variable occurs in a global pointer's arithmetic outside of AT:
+// NVIDIA's compiler hoists constants out of such an offset although it wraps around.
 TEST(OpenClBackTest, GlobalAddressesAreMadeByAt) {
   const std::regex bare("\\bp[0-9]+ \\+ (?!(0x)?[0-9a-f]+ul\\b)");
   size_t texts = 0;
@@ -135,7 +135,7 @@ TEST(OpenClBackTest, GlobalAddressesAreMadeByAt) {
   EXPECT_GT(texts, 100u);
 }
 
-// A launch that is proven runs code without checks; other accesses keep theirs.
+// A launch with a proof runs code without checks; other accesses keep theirs.
 TEST(OpenClBackTest, ProvenAccessesHaveNoChecks) {
   const Emitted emitted = Emit(Kernel("%v: i32 = load.i32 flat %pa\nstore.i32 flat %pb, %v"));
   ASSERT_TRUE(emitted.artifact.has_value()) << ToString(emitted.diagnostics);
@@ -151,7 +151,7 @@ TEST(OpenClBackTest, ProvenAccessesHaveNoChecks) {
   EXPECT_THAT(wild.Kernel("unchecked"), Not(HasSubstr("> n1")));
 }
 
-// Each argument of the kernel is one of the description, in its order.
+// The description lists each argument of the kernel, in order.
 TEST(OpenClBackTest, ArgumentsAreDescribed) {
   const Emitted emitted = Emit(Kernel("%v: i32 = load.i32 flat %pa\nstore.i32 flat %pb, %v"));
   ASSERT_TRUE(emitted.artifact.has_value());
@@ -160,13 +160,13 @@ TEST(OpenClBackTest, ArgumentsAreDescribed) {
     const std::string head = kernel.substr(0, kernel.find(") {"));
     EXPECT_EQ(std::count(head.begin(), head.end(), ',') + 1, static_cast<ptrdiff_t>(variant.arguments.size())) << head;
     EXPECT_TRUE(ValidateGpuCode(emitted.artifact->gpu, emitted.artifact->params.size()).ok());
-    // Buffers come with where their views begin.
+    // A buffer is followed by the offset at which its view begins.
     EXPECT_EQ(variant.arguments[0].kind, GpuArgument::Kind::kBuffer);
     EXPECT_TRUE(variant.arguments[0].is_writable);
   }
 }
 
-// What alignment is known decides how bytes are read.
+// The known alignment decides how bytes are read.
 TEST(OpenClBackTest, AlignmentDecidesTheAccess) {
   const Emitted aligned = Emit(Kernel("%v: i32 = load.i32 flat %pa\nstore.i32 flat %pb, %v"));
   EXPECT_THAT(aligned.text(), HasSubstr("(__global const u32*)("));
@@ -194,7 +194,7 @@ TEST(OpenClBackTest, TilesSayThatBuffersAreAligned) {
   }
 }
 
-// In a kernel with barriers who traps meets the others; behind the last barrier it just ends.
+// In a kernel with barriers a trapped instance meets the others; after the last barrier it just ends.
 TEST(OpenClBackTest, TrapsMeetAtBarriers) {
   const std::string directives = "uses barrier\nuses group_memory\n";
   const Emitted before =
@@ -214,8 +214,8 @@ size_t Count(const std::string& text, std::string_view what) {
   return count;
 }
 
-// In a loop whose barrier stands at its head who traps goes on to whichever barrier is next, and all look behind it; no
-// barrier is added. Where the trap decides about the way on, one is.
+// In a loop whose barrier is at its head, a trapped instance continues to the next barrier, after which all test the
+// flag; no barrier is added. If the trapping operation decides about the path, a barrier is added.
 TEST(OpenClBackTest, TrapsGoOnToTheNextBarrier) {
   const auto loop = [](const std::string& by) {
     return Emit(Kernel("%size: i32 = const.i32 64\n%l: i32 = local_alloc %size\n%c: i32 = const.i32 4\n"
@@ -223,17 +223,17 @@ TEST(OpenClBackTest, TrapsGoOnToTheNextBarrier) {
                        "%w: i32 = load.i32 flat %at\nstore.i32 flat %l, %sum\n%next: i32 = shr_u.i32 %k, %two\n"
                        "if more %" +
                            by +
-                           " {\ncontinue a (%next, %w)\n} else {\nleave more ()\n}\nleave a (%w)\n}\nbarrier\n"
+                           " {\ncontinue a (%next, %w)\n} else {\nbr more ()\n}\nbr a (%w)\n}\nbarrier\n"
                            "%v: i32 = load.i32 flat %l\n%all: i32 = add.i32 %v, %end\nstore.i32 flat %pb, %all",
                        "uses barrier\nuses group_memory\n"))
         .Kernel("checked");
   };
   const std::string known = loop("next"), unknown = loop("w");
-  EXPECT_EQ(Count(known, "barrier("), 3u) << known;  // One is behind group memory's zeros.
+  EXPECT_EQ(Count(known, "barrier("), 3u) << known;  // One follows the zeroing of group memory.
   EXPECT_EQ(Count(known, "barrier(CLK_LOCAL_MEM_FENCE);\n    if (stopped[meeting] != 0u) return;"), 1u) << known;
   EXPECT_EQ(Count(known, "barrier(CLK_LOCAL_MEM_FENCE);\n  if (stopped[meeting] != 0u) return;"), 1u) << known;
   EXPECT_EQ(Count(known, "meeting ^= 1u;"), 2u) << known;
-  // All that it hands on has a value.
+  // All values that the trapped instance passes on are defined.
   const size_t load = known.find("*(__local u32*)");
   const size_t name = known.rfind("    v", load);
   ASSERT_NE(name, std::string::npos) << known;
@@ -243,7 +243,7 @@ TEST(OpenClBackTest, TrapsGoOnToTheNextBarrier) {
   EXPECT_EQ(Count(unknown, "meeting ^= 1u;"), 1u) << unknown;
 }
 
-// A barrier orders what needs it: buffers where some are written, group memory where there is any.
+// A barrier orders only the memory that needs it: buffers where some are written, group memory where there is any.
 TEST(OpenClBackTest, BarriersOrderWhatNeedsIt) {
   const std::string store = "store.i32 flat %pb, %n\n", read = "%v: i32 = load.i32 flat %pa\nstore.i32 flat %b, %v\n";
   const std::string group = "%l: i32 = local_alloc %two\nstore.i32 flat %l, %n\n", use = "%w: i32 = load.i32 flat %l\n";
@@ -259,8 +259,8 @@ TEST(OpenClBackTest, BarriersOrderWhatNeedsIt) {
   EXPECT_THAT(alone, Not(HasSubstr("GLOBAL_MEM_FENCE")));
 }
 
-// A barrier that rests on what all instances have alike from a loop stays allowed, where a check before the loop would
-// make it look as if they differed.
+// A barrier that depends on a uniform result of a loop stays allowed, although a check before the loop would make the
+// result look divergent.
 TEST(OpenClBackTest, ChecksBeforeLoopsForbidNoBarrier) {
   const auto emit = [](const std::string& use) {
     return Emit(
@@ -268,17 +268,17 @@ TEST(OpenClBackTest, ChecksBeforeLoopsForbidNoBarrier) {
                "%last: i32 = loop l (%i: i32 = %zero, %q: i32 = %o) {\n%at: i32 = add.i32 %a, %q\n"
                "%v: i32 = load.i32 flat %at\n%w: i32 = shl.i32 %v, %two\n%pw: i32 = add.i32 %a, %w\n"
                "%x: i32 = load.i32 flat %pw\n%j: i32 = add.i32 %i, %one\n%r: i32 = add.i32 %q, %four\n"
-               "%c: i32 = lt_s.i32 %j, %n\nif k %c {\ncontinue l (%j, %r)\n} else {\nleave k ()\n}\n"
-               "leave l (%j)\n}\nstore.i32 flat %pb, %last\n" +
+               "%c: i32 = lt_s.i32 %j, %n\nif k %c {\ncontinue l (%j, %r)\n} else {\nbr k ()\n}\n"
+               "br l (%j)\n}\nstore.i32 flat %pb, %last\n" +
                    use,
                "uses barrier\n"));
   };
   EXPECT_THAT(emit("barrier").Kernel("checked"), HasSubstr("<= (long)"));
-  const Emitted conditional = emit("if b %last {\nbarrier\nleave b ()\n} else {\nleave b ()\n}");
+  const Emitted conditional = emit("if b %last {\nbarrier\nbr b ()\n} else {\nbr b ()\n}");
   ASSERT_TRUE(conditional.artifact.has_value()) << ToString(conditional.diagnostics);
 }
 
-// Processors' drivers get a kernel whose barriers lie on some ways only with one barrier, in one loop.
+// Drivers of processors get a kernel with conditional barriers in the form with one barrier, in one loop.
 TEST(OpenClBackTest, ProcessorsGoByStepsWhereBarriersAreConditional) {
   const std::string directives = "uses barrier\nuses group_memory\n";
   const std::string body =
@@ -290,14 +290,13 @@ TEST(OpenClBackTest, ProcessorsGoByStepsWhereBarriersAreConditional) {
   const Emitted straight = Emit(Kernel(body, directives), target);
   EXPECT_THAT(straight.Kernel("checked"), HasSubstr("step = 1u; goto wait;"));
   EXPECT_THAT(straight.Kernel("checked"), HasSubstr("stopped = 1u; goto done;"));
-  EXPECT_EQ(Count(straight.Kernel("checked"), "barrier("), 2u);  // The other one is behind group memory's zeros.
-  const Emitted branch =
-      Emit(Kernel(body + "if b %n {\nbarrier\nleave b ()\n} else {\nleave b ()\n}", directives), target);
+  EXPECT_EQ(Count(straight.Kernel("checked"), "barrier("), 2u);  // The other one follows the zeroing of group memory.
+  const Emitted branch = Emit(Kernel(body + "if b %n {\nbarrier\nbr b ()\n} else {\nbr b ()\n}", directives), target);
   EXPECT_THAT(branch.Kernel("unchecked"), HasSubstr("goto wait;"));
   EXPECT_THAT(Emit(Kernel(body, directives)).Kernel("checked"), Not(HasSubstr("goto wait;")));
 }
 
-// NVIDIA's compiler takes 0 / 0 for a number, and a counter that is compared with both signednesses for a signed one.
+// NVIDIA's compiler assumes 0 / 0 is a number, and treats a counter compared with both signednesses as signed.
 TEST(OpenClBackTest, GpusDoNotSeeWhatTheirCompilersGetWrong) {
   GpuTarget processor = Full();
   processor.is_processor = true;
@@ -307,12 +306,12 @@ TEST(OpenClBackTest, GpusDoNotSeeWhatTheirCompilersGetWrong) {
   const std::string loop = Kernel(
       "%one: i32 = const.i32 1\nloop l0 (%i: i32 = %zero) {\n%x: i32 = lt_s.i32 %i, %two\n"
       "%y: i32 = lt_u.i32 %i, %n\nstore.i32 flat %pb, %y\n%next: i32 = add.i32 %i, %one\n"
-      "if b %x {\ncontinue l0 (%next)\n} else {\nleave b ()\n}\nleave l0 ()\n}");
+      "if b %x {\ncontinue l0 (%next)\n} else {\nbr b ()\n}\nbr l0 ()\n}");
   EXPECT_THAT(Emit(loop).Kernel("checked"), HasSubstr("(uint)(once32("));
   EXPECT_THAT(Emit(loop, processor).Kernel("checked"), Not(HasSubstr("once32(")));
 }
 
-// Division and square root follow what the device promises.
+// Division and square root follow the device's guarantees.
 TEST(OpenClBackTest, DivisionIsExactWhateverTheDevice) {
   const std::string kernel =
       Kernel("%v: f32 = load.f32 flat %pa\n%w: f32 = fdiv.f32 %v, %v\n%s: f32 = fsqrt.f32 %w\nstore.f32 flat %pb, %s");
@@ -329,7 +328,7 @@ TEST(OpenClBackTest, DivisionIsExactWhateverTheDevice) {
   EXPECT_THAT(integers.text(), HasSubstr("= sqrt_f32("));
 }
 
-// What an author wrote may be rounded as the device likes where the node's math is fast, on GPUs.
+// With fast math the author's operations may have the device's accuracy, on GPUs.
 TEST(OpenClBackTest, FastMathRoundsAsTheDeviceDoes) {
   const std::string kernel =
       Kernel("%v: f32 = load.f32 flat %pa\n%w: f32 = fdiv.f32 %v, %v\n%s: f32 = fsqrt.f32 %w\nstore.f32 flat %pb, %s");
@@ -347,7 +346,7 @@ TEST(OpenClBackTest, FastMathRoundsAsTheDeviceDoes) {
   EXPECT_THAT(Emit(kernel, processor, {}, /*fast_math=*/true).text(), Not(HasSubstr("fast_")));
 }
 
-// The remainder of %x by a turn, and its sine, as the math library has them.
+// Returns the remainder of %x by a turn, and its sine, as the math library computes them.
 constexpr char kSine[] = R"(
 func f1 "device_sin_f32" contract (%x: f32) -> (f32) {
   %turn: f32 = const.f32 0x40c90fdb
@@ -358,8 +357,8 @@ func f1 "device_sin_f32" contract (%x: f32) -> (f32) {
 }
 )";
 
-// The library rests on the product that it subtracts, not on one that the author hands to it. The device's functions
-// are NVIDIA's own.
+// The library depends on the fusing of the product that it subtracts, not of one that its caller passes. NVIDIA's
+// functions are used on its devices.
 TEST(OpenClBackTest, DeviceFunctionsGetTheirReduction) {
   const std::string kernel =
       Kernel("%v: f32 = load.f32 flat %pa\n%w: f32 = fmul.f32 %v, %v\n%s: f32 = call f1(%w)\nstore.f32 flat %pb, %s") +
@@ -371,7 +370,7 @@ TEST(OpenClBackTest, DeviceFunctionsGetTheirReduction) {
   EXPECT_THAT(fast.text(), Not(HasSubstr("approx_cos")));
 }
 
-// NVIDIA's compilers would build them again at each use.
+// NVIDIA's compilers would rematerialize the constants at each use.
 TEST(OpenClBackTest, ConstantsOfLoopsAreHidden) {
   std::string sums = "%x0: f64 = fadd.f64 %s, %s\n";
   for (int i = 1; i <= 4; ++i) {
@@ -383,8 +382,8 @@ TEST(OpenClBackTest, ConstantsOfLoopsAreHidden) {
       "%first: f64 = load.f64 flat %pa\n%ten: i32 = const.i32 10\n%less: i32 = const.i32 1\n"
       "%r: f64 = loop l0 (%i: i32 = %ten, %s: f64 = %first) {\n" +
       sums +
-      "%j: i32 = sub.i32 %i, %less\nif e0 %j {\ncontinue l0 (%j, %x4)\n} else {\nleave e0 ()\n}\n"
-      "leave l0 (%x4)\n}\nstore.f64 flat %pb, %r");
+      "%j: i32 = sub.i32 %i, %less\nif e0 %j {\ncontinue l0 (%j, %x4)\n} else {\nbr e0 ()\n}\n"
+      "br l0 (%x4)\n}\nstore.f64 flat %pb, %r");
   GpuTarget nvidia = Full();
   nvidia.device_math = true;
   const std::string text = Emit(kernel, nvidia).Kernel("checked");
@@ -394,8 +393,8 @@ TEST(OpenClBackTest, ConstantsOfLoopsAreHidden) {
   EXPECT_THAT(Emit(kernel).text(), Not(HasSubstr("no_bits")));
 }
 
-// Atomic sums are the device's own where it has them: for operands with which no denormal number can be lost, for all
-// where the node's math is fast, and in group memory. An old value that nobody asks for is not fetched.
+// Atomic sums are native where the device has them: for operands with which no denormal number can be lost, for all
+// operands in fast math, and in group memory. An unused old value is not fetched.
 TEST(OpenClBackTest, SumsAtomicallyAsTheDeviceDoes) {
   const std::string kernel = Kernel(
       "%x: f32 = convert_s.i32 %id\n%y: f64 = const.f64 0x3ff8000000000000\n%eight: i32 = const.i32 8\n"
@@ -449,7 +448,8 @@ uint sum32_global(__global uchar* at, uint a) {
   EXPECT_THAT(fast, Not(HasSubstr("0xd000000u")));
 }
 
-// In fast math work items that add to one place add up their operands first, where the device can and nobody looks.
+// In fast math work items that add to one address add up their operands first, where the device can and the old value
+// is not used.
 TEST(OpenClBackTest, SubgroupsAddUpFirst) {
   const std::string kernel = Kernel(
       "%x: f32 = convert_s.i32 %id\n%q: f32 = atomic_fadd.f32 flat %b, %x\n%r: i32 = div_u.i32 %id, %n\n"
@@ -467,7 +467,7 @@ TEST(OpenClBackTest, SubgroupsAddUpFirst) {
   EXPECT_THAT(text, HasSubstr("shfl.sync.idx.b32 %0, %1, %2, 31, %3;"));
 }
 
-// Constant memory serves one place at a time: what is looked up at another in each work item does not go by it.
+// Constant memory serves one address at a time: lookups at varying addresses go through a generic address.
 TEST(OpenClBackTest, TablesAreLookedUpByTheirGenericAddress) {
   const std::string directives =
       "memory 65536 65536\ndata 1024 \"0100000002000000030000000400000005000000060000000700000008000000\"\n";
@@ -480,7 +480,7 @@ TEST(OpenClBackTest, TablesAreLookedUpByTheirGenericAddress) {
   EXPECT_THAT(emitted.Kernel("checked"), HasSubstr("*(__constant const u32*)("));
 }
 
-// What the device cannot do is refused with the operation's name.
+// An operation that the device lacks is refused by name.
 TEST(OpenClBackTest, RefusesByName) {
   GpuTarget target = Full();
   target.has_fp64 = false;
@@ -490,7 +490,7 @@ TEST(OpenClBackTest, RefusesByName) {
   EXPECT_THAT(emitted.text(), HasSubstr("at byte 99: The operation load cannot run on this device"));
 }
 
-// Brackets of compilers nest 256 deep; kernels may be deeper.
+// Compilers accept 256 nested brackets; kernels may nest deeper.
 TEST(OpenClBackTest, DeepNestsHaveFewBrackets) {
   std::string body;
   for (int i = 0; i < 400; ++i) {
@@ -499,7 +499,7 @@ TEST(OpenClBackTest, DeepNestsHaveFewBrackets) {
   std::string reversed;
   for (int i = 399; i >= 0; --i) {
     const std::string name = "d" + std::to_string(i);
-    reversed += "leave " + name + " ()\n} else {\nleave " + name + " ()\n}\n";
+    reversed += "br " + name + " ()\n} else {\nbr " + name + " ()\n}\n";
   }
   const Emitted emitted = Emit(Kernel(body + "store.i32 flat %pb, %n\n" + reversed));
   ASSERT_TRUE(emitted.artifact.has_value()) << ToString(emitted.diagnostics);
@@ -512,14 +512,14 @@ TEST(OpenClBackTest, DeepNestsHaveFewBrackets) {
   EXPECT_LT(deepest, 100);
 }
 
-// Twice the kernel takes about twice the time.
+// A kernel twice as large takes about twice the time.
 TEST(OpenClBackTest, TimeIsLinear) {
   const auto seconds = [](int count) {
     std::string body = "%v0: i32 = load.i32 flat %pa\n";
     for (int i = 0; i < count; ++i) {
       const std::string from = std::to_string(i), to = std::to_string(i + 1);
-      body += "%v" + to + ": i32 = block k" + to + " () {\n%w" + to + ": i32 = add.i32 %v" + from + ", %n\nleave k" +
-              to + " (%w" + to + ")\n}\n";
+      body += "%v" + to + ": i32 = block k" + to + " () {\n%w" + to + ": i32 = add.i32 %v" + from + ", %n\nbr k" + to +
+              " (%w" + to + ")\n}\n";
     }
     const std::string ir = Kernel(body + "store.i32 flat %pb, %v" + std::to_string(count));
     StatusOr<ir::Module> module = ir::ParseModule(ir);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of what the emitter writes that few kernels reach, built and run by whatever OpenCL driver is there. Whole
-// kernels are looked at on devices (tests/conformance, tests/gpu).
+// Runs parts of the emitter's output that few kernels reach, on the OpenCL driver that is present. Tests of whole
+// kernels on devices are in tests/conformance and tests/gpu.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -31,7 +31,8 @@ class OpenClRunTest : public ::testing::Test {
     }
   }
 
-  // A kernel over `r` and `x` (in), 32-bit words each, whose body finds %id, %ra and %xa (addresses of its words).
+  // Returns a kernel over `r` and `x` (in), 32-bit words each, whose body may use %id, %ra and %xa (addresses of its
+  // words).
   static std::string Text(const std::string& body, const std::string& directives = "") {
     return "module \"m\"\n" + directives +
            "param buffer inout \"r\"\nparam buffer in \"x\"\nentry f0\nfunc f0 \"f\" (%r: i32, %x: i32) -> () {\n"
@@ -41,7 +42,7 @@ class OpenClRunTest : public ::testing::Test {
            body + "\nreturn ()\n}\n";
   }
 
-  // Runs the last variant, which needs no proof, or the one `back` in front of it.
+  // Runs the last variant, which needs no proof, or the variant `back` places before it.
   ir::TrapReport Run(const std::string& text, std::vector<uint32_t>& r, std::vector<uint32_t> x, uint64_t extent,
                      uint64_t group = 1, uint32_t back = 0) {
     StatusOr<ir::Module> module = ir::ParseModule(text);
@@ -69,7 +70,7 @@ class OpenClRunTest : public ::testing::Test {
   GpuTarget target_;
 };
 
-// Bits of floats of all kinds, more often than not of similar exponents.
+// Returns bits of floats of all kinds, mostly of similar exponents.
 std::vector<uint32_t> Floats(size_t count) {
   std::mt19937 random(7);
   const uint32_t kEdges[] = {0,           0x80000000u, 1,           0x007fffffu, 0x00800000u, 0x00800001u, 0x7f7fffffu,
@@ -122,9 +123,9 @@ TEST_F(OpenClRunTest, DivisionAndSquareRootAreExact) {
   }
 }
 
-// An instance that traps between barriers takes its group with it, and nobody hangs; other groups run.
+// An instance that traps between barriers ends its group without a hang; other groups run.
 TEST_F(OpenClRunTest, TrapsBetweenBarriersEndTheGroup) {
-  // Turns i of a loop: x's word of the instance is read at a distance that grows, so that it leaves the buffer in one.
+  // The loop reads, in iteration i, the instance's word of x at a growing distance, which leaves the buffer in one.
   const std::string text = Text(
       "%size: i32 = const.i32 64\n%l: i32 = local_alloc %size\n%lid: i32 = local_id.i32 %zero\n"
       "%lo: i32 = shl.i32 %lid, %two\n%la: i32 = add.i32 %l, %lo\n%turns: i32 = const.i32 5\n"
@@ -133,21 +134,21 @@ TEST_F(OpenClRunTest, TrapsBetweenBarriersEndTheGroup) {
       " %v: i32 = load.i32 flat %p\n store.i32 flat %la, %v\n barrier\n %w: i32 = load.i32 flat %l\n barrier\n"
       " %old: i32 = load.i32 flat %ra\n %sum: i32 = add.i32 %old, %w\n store.i32 flat %ra, %sum\n"
       " %next: i32 = add.i32 %i, %one\n %more: i32 = lt_u.i32 %next, %turns\n"
-      " if b1 %more {\n  continue b0 (%next)\n } else {\n  leave b1 ()\n }\n leave b0 ()\n}",
+      " if b1 %more {\n  continue b0 (%next)\n } else {\n  br b1 ()\n }\n br b0 ()\n}",
       "uses barrier\nuses group_memory\n");
   std::vector<uint32_t> r(32), x(32, 0);
-  x[21] = 16;  // The third turn reads beyond the end: 84 + 3 * 16 = 132.
+  x[21] = 16;  // The third iteration reads beyond the end: 84 + 3 * 16 = 132.
   const ir::TrapReport trap = Run(text, r, x, 32, 16);
   EXPECT_EQ(trap.code, ir::TrapCode::kOutOfBounds);
   EXPECT_EQ(trap.instance[0], 21u);
-  // The second group has done three turns at most; the first one all.
+  // The second group has done at most three iterations; the first one all.
   EXPECT_EQ(r[0], 0u);
   std::vector<uint32_t> y(32, 4);
   EXPECT_EQ(Run(text, r, std::vector<uint32_t>(32, 0), 32, 16).code, ir::TrapCode::kNone);
 }
 
-// Addresses that wrap around on the way stay inside their buffers, with and without checks: the driver's compiler must
-// not take a constant out of a sum that it has extended.
+// Addresses that wrap around in between stay inside their buffers, with and without checks: the driver's compiler must
+// not hoist a constant out of a sum that it has extended.
 TEST_F(OpenClRunTest, SumsWrapBeforeTheyAreAddresses) {
   for (const ir::testing::WrapKernel& kernel : ir::testing::WrapKernels()) {
     SCOPED_TRACE(kernel.name);
@@ -177,8 +178,8 @@ TEST_F(OpenClRunTest, SumsWrapBeforeTheyAreAddresses) {
   }
 }
 
-// A sort in groups of 512 with barriers in nested loops: PoCL's compiler ended the process over the loops' returns, and
-// NVIDIA's driver must be told the group.
+// Sorts in groups of 512 with barriers in nested loops: PoCL's compiler crashed on the loops' returns, and NVIDIA's
+// driver must be told the group size.
 TEST_F(OpenClRunTest, SortsInWideGroups) {
   constexpr uint32_t kGroup = 512;
   if (target_.group_size_max < kGroup) {
@@ -225,16 +226,17 @@ TEST_F(OpenClRunTest, SortsInWideGroups) {
   }
 }
 
-// Barriers that lie on some ways through a kernel only, and instances that part behind them: PoCL's compiler lets the
-// first instance of a group choose for all where such ways end.
+// Barriers are on some paths through a kernel only, and instances diverge after them: PoCL's compiler lets the first
+// instance of a group choose for all where such paths end.
 TEST_F(OpenClRunTest, InstancesPartBehindBarriers) {
-  // Small ids add one, who finds less than its id in its neighbour's word of group memory leaves, the others add that.
+  // Small ids add one; an instance that finds less than its id in its neighbour's word leaves; the others add that
+  // word.
   const auto part = [](int number) {
     std::string text =
         "block p@ () {\n %o@: i32 = load.i32 flat %ra\n %s@: i32 = lt_u.i32 %lid, %three\n if a@ %s@ {\n"
-        "  %i@: i32 = add.i32 %o@, %one\n  store.i32 flat %ra, %i@\n  leave p@ ()\n } else {\n  leave a@ ()\n }\n"
-        " %w@: i32 = load.i32 flat %other\n %l@: i32 = lt_u.i32 %w@, %lid\n if c@ %l@ {\n  leave p@ ()\n } else {\n"
-        "  leave c@ ()\n }\n %n@: i32 = add.i32 %o@, %w@\n store.i32 flat %ra, %n@\n leave p@ ()\n}\n";
+        "  %i@: i32 = add.i32 %o@, %one\n  store.i32 flat %ra, %i@\n  br p@ ()\n } else {\n  br a@ ()\n }\n"
+        " %w@: i32 = load.i32 flat %other\n %l@: i32 = lt_u.i32 %w@, %lid\n if c@ %l@ {\n  br p@ ()\n } else {\n"
+        "  br c@ ()\n }\n %n@: i32 = add.i32 %o@, %w@\n store.i32 flat %ra, %n@\n br p@ ()\n}\n";
     for (size_t at; (at = text.find('@')) != std::string::npos;) {
       text.replace(at, 1, std::to_string(number));
     }
@@ -248,22 +250,22 @@ TEST_F(OpenClRunTest, InstancesPartBehindBarriers) {
       "store.i32 flat %la, %v\n%is_odd: i32 = and.i32 %gid, %one\n";
   const std::pair<const char*, std::string> kernels[] = {
       {"at the end", "barrier\n" + part(1) + "barrier\n" + part(2)},
-      {"in a branch", "if u %is_odd {\nbarrier\n" + part(1) + "leave u ()\n} else {\n" + "leave u ()\n}\n"},
-      {"in one of two branches", "barrier\nif u %is_odd {\nbarrier\n" + part(1) + "leave u ()\n} else {\n" + part(2) +
-                                     "leave u ()\n}\n" + part(3)},
+      {"in a branch", "if u %is_odd {\nbarrier\n" + part(1) + "br u ()\n} else {\n" + "br u ()\n}\n"},
+      {"in one of two branches",
+       "barrier\nif u %is_odd {\nbarrier\n" + part(1) + "br u ()\n} else {\n" + part(2) + "br u ()\n}\n" + part(3)},
       {"behind a return",
-       "barrier\nif u %is_odd {\n" + part(1) + "return ()\n} else {\nleave u ()\n}\nbarrier\n" + part(2)},
+       "barrier\nif u %is_odd {\n" + part(1) + "return ()\n} else {\nbr u ()\n}\nbarrier\n" + part(2)},
       {"in a loop that is left in two places",
        "barrier\nloop b (%k: i32 = %zero) {\n %late: i32 = lt_u.i32 %gid, %k\n if e %late {\n" + part(1) +
-           "  leave b ()\n } else {\n  leave e ()\n }\n barrier\n %r0: i32 = load.i32 flat %ra\n store.i32 flat %la, "
+           "  br b ()\n } else {\n  br e ()\n }\n barrier\n %r0: i32 = load.i32 flat %ra\n store.i32 flat %la, "
            "%r0\n"
            " barrier\n" +
            part(2) +
            " barrier\n %k2: i32 = add.i32 %k, %one\n %more: i32 = lt_u.i32 %k2, %three\n"
            " if g %more {\n" +
            part(3) + "  barrier\n  continue b (%k2)\n } else {\n" + part(4) +
-           "  leave b ()\n }\n"
-           " leave b ()\n}\n" +
+           "  br b ()\n }\n"
+           " br b ()\n}\n" +
            part(5)},
   };
   std::mt19937 random(4);
@@ -293,7 +295,7 @@ TEST_F(OpenClRunTest, InstancesPartBehindBarriers) {
   }
 }
 
-// Every way out of nested constructs, at each depth: leaves, continues, tables, behind more brackets than nest.
+// Covers every exit from nested constructs, at each depth: leaves, continues, tables, beyond the nesting of brackets.
 TEST_F(OpenClRunTest, JumpsLeaveAnyDepth) {
   std::string body = "%v: i32 = load.i32 flat %xa\n%result: i32 = block out () {\n";
   for (int i = 0; i < 80; ++i) {
@@ -304,12 +306,12 @@ TEST_F(OpenClRunTest, JumpsLeaveAnyDepth) {
   std::string inner;
   for (int i = 79; i >= 0; --i) {
     const std::string n = std::to_string(i);
-    inner += (i < 79 ? "leave d" + n + " ()\n" : "") + "} else {\nleave out (%c" + n + ")\n}\n";
+    inner += (i < 79 ? "br d" + n + " ()\n" : "") + "} else {\nbr out (%c" + n + ")\n}\n";
   }
   const std::string text = Text(body +
                                 "%m: i32 = loop again (%k: i32 = %v) {\n %k2: i32 = sub.i32 %k, %one\n"
-                                " leave_table %k [again, out, continue again] (%k2)\n}\nleave out (%m)\n" +
-                                inner + "leave out (%two)\n}\nstore.i32 flat %ra, %result");
+                                " br_table %k [again, out, continue again] (%k2)\n}\nbr out (%m)\n" +
+                                inner + "br out (%two)\n}\nstore.i32 flat %ra, %result");
   std::vector<uint32_t> x, r(100);
   for (uint32_t i = 0; i < 100; ++i) {
     x.push_back(i);

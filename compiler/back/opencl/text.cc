@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kDimensions[] = {"x", "y", "z"};
 
-// How an argument is called inside the kernel.
+// Returns an argument's name inside the kernel.
 std::string NameOf(Kind kind, uint32_t index) {
   constexpr std::string_view kNames[] = {"p",       "n",      "start", "a",          "s",         "first_",
                                          "extent_", "group_", "traps", "trap_index", "group_base"};
@@ -123,7 +123,7 @@ std::string Facts::InstanceId(uint32_t dimension) {
   return std::string(kDimensions[dimension]);
 }
 
-// Facts that all variants of this kind need come in one order, whatever the body asked for first.
+// Lists the facts of a kind in one order for all variants, whatever the order of use in the body.
 std::string Facts::Head(GpuVariant* variant) {
   std::vector<std::string> arguments;
   const auto add = [&](Kind kind, uint32_t index, uint8_t bytes, std::string text) {
@@ -157,7 +157,7 @@ std::string Facts::Head(GpuVariant* variant) {
   add(Kind::kTrapIndex, 0, 4, "uint trap_index");
   add(Kind::kGroupBase, 0, address, Cat(address_type, " group_base"));
   if (v_.RunsByGroups()) {
-    // Whoever builds the text for one group says which (backends/opencl/executable.cc).
+    // The caller that builds the text for one group defines its size (backends/opencl/executable.cc).
     v_.helpers.Add("GROUP", R"(
 #ifdef GROUP_X
 #define GROUP __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, GROUP_Z)))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all of a kernel's code is written with: the text, and what a launch passes. Internal to this folder.
+// The text of a kernel, and the values that a launch passes to it. Internal to this folder.
 #ifndef HPVMD_COMPILER_BACK_OPENCL_TEXT_H_
 #define HPVMD_COMPILER_BACK_OPENCL_TEXT_H_
 
@@ -27,25 +27,25 @@ namespace hpvm::opencl {
 using namespace ir::words;
 
 struct KernelOptions {
-  std::string name;                       // The kernel's, in the program.
-  std::string suffix;                     // Of helpers that belong to this plan alone.
-  std::array<uint32_t, 3> tile{1, 1, 1};  // Instances of a work item.
+  std::string name;                       // The kernel's name in the program.
+  std::string suffix;                     // Suffix of helpers that belong to this plan alone.
+  std::array<uint32_t, 3> tile{1, 1, 1};  // Instances per work item.
   gpu::Trust trust = gpu::Trust::kNothing;
   bool audits_proofs = false;  // GpuOptions::audits_proofs.
   bool zeroes_group = true;    // False: all of group memory is written before it is read.
   bool is_aligned = false;     // Buffers begin at multiples of 16 bytes.
   bool fast_math = false;
-  const pass::CoarseModule* coarse = nullptr;  // What the module is a coarse form of; borrowed.
+  const pass::CoarseModule* coarse = nullptr;  // The coarse form that the module belongs to; borrowed.
 };
 
-// One kernel: what it is made of. All but the options are borrowed.
+// The inputs of one kernel. All but the options are borrowed.
 struct Variant {
-  // A work group is then the node's group.
+  // Returns true if a work group is the node's group.
   bool RunsByGroups() const { return module.uses_barrier || module.uses_group_memory; }
-  // An unchecked variant leaves the check of what is proven out, unless it audits.
+  // An unchecked variant omits the checks of proven accesses, unless it audits.
   bool IsProven(OpId id) const { return plan.IsProven(id, options.trust) || f.op(id).is_inside; }
   bool OmitsCheck(OpId id) const { return IsProven(id) && !options.audits_proofs; }
-  // What an access that misses its buffer or group memory traps with.
+  // Returns the trap code of an access that misses its buffer or group memory.
   ir::TrapCode MissCode(OpId id) const { return IsProven(id) ? ir::TrapCode::kWrongProof : ir::TrapCode::kOutOfBounds; }
 
   const ir::Module& module;
@@ -56,7 +56,7 @@ struct Variant {
   const ir::Function& f = module.function(module.entry);
 };
 
-// The text being written, and how values are called in it.
+// Text holds the text being written, and the names of values in it.
 class Text {
  public:
   explicit Text(Variant& variant);
@@ -76,7 +76,7 @@ class Text {
   void Define(ValueId value, const std::string& expression);
   void Declare(ValueId value);
   void DefineAhead(ValueId value);  // Zero, until its definition assigns it.
-  // A variable of the writer's own, "const " or "" in front of it.
+  // Declares a variable of the writer's own; `qualifier` is "const " or "".
   void Local(std::string_view qualifier, std::string_view type, const std::string& name, const std::string& expression);
   void WriteLocals();  // Variables that live from the kernel's beginning.
   const std::string& Name(ValueId value) const { return names_[value.index]; }
@@ -93,17 +93,17 @@ class Text {
   std::string out_;
   uint32_t indent_ = 1;
   uint32_t fresh_ = 0;
-  std::vector<std::string> names_;  // By ValueId.
-  std::vector<bool> is_ahead_;      // By ValueId: the variable stands there.
+  std::vector<std::string> names_;  // Indexed by ValueId.
+  std::vector<bool> is_ahead_;      // Indexed by ValueId: the variable has been declared ahead.
   const analysis::Definitions definitions_;
-  // In kernels whose group meets in loops, on processors: a return from a loop and what else leaves it share the block
-  // in which clang ends the lives of the loop's variables, and PoCL 3.1 takes no such loop with a barrier in it. So all
-  // variables live from the kernel's beginning.
+  // True in kernels whose group meets in loops, on processors: all variables then live from the kernel's beginning. A
+  // return from a loop and the other exits share the block in which clang ends the lifetime of the loop's variables,
+  // and PoCL 3.1 rejects such a loop with a barrier in it.
   const bool hoists_locals_;
-  std::map<std::string, std::vector<std::string>> locals_;  // By type.
+  std::map<std::string, std::vector<std::string>> locals_;  // Keyed by type.
 };
 
-// The values that a launch passes (gpu_code.h); each call notes that the value is used.
+// Facts provides the values that a launch passes (gpu_code.h); each call records that the value is used.
 class Facts {
  public:
   Facts(Variant& variant, Text& text) : v_(variant), text_(text) {}
@@ -112,10 +112,11 @@ class Facts {
   std::string Buffer(uint32_t param) { return Fact(GpuArgument::Kind::kBuffer, param); }
   std::string BufferBytes(uint32_t param) { return Fact(GpuArgument::Kind::kBufferBytes, param); }
   std::string BufferBase(uint32_t param);
-  // A uint: how many offsets an access may have that ends `reach` bytes behind its offset; none: 0. For 32-bit kernels.
+  // Returns a uint: the number of valid offsets of an access that ends `reach` bytes after its offset; 0 when none
+  // fits. For 32-bit kernels.
   std::string Places(uint32_t param, uint64_t reach);
   std::string InstanceId(uint32_t dimension);
-  // Written last, as the body decides what it has to say: the kernel's head, and variables at its beginning.
+  // Written last, because it depends on the body: the kernel's head, and variables at its beginning.
   std::string Head(GpuVariant* variant);
   void WriteVariables();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-probe-code FILE: writes the artifacts of the probe of wrapped addresses as each back end for GPUs makes them, as
-// arrays of C++. Part of the build; no tenant's byte comes here.
+// hpvm-probe-code FILE: writes the artifacts of the wrapped-address probe, as each GPU back end makes them, as C++
+// arrays. Runs at build time only, and never handles a tenant's data.
 #include <stdio.h>
 
 #include <optional>
@@ -14,8 +14,8 @@ namespace hpvm::gpu {
 namespace {
 
 // Instance i sums two pairs of neighbouring words of x at 48 i + 80, which 32-bit sums reach by wrapping: the stand-in
-// base goes in and comes off in the first pair, the kernel's own constants do so in the second. Both sums are 12 i + 21
-// where word w of x is w, and are stored at 16 i through such a pair as well.
+// base is added and subtracted in the first pair, the kernel's own constants are in the second. Both sums are 12 i +
+// 21 where word w of x is w, and are stored at 16 i through such a pair as well.
 constexpr char kWrap[] = R"(module "wrap"
 param buffer in "x"
 param buffer inout "out"
@@ -59,7 +59,8 @@ return ()
 }
 )";
 
-// What every 64-bit device has. The text and the words differ between devices in what this kernel does not use.
+// Returns the features that every 64-bit device has. Devices differ in features of the text and the words that this
+// kernel does not use.
 GpuTarget Common() {
   GpuTarget target;
   target.has_int64 = target.has_8_bit_storage = target.has_16_bit_storage = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integers, floats and conversions. Internal to this folder.
+// Integer and float arithmetic, and conversions. Internal to this folder.
 #ifndef HPVMD_COMPILER_BACK_VULKAN_ARITHMETIC_H_
 #define HPVMD_COMPILER_BACK_VULKAN_ARITHMETIC_H_
 
@@ -13,7 +13,7 @@
 
 namespace hpvm::vulkan {
 
-// Quotients and square roots of f32 on integers, as functions from bits to bits (soft_float.cc).
+// SoftFloats computes quotients and square roots of f32 on integers, as functions from bits to bits (soft_float.cc).
 class SoftFloats : private Room {
  public:
   SoftFloats(Variant& variant, Functions& functions) : Room(variant), functions_(functions) {}
@@ -31,14 +31,14 @@ class SoftFloats : private Room {
   Functions& functions_;
 };
 
-// Quotients, square roots and comparisons of f32 on devices with GpuTarget::exact_fma. The first two are functions, in
-// which `rare` writes what they are of the operands for which fma does not do (fused_float.cc).
+// FusedFloats computes quotients, square roots and comparisons of f32 on devices with GpuTarget::exact_fma. The first
+// two are functions, in which `rare` emits the result for operands that fma does not handle (fused_float.cc).
 class FusedFloats : private Room {
  public:
   FusedFloats(Variant& variant, Functions& functions) : Room(variant), functions_(functions) {}
 
   SpvId Divide(const std::function<SpvId(SpvId, SpvId)>& rare);
-  // Within 2 ulp; denormal divisors count as zeros.
+  // Accurate to 2 ulp; denormal divisors count as zeros.
   SpvId DivideNearly(SpvId a, SpvId b);
   SpvId SquareRoot(const std::function<SpvId(SpvId)>& rare);
   SpvId IsBelow(SpvId a, SpvId b);  // False for NaNs.
@@ -57,7 +57,7 @@ class FusedFloats : private Room {
   Functions& functions_;
 };
 
-// emit_float.cc.
+// Floats emits float operations; in emit_float.cc.
 class Floats : private Room {
  public:
   Floats(Variant& variant, Functions& functions)
@@ -66,12 +66,13 @@ class Floats : private Room {
   SpvId EmitFloatUnary(const ir::Op& op, SpvId a);
   SpvId EmitApprox(const ir::Op& op, SpvId a);
   SpvId EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b);
-  // a * b + c, -a * b + c and so on as one operation, of a function of the math library.
+  // Emits a * b + c, -a * b + c and so on as one operation, for a function of the math library.
   SpvId EmitFused(SpvId a, SpvId b, SpvId c, bool negates_product, bool negates_sum);
-  // The extent to which the node's fast math reaches into the operation.
+  // Returns the extent to which the node's fast math applies to the operation.
   ir::FastMath FastMathOf(const ir::Op& op) const;
   bool IsFast(const ir::Op& op) const { return FastMathOf(op) == ir::FastMath::kAll; }
-  // True if the math library's products and sums are contracted here and not by the driver, which might go further.
+  // Returns true if products and sums of the math library are contracted here and not by the driver, which might
+  // contract more.
   bool Contracts(const ir::Op& op) const;
   SpvId EmitConst(const ir::Op& op);
   SpvId CompareByBits(ir::Opcode code, SpvId a, SpvId b);
@@ -102,10 +103,10 @@ class Floats : private Room {
   Functions& functions_;
   SoftFloats soft_;
   FusedFloats fused_;
-  std::vector<bool> seen_as_bits_;  // By ValueId; empty until somebody asks.
+  std::vector<bool> seen_as_bits_;  // Indexed by ValueId; empty until first used.
 };
 
-// emit_integer.cc, emit_convert.cc.
+// Arithmetic emits arithmetic operations; in emit_integer.cc and emit_convert.cc.
 class Arithmetic : private Room {
  public:
   Arithmetic(Variant& variant, Values& values, Floats& floats, Traps& traps)

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "compiler/back/vulkan/memory.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::vulkan {
@@ -13,7 +13,7 @@ using Kind = GpuArgument::Kind;
 namespace {
 
 constexpr size_t kInitializerWordsMax = 64;
-// Each group copies its tables, which larger ones do not pay for.
+// Limit on tables: each group copies them, which does not pay for larger ones.
 constexpr uint64_t kTableBytesMax = 2'048;
 
 std::vector<uint32_t> WordsOf(const gpu::OwnMemory& memory) {
@@ -26,8 +26,8 @@ bool IsPlainLoad(const ir::Op& op) { return op.code == ir::Opcode::kLoad || op.c
 
 }  // namespace
 
-// With its content as initializer if it is never written or small; else EmitOwnStart fills it, because drivers make one
-// store an element of an initializer.
+// Declares a private array, with its content as initializer if it is never written or small. Otherwise EmitOwnStart
+// fills it, because drivers emit one store per element of an initializer.
 SpvId Arrays::OwnArray(const gpu::OwnMemory& memory) {
   const std::vector<uint32_t> words = WordsOf(memory);
   const SpvId type = w.Array(w.Int(32), static_cast<uint32_t>(words.size()));
@@ -42,7 +42,7 @@ SpvId Arrays::OwnArray(const gpu::OwnMemory& memory) {
   return w.GlobalVariable(spv::StorageClassPrivate, type, is_zero ? w.Null(type) : w.Composite(type, parts));
 }
 
-// Zeroes a written array and stores what is not zero of its initial content.
+// Zeroes a written array and stores the non-zero part of its initial content.
 void Arrays::EmitOwnStart(const gpu::OwnMemory& memory, const WordArray& array) {
   const std::vector<uint32_t> words = WordsOf(memory);
   if (!memory.is_written || memory.is_scratch || words.size() <= kInitializerWordsMax) {
@@ -73,7 +73,7 @@ void Arrays::EmitOwnStart(const gpu::OwnMemory& memory, const WordArray& array) 
 }
 
 void Arrays::Declare() {
-  // Parts are whole multiples of 8 bytes, which the state need not be.
+  // Parts are multiples of 8 bytes, but the state need not be.
   const auto declare = [&](const std::vector<gpu::OwnMemory>& parts, uint64_t end, std::vector<WordArray>& arrays) {
     for (const gpu::OwnMemory& part : parts) {
       arrays.push_back(
@@ -93,7 +93,8 @@ void Arrays::Declare() {
   FindTables();
 }
 
-// If some access is of 16 bytes, and none is atomic: of a vector's component Vulkan has no atomic operation.
+// Returns true if some access has 16 bytes and no operation is atomic: Vulkan has no atomic operation on a component
+// of a vector.
 bool Arrays::UsesGroupVectors() const {
   bool is_wide = false, is_atomic = false;
   ir::ForEachOp(v_.f, [&](ir::OpId id) {
@@ -116,10 +117,10 @@ void Arrays::EmitStart() {
 
 void Arrays::FindTables() {
   if (v_.cuts_loops) {
-    return;  // On a processor memory is memory.
+    return;  // A processor gains nothing from tables in group memory.
   }
   const analysis::Definitions definitions(v_.f);
-  const uint64_t used = v_.plan.local_bytes + 8;  // With the flags of traps.
+  const uint64_t used = v_.plan.local_bytes + 8;  // With the trap flags.
   const uint64_t bytes_max =
       std::min(kTableBytesMax, v_.m.target.local_bytes_max - std::min(v_.m.target.local_bytes_max, used));
   ir::ForEachOp(v_.f, [&](ir::OpId id) {

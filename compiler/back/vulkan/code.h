@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instructions on unsigned integers, as the emitter's files write them: short names, constants folded.
+// Code emits instructions on unsigned integers, under short names; Add and ShrK fold constants.
 #ifndef HPVMD_COMPILER_BACK_VULKAN_CODE_H_
 #define HPVMD_COMPILER_BACK_VULKAN_CODE_H_
 
@@ -20,7 +20,7 @@ class Code {
   void Store(SpvId pointer, SpvId value) { w.Do(spv::OpStore, {pointer, value}); }
   SpvId Bits(SpvId type, SpvId value) { return w.Op(spv::OpBitcast, type, {value}); }
 
-  // On u32. What is known now is computed now.
+  // Operations on u32. Add and ShrK fold constants.
   SpvId Add(SpvId a, SpvId b);
   SpvId AddK(SpvId a, uint32_t b) { return b == 0 ? a : Add(a, K(b)); }
   SpvId Sub(SpvId a, SpvId b) { return w.Op(spv::OpISub, U32(), {a, b}); }
@@ -48,11 +48,11 @@ class Code {
     return w.Op(spv::OpSelect, type, {condition, a, b});
   }
 
-  // Runs `then` if the condition holds. `then` says whether it comes back: false after a branch of its own.
+  // Runs `then` if the condition holds. `then` returns false if it ended with a branch of its own.
   void If(SpvId condition, const std::function<bool()>& then);
-  // The same with another side; both come back.
+  // The same with an else branch; both continue after it.
   void IfElse(SpvId condition, const std::function<void()>& then, const std::function<void()>& otherwise);
-  // for (i = first; i < end; i += step) body(i), on u32. The variable i, which holds what was reached.
+  // Emits for (i = first; i < end; i += step) body(i), on u32. Returns the variable i, which holds its final value.
   SpvId For(SpvId first, SpvId end, SpvId step, const std::function<void(SpvId)>& body);
 
   SpirvWriter& w;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is to be known of the kernel's control before it is written.
+// Analyses the kernel's control flow before code is emitted.
 #include <algorithm>
 
 #include "compiler/back/vulkan/control.h"
@@ -9,7 +9,7 @@ namespace hpvm::vulkan {
 
 namespace {
 
-// Of group memory, where the driver cuts loops: for each instance, and for what else a kernel keeps there.
+// Group memory used where the driver cuts loops: bytes for each instance, and for the kernel's other needs.
 constexpr uint64_t kLeftLoopBytes = 4, kOtherGroupBytes = 16;
 
 }  // namespace
@@ -34,11 +34,11 @@ ControlPlan::ControlPlan(Variant& variant) : v_(variant) {
       if (target.is_continue) {
         is_continued_[target.op.index] = true;
       } else if (!ends_kernel_[target.op.index] &&
-                 (op.code == Opcode::kLeaveTable || v_.f.region(region_of_[id.index]).owner != target.op)) {
+                 (op.code == Opcode::kBrTable || v_.f.region(region_of_[id.index]).owner != target.op)) {
         is_left_inside_[target.op.index] = true;
       }
     }
-    // Outer constructs come first, so that what they know is known here.
+    // Outer constructs come first, so their results are known here.
     if (op.code != Opcode::kBlock && op.code != Opcode::kLoop && op.code != Opcode::kIf) {
       return;
     }
@@ -46,7 +46,7 @@ ControlPlan::ControlPlan(Variant& variant) : v_(variant) {
     const ir::Op& next = v_.f.op(around.ops[place_in_region_[id.index] + 1]);
     if (next.code == Opcode::kReturn) {
       ends_kernel_[id.index] = true;
-    } else if (next.code == Opcode::kLeave && next.operand_count == 0) {
+    } else if (next.code == Opcode::kBr && next.operand_count == 0) {
       ends_kernel_[id.index] = ends_kernel_[v_.f.targets_of(next)[0].op.index];
     }
   });
@@ -60,8 +60,9 @@ void ControlPlan::RefuseLoopsThatCannotBeWatched() {
   const uint64_t bytes = v_.plan.local_bytes + target.group_size_max * kLeftLoopBytes + kOtherGroupBytes;
   if (v_.cuts_loops && HasLoops() && bytes > target.local_bytes_max) {
     v_.Refuse("The device's driver ends loops after " + std::to_string(ir::kLlvmpipeLoopRounds) +
-              " rounds; to notice it takes group memory, of which the kernel leaves too little (" +
-              std::to_string(bytes) + " bytes in all, the device has " + std::to_string(target.local_bytes_max) + ").");
+              " iterations; detecting this takes group memory, of which the kernel leaves too little (" +
+              std::to_string(bytes) + " bytes are needed in all, the device has " +
+              std::to_string(target.local_bytes_max) + ").");
   }
 }
 

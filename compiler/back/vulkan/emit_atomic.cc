@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Atomics: of words by the device's own operations, of bytes and 16-bit words by exchanging the word around them until
-// nobody came between. Float sums in buffers are the device's own where it has them (VK_EXT_shader_atomic_float), and
-// exchanged elsewhere; group memory is an array of integers, which cannot be seen as floats. A work item's own memory
-// needs none of it.
+// Atomics: on words by the device's own operations; on bytes and 16-bit words by a compare-and-exchange loop on the
+// word around them. Float sums in buffers are native where the device has them (VK_EXT_shader_atomic_float), and
+// exchange loops elsewhere; group memory is an array of integers, which cannot be accessed as floats. A work item's
+// private memory needs no atomics.
 #include <algorithm>
 
 #include "compiler/back/vulkan/memory.h"
@@ -14,7 +14,7 @@ namespace {
 bool IsMin(Opcode code) { return code == Opcode::kAtomicMinS || code == Opcode::kAtomicMinU; }
 bool IsSigned(Opcode code) { return code == Opcode::kAtomicMinS || code == Opcode::kAtomicMaxS; }
 
-// The device's operation for one of ours.
+// Returns the device's operation for an IR opcode.
 spv::Op NativeOf(Opcode code) {
   constexpr spv::Op kNative[] = {spv::OpAtomicIAdd, spv::OpAtomicISub,     spv::OpAtomicAnd,  spv::OpAtomicOr,
                                  spv::OpAtomicXor,  spv::OpAtomicExchange, spv::OpAtomicSMin, spv::OpAtomicUMin,
@@ -24,14 +24,14 @@ spv::Op NativeOf(Opcode code) {
 
 }  // namespace
 
-// No driver promises what it does with denormal numbers in its operation; NVIDIA's takes those of f32 for zeros.
+// No driver guarantees how its operation treats denormal numbers; NVIDIA's flushes those of f32 to zero.
 gpu::FloatSum FloatSumAt(const ir::Module& module, const ir::Op& op, const GpuTarget& target, bool is_group,
                          bool fast_math) {
   const bool has_operation = op.width == 4 ? target.has_f32_atomic_add : target.has_f64_atomic_add;
   return gpu::FloatSumOf(module, op, has_operation && !is_group, /*flushes=*/true, fast_math);
 }
 
-// The value that `op` makes of `old`; integers of the access's width in `type`, u32 or u64.
+// Returns the value that `op` computes from `old`; integers of the access's width in `type`, u32 or u64.
 SpvId Atomics::Combine(const ir::Op& op, SpvId type, SpvId old, std::span<const SpvId> operands) {
   const SpvId a = operands.empty() ? 0 : operands[0];
   const auto plain = [&](spv::Op code) { return w.Op(code, type, {old, a}); };
@@ -73,7 +73,7 @@ SpvId Atomics::Combine(const ir::Op& op, SpvId type, SpvId old, std::span<const 
   return IsMin(op.code) ? c.Select(type, is_less, old, a) : c.Select(type, is_less, a, old);
 }
 
-// Operands as integers of the access: u32, without what a narrow one does not have, or u64.
+// Returns operands as integers of the access: u32, truncated for a narrow access, or u64.
 SpvId Atomics::AtomicOperand(const ir::Op& op, SpvId value) {
   if (op.width == 8) {
     return op.type == Type::kF64 ? floats_.BitsOf(op.type, value) : value;
@@ -99,12 +99,12 @@ SpvId Atomics::Semantics(uint32_t order) {
   return c.K(v_.plan.needs_fences && !v_.has_no_fences ? order | memory : 0);
 }
 
-// Of the whole word (or 64-bit word) at `pointer`.
+// Operates on the whole word (or 64-bit word) at `pointer`.
 SpvId Atomics::AtomicNative(SpvId pointer, const ir::Op& op, std::span<const SpvId> operands, bool is_group) {
   const SpvId type = op.width == 8 ? w.Int(64) : c.U32();
   const SpvId scope = c.K(is_group ? spv::ScopeWorkgroup : spv::ScopeDevice);
   if (v_.has_no_fences && op.code == Opcode::kAtomicLoad) {
-    // A plain load would be one to LLVM, which orders nothing.
+    // LLVM would compile the atomic load to a plain load, which orders nothing.
     const SpvId zero = op.width == 8 ? v_.K(Type::kI64, 0) : c.K(0);
     return w.Op(spv::OpAtomicIAdd, type, {pointer, scope, c.K(0), zero});
   }
@@ -128,7 +128,7 @@ SpvId Atomics::AtomicNative(SpvId pointer, const ir::Op& op, std::span<const Spv
   }
 }
 
-// Of bits [shift, shift + 8 * width) of the word at `pointer`, or of all of it.
+// Operates on bits [shift, shift + 8 * width) of the word at `pointer`, or on all of it.
 SpvId Atomics::AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& op, std::span<const SpvId> operands,
                                 bool is_group) {
   const SpvId type = op.width == 8 ? w.Int(64) : c.U32();
@@ -176,7 +176,7 @@ SpvId Atomics::AtomicByExchange(SpvId pointer, SpvId shift, const ir::Op& op, st
   return c.Load(type, part);
 }
 
-// Nobody else sees it.
+// The memory is private to the instance, so plain accesses suffice.
 SpvId Atomics::AtomicInOwn(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands) {
   const SpvId type = op.width == 8 ? v_.m.TypeOf(Type::kI64) : c.U32();
   const SpvId raw = access_.LoadRaw(spot, op.width);
@@ -188,13 +188,13 @@ SpvId Atomics::AtomicInOwn(const Spot& spot, const ir::Op& op, std::span<const S
   return old;
 }
 
-// The word that the access lies in, or its 64-bit word.
+// Returns a pointer to the word, or 64-bit word, that contains the access.
 SpvId Atomics::WordAt(const Spot& spot, const ir::Op& op) {
   return op.width == 8 ? access_.Element(spot, View::k64, c.ShrK(spot.address, 3))
                        : access_.Element(spot, View::k32, c.ShrK(spot.address, 2));
 }
 
-// The device's own sum: it sees the buffer as floats.
+// Emits the device's native sum, which sees the buffer as floats.
 SpvId Atomics::FloatSumNative(const Spot& spot, const ir::Op& op, SpvId operand) {
   const bool is_wide = op.width == 8;
   w.Extension("SPV_EXT_shader_atomic_float_add");
@@ -206,7 +206,7 @@ SpvId Atomics::FloatSumNative(const Spot& spot, const ir::Op& op, SpvId operand)
   return floats_.BitsOf(op.type, old);
 }
 
-// A sum in a buffer or in group memory.
+// Emits a sum in a buffer or in group memory.
 SpvId Atomics::FloatSumIn(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands) {
   const bool is_group = spot.words != nullptr;
   const auto exchange = [&] { return AtomicByExchange(WordAt(spot, op), 0, op, operands, is_group); };
@@ -228,14 +228,14 @@ SpvId Atomics::FloatSumIn(const Spot& spot, const ir::Op& op, std::span<const Sp
       [&] {
         c.Store(old, FloatSumNative(spot, op, operands[0]));
         if (v_.cuts_loops) {
-          c.Store(search_.FaultVariable(), c.K(0));  // As behind a loop that was not cut.
+          c.Store(search_.FaultVariable(), c.K(0));  // As after a loop that was not cut.
         }
       },
       [&] {
         c.IfElse(
             c.Test(spv::OpIEqual, magnitude, v_.K(bits, 0)),
             [&] {
-              // All that a zero changes is a zero of the other sign.
+              // Adding a zero changes only a zero of the other sign.
               ir::Op one_exchange = op;
               one_exchange.code = Opcode::kAtomicCmpxchg;
               const std::array<SpvId, 2> from_and_to{v_.K(bits, op.width == 8 ? uint64_t{1} << 63 : uint64_t{1} << 31),
@@ -250,8 +250,9 @@ SpvId Atomics::FloatSumIn(const Spot& spot, const ir::Op& op, std::span<const Sp
   return c.Load(type, old);
 }
 
-// A sum by one work item for those of its subgroup that are here, if all add to one place. They agree on the total, on
-// the one and on the place in one block, where nobody can come or go in between.
+// Emits a sum that one work item performs for all active ones of its subgroup, if all add to one address. They
+// determine the total, the adding work item and the address in one block, so that the set of active work items cannot
+// change in between.
 void Atomics::FloatSumForAll(ir::OpId id, const Spot& spot, SpvId operand) {
   const ir::Op& op = v_.f.op(id);
   const SpvId scope = c.K(spv::ScopeSubgroup), type = v_.m.TypeOf(op.type), bits = op.width == 8 ? w.Int(64) : c.U32();
@@ -281,7 +282,7 @@ void Atomics::FloatSumForAll(ir::OpId id, const Spot& spot, SpvId operand) {
     return true;
   });
   if (v_.cuts_loops && IsExchanged(op, is_group)) {
-    search_.TrapIfFault(op, Memory::kState, 0);  // No address: nothing is wrong with it.
+    search_.TrapIfFault(op, Memory::kState, 0);  // The address is valid, so none is recorded.
   }
 }
 
@@ -289,7 +290,7 @@ gpu::FloatSum Atomics::FormOf(const ir::Op& op, bool is_group) const {
   return FloatSumAt(v_.module, op, v_.m.target, is_group, v_.options.fast_math);
 }
 
-// True if a loop is written that may be cut.
+// Returns true if the operation emits a loop that the driver may cut.
 bool Atomics::IsExchanged(const ir::Op& op, bool is_group) const {
   if (op.code == Opcode::kAtomicFAdd) {
     return FormOf(op, is_group) != gpu::FloatSum::kDevice;
@@ -297,7 +298,7 @@ bool Atomics::IsExchanged(const ir::Op& op, bool is_group) const {
   return op.width < 4 && op.code != Opcode::kAtomicLoad;
 }
 
-// The old value, as an integer of the access's width; of a store anything.
+// Returns the old value as an integer of the access's width; undefined for a store.
 SpvId Atomics::AtomicAt(const Spot& spot, const ir::Op& op, std::span<const SpvId> operands) {
   if (spot.words != nullptr && spot.words->storage == spv::StorageClassPrivate) {
     return AtomicInOwn(spot, op, operands);
@@ -399,7 +400,7 @@ bool Atomics::EmitAtomic(ir::OpId id) {
     }
     old = AtomicAt(*spot, op, operands);
     if (v_.cuts_loops && IsExchanged(op, reach == gpu::Reach::kGroup)) {
-      search_.TrapIfFault(op, Memory::kState, 0);  // No address: nothing is wrong with it.
+      search_.TrapIfFault(op, Memory::kState, 0);  // The address is valid, so none is recorded.
     }
   } else {
     const Memory memory = search_.MemoryOf(reach);

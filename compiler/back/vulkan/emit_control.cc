@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Structured control; control.h says how.
+// Structured control; control.h describes the scheme.
 
 #include "compiler/back/vulkan/emitter.h"
 #include "compiler/ir/launch.h"
@@ -7,17 +7,17 @@
 
 namespace hpvm::vulkan {
 
-// True when control leaves the region's end for what comes behind the operation that owns it, which is no construct.
+// Returns true when control falls out of the region's end to the code after its owner, which is no construct.
 bool KernelEmitter::EmitRegion(ir::RegionId region) {
   const std::span<const ir::OpId> ops = v_.f.region(region).ops;
   for (size_t i = 0; i + 1 < ops.size(); ++i) {
-    meetings_.Pass(ops, i);
+    reconvergence_.Pass(ops, i);
     if (!EmitOp(ops[i])) {
-      meetings_.SkipRest(ops, i);
+      reconvergence_.SkipRest(ops, i);
       return false;
     }
   }
-  meetings_.Pass(ops, ops.size() - 1);
+  reconvergence_.Pass(ops, ops.size() - 1);
   return EmitTerminator(ops.back());
 }
 
@@ -36,7 +36,7 @@ bool KernelEmitter::EmitOp(ir::OpId id) {
       return true;
     case ir::Family::kSync:
       if (op.code == Opcode::kBarrier) {
-        meetings_.EmitBarrier(id);
+        reconvergence_.EmitBarrier(id);
       } else {
         EmitLocalAlloc(id);
       }
@@ -114,8 +114,7 @@ bool KernelEmitter::EmitLoop(ir::OpId id) {
   return true;
 }
 
-// With a switch around it if something further inside leaves it: a selection's merge is only branched to from the
-// selection itself.
+// Puts a switch around the selection if an inner jump leaves it: only the selection itself may branch to its merge.
 bool KernelEmitter::EmitIf(ir::OpId id) {
   const ir::Op& op = v_.f.op(id);
   const SpvId condition = values_.ConditionOf(v_.f.operands_of(op)[0]);
@@ -144,11 +143,11 @@ bool KernelEmitter::EmitIf(ir::OpId id) {
 bool KernelEmitter::EmitTerminator(ir::OpId id) {
   const ir::Op& op = v_.f.op(id);
   switch (op.code) {
-    case Opcode::kLeave:
+    case Opcode::kBr:
     case Opcode::kContinue:
       return EmitJump(v_.f.targets_of(op)[0], v_.f.operands_of(op), control_.RegionOf(id));
-    case Opcode::kLeaveTable:
-      EmitLeaveTable(op);
+    case Opcode::kBrTable:
+      EmitBrTable(op);
       return false;
     case Opcode::kTrap:
       traps_.TrapNow(static_cast<ir::TrapCode>(op.imm), op);
@@ -187,8 +186,8 @@ bool KernelEmitter::EmitJump(const ir::Target& target, std::span<const ir::Value
   return false;
 }
 
-// A chain of tests, one for each target: a switch of its own would keep the targets from being reached directly.
-void KernelEmitter::EmitLeaveTable(const ir::Op& op) {
+// Emits a chain of tests, one per target: inside a switch of its own the targets could not be reached directly.
+void KernelEmitter::EmitBrTable(const ir::Op& op) {
   const std::span<const ir::Target> targets = v_.f.targets_of(op);
   const std::span<const ir::ValueId> values = v_.f.operands_of(op).subspan(1);
   const SpvId index = values_.Operand(op, 0);

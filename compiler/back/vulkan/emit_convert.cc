@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions. A float outside an integer's range is never handed to the device, whose answer would be anything.
+// Conversions. A float outside an integer's range is never passed to the device, whose result would be undefined.
 #include <bit>
 #include <cmath>
 
@@ -43,7 +43,8 @@ SpvId Arithmetic::EmitTruncation(const ir::Op& op, SpvId a) {
   const bool is_signed = op.code == Opcode::kTruncS || op.code == Opcode::kTruncSatS;
   const bool saturates = op.code == Opcode::kTruncSatS || op.code == Opcode::kTruncSatU;
   const int bits = static_cast<int>(8 * ir::Bytes(to));
-  // What fits lies in (below, above), or [-2^(bits - 1), above) where the float has no room for what is one less.
+  // The range is (below, above), or [-2^(bits - 1), above) where the float type cannot represent the next lower
+  // integer.
   const double above = std::ldexp(1.0, is_signed ? bits - 1 : bits);
   const bool has_below = !is_signed || (from == Type::kF64 && bits == 32);
   const double below = is_signed ? -above - (has_below ? 1 : 0) : -1;

@@ -7,14 +7,14 @@ namespace hpvm::vulkan {
 KernelEmitter::KernelEmitter(ModuleEmitter& m, const ir::Module& module, const gpu::GpuPlan& plan,
                              const VariantOptions& options)
     : v_(m, module, plan, options) {
-  traps_.SetDetour(&meetings_);
+  traps_.SetDetour(&reconvergence_);
 }
 
 Status KernelEmitter::Emit(const std::string& entry, bool* can_trap) {
   arrays_.Declare();
   jumps_.Declare();
   traps_.Declare();
-  meetings_.Declare();
+  reconvergence_.Declare();
   const SpvId kernel = w.NewId();
   functions_.OpenKernel(kernel);
   const ir::Region& body = v_.f.region(v_.f.body);
@@ -35,26 +35,26 @@ Status KernelEmitter::Emit(const std::string& entry, bool* can_trap) {
   return v_.status();
 }
 
-// Zeroes group memory and the flags of traps, and fills tables, each work item a part of it.
+// Zeroes group memory and the trap flags, and fills tables; each work item does a part.
 void KernelEmitter::EmitGroupStart() {
-  if (arrays_.group() == nullptr && !arrays_.has_tables() && !meetings_.postpones()) {
+  if (arrays_.group() == nullptr && !arrays_.has_tables() && !reconvergence_.postpones()) {
     return;
   }
   const SpvId word = w.Pointer(spv::StorageClassWorkgroup, w.Int(32));
   const SpvId variable = v_.m.BuiltIn(spv::BuiltInLocalInvocationIndex);
   v_.Use(variable);
   const SpvId index = c.Load(c.U32(), variable);
-  if (meetings_.postpones()) {
-    meetings_.ClearFlags(word, index);
+  if (reconvergence_.postpones()) {
+    reconvergence_.ClearFlags(word, index);
   }
   if (arrays_.group() != nullptr) {
     arrays_.ZeroGroup(word, index);
   }
   arrays_.FillTables(word, index);
-  meetings_.EmitGroupBarrier();
+  reconvergence_.EmitGroupBarrier();
 }
 
-// What is asked for of floats, in both widths if there are two.
+// Declares the required float modes, in both widths if there are two.
 void KernelEmitter::FloatModes(SpvId entry) {
   const GpuTarget& target = v_.m.target;
   const auto ask = [&](spv::ExecutionMode mode, spv::Capability capability) {

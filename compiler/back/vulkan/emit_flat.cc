@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accesses that are found by their address: module memory, state, and where provenance failed everything. They are
-// functions, one for each kind of access, that leave a trap's code in a variable when no range holds the access.
+// Accesses that are resolved by address: module memory, state, and accesses of unknown provenance. They are functions,
+// one per kind of access, that leave a trap's code in a variable when no range holds the access.
 
 #include "compiler/back/vulkan/memory.h"
 
@@ -28,7 +28,7 @@ Memory Search::MemoryOf(gpu::Reach reach) {
 
 SpvId Search::AddressTypeOf(Memory memory) { return memory == Memory::kState ? c.U32() : v_.WordsType(); }
 
-// Operand plus immediate; a sum that does not fit becomes the highest address, which no range holds.
+// Returns operand plus immediate; a sum that overflows becomes the highest address, which no range holds.
 SpvId Search::AddressOf(const ir::Op& op) {
   const SpvId operand = values_.Operand(op, 0);
   if (op.imm == 0) {
@@ -85,9 +85,9 @@ Search::Range Search::MakeRange(const RangeSource& from, Memory memory) {
   return range;
 }
 
-// Whether all of [address, address + bytes) lies in the range; `place` receives the distance from its beginning.
+// Returns true if the range holds [address, address + bytes); `place` receives the distance from its beginning.
 SpvId Search::Holds(const Range& range, SpvId type, SpvId address, SpvId bytes, SpvId* place) {
-  *place = w.Op(spv::OpISub, type, {address, range.begin});  // Wraps to a large one below it.
+  *place = w.Op(spv::OpISub, type, {address, range.begin});  // Wraps to a large distance below the range.
   const SpvId fits = c.Test(spv::OpULessThanEqual, bytes, range.bytes);
   const SpvId room = w.Op(spv::OpISub, type, {range.bytes, bytes});
   const SpvId begins = c.Test(spv::OpUGreaterThanEqual, address, range.begin);
@@ -119,7 +119,7 @@ Spot Search::SpotIn(const Range& range, SpvId type, SpvId place, uint32_t alignm
   return spot;
 }
 
-// A byte of module memory or state; what lies outside what is kept is zero.
+// Returns a byte of module memory or state; bytes outside the kept parts are zero.
 SpvId Search::SearchByte(Memory memory) {
   const SpvId type = AddressTypeOf(memory);
   const char* name = memory == Memory::kState ? "state_byte" : "module_byte";
@@ -135,7 +135,7 @@ SpvId Search::SearchByte(Memory memory) {
   });
 }
 
-// Bytes that straddle the borders of what is kept.
+// Loads bytes that straddle the borders of kept parts.
 SpvId Search::LoadByBytes(Memory memory, SpvId address, uint32_t width) {
   const SpvId type = AddressTypeOf(memory);
   const Type address_type = type == c.U32() ? Type::kI32 : Type::kI64;
@@ -201,7 +201,7 @@ SpvId Search::SearchStore(Memory memory, uint32_t width, uint32_t alignment) {
   });
 }
 
-// Why [address, address + bytes) may not be accessed, or 0.
+// Returns the reason why [address, address + bytes) may not be accessed, or 0.
 SpvId Search::FindFault(bool is_write) {
   const SpvId type = v_.WordsType();
   return functions_.Function(
@@ -213,7 +213,7 @@ SpvId Search::FindFault(bool is_write) {
               const bool allowed = !is_write || range.is_writable;
               w.Do(spv::OpReturnValue, {allowed ? c.K(0) : Code32(TrapCode::kReadOnlyBuffer, c)});
             });
-        // All of module memory can be read; nothing of it is written by a write of no bytes.
+        // All of module memory can be read; only a write of no bytes is allowed to it.
         Range all;
         all.begin = v_.K(address_type, 0);
         all.bytes = v_.K(address_type, v_.module.memory_bytes);
@@ -226,12 +226,12 @@ SpvId Search::FindFault(bool is_write) {
       });
 }
 
-// What a search left in the variable; with the access's width for the report.
+// Traps with the code that a search left in the variable, and with the access's width for the report.
 void Search::TrapIfFault(const ir::Op& op, Memory memory, SpvId address) {
   const SpvId fault = c.Load(c.U32(), FaultVariable());
   c.If(c.Differ(fault, c.K(0)), [&] {
     if (memory == Memory::kState) {
-      traps_.TrapWith(fault, op, 0);  // No address: none reaches the state.
+      traps_.TrapWith(fault, op, 0);  // The state has no flat address.
     } else {
       const SpvId code = c.Or(fault, c.K(uint32_t{op.width} << 16));
       traps_.TrapWith(code, op, v_.Narrow(address));
@@ -253,7 +253,7 @@ void MemoryOps::TrapIfBulkFault(const ir::Op& op, SpvId function, SpvId address,
   });
 }
 
-// Byte by byte: nothing is known of the alignment, and kernels that copy are rare.
+// Copies byte by byte, because the alignment is unknown and kernels that copy are rare.
 bool MemoryOps::EmitBulk(const ir::Op& op) {
   const SpvId type = v_.WordsType();
   const SpvId to = values_.Operand(op, 0);
@@ -279,7 +279,7 @@ bool MemoryOps::EmitBulk(const ir::Op& op) {
   const SpvId reached = c.For(c.K(0), count, c.K(1), [&](SpvId i) {
     SpvId byte = 0, at = i;
     if (op.code == Opcode::kMemoryCopy) {
-      // Towards higher addresses from the last byte on, so that none is overwritten before it is read.
+      // Copies towards higher addresses start from the last byte, so that no byte is overwritten before it is read.
       const SpvId is_up = c.Test(spv::OpUGreaterThan, to, values_.Operand(op, 1));
       const SpvId from_end = c.Sub(c.Sub(count, c.K(1)), i);
       at = c.Select(c.U32(), is_up, from_end, i);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Floats. What Vulkan leaves open is done on bits: signs, NaNs, the order of zeros, minimum and maximum. Sums and
-// products are correctly rounded there and must not be contracted. A quotient or root of f32 may be off by 2.5 ulp.
-// Both are made with fma where that is rounded once (fused_float.cc). What is left comes through f64, where rounding
-// twice does no harm (53 bits are more than 2 * 24 + 1; S. Figueroa, "When is double rounding innocuous?", SIGNUM
-// 1995), or bit by bit where there is no f64.
+// Floats. Details that Vulkan leaves open are computed on bits: signs, NaNs, the order of zeros, minimum and maximum.
+// Sums and products are correctly rounded in Vulkan and must not be contracted. A quotient or root of f32 may be off
+// by 2.5 ulp. Both are computed with fma where that is rounded once (fused_float.cc). Other devices compute them in
+// f64, where double rounding is innocuous (53 bits are more than 2 * 24 + 1; S. Figueroa, "When is double rounding
+// innocuous?", SIGNUM 1995), or bit by bit where there is no f64.
 #include "compiler/back/vulkan/arithmetic.h"
 #include "compiler/ir/walk.h"
 
@@ -42,7 +42,7 @@ SpvId Floats::EmitFused(SpvId a, SpvId b, SpvId c, bool negates_product, bool ne
   return fused_.Fma(negates_product ? fused_.Negate(a) : a, b, negates_sum ? fused_.Negate(c) : c);
 }
 
-// The driver is free to contract what the author wrote, and what no device with an exact fma contracts here.
+// In fast math the driver may contract operations, except those of the math library that are contracted here.
 SpvId Floats::Rounded(const ir::Op& op, spv::Op instruction, SpvId a, SpvId b) {
   const SpvId result = w.Op(instruction, v_.m.TypeOf(op.type), {a, b});
   if (FastMathOf(op) == ir::FastMath::kNone || Contracts(op)) {
@@ -54,7 +54,7 @@ SpvId Floats::Rounded(const ir::Op& op, spv::Op instruction, SpvId a, SpvId b) {
 SpvId Floats::BitsOf(Type type, SpvId a) { return c.Bits(v_.m.TypeOf(IntOf(type)), a); }
 SpvId Floats::FloatOf(Type type, SpvId bits) { return c.Bits(v_.m.TypeOf(type), bits); }
 
-// On bits, since a driver may take it that there are no NaNs.
+// Tests bits, because a driver may assume that there are no NaNs.
 SpvId Floats::IsNan(Type type, SpvId a) {
   const SpvId bits = BitsOf(type, a);
   const SpvId magnitude =
@@ -62,7 +62,7 @@ SpvId Floats::IsNan(Type type, SpvId a) {
   return c.Test(spv::OpUGreaterThan, magnitude, v_.K(IntOf(type), Infinity(type)));
 }
 
-// True if anything but a sum, product, quotient, root or comparison takes the value.
+// Returns true if an operation other than a sum, product, quotient, root or comparison uses the value.
 bool Floats::IsSeenAsBits(ValueId value) {
   if (seen_as_bits_.empty()) {
     seen_as_bits_.resize(v_.f.values.size());
@@ -79,14 +79,15 @@ bool Floats::IsSeenAsBits(ValueId value) {
   return seen_as_bits_[value.index];
 }
 
-// Exact, and an author's. The math library is right without help: gpu_math_test compares it on that driver.
+// Returns true for an author's operation in exact math. The math library needs no help: gpu_math_test verifies it on
+// that driver.
 bool Floats::IsExactOfAuthor(const ir::Op& op) const {
   const uint32_t written = op.origin != 0 ? op.origin - 1 : v_.module.entry.index;
   return !v_.options.fast_math && v_.module.functions[written].fast_math == ir::FastMath::kAll;
 }
 
-// NVIDIA's compiler knows changes of a sign by their masks and makes operations on floats of them, which take denormals
-// for zeros. Where the result's bits are seen it does not get to know the mask.
+// NVIDIA's compiler recognizes changes of a sign by their masks and turns them into float operations, which flush
+// denormals to zero. If the result's bits are used, the mask is hidden from it.
 bool Floats::HidesMasks(const ir::Op& op) {
   return op.type == Type::kF32 && !v_.m.target.is_processor && !v_.m.target.keeps_denormals && IsExactOfAuthor(op) &&
          IsSeenAsBits(op.first_result);
@@ -97,7 +98,7 @@ SpvId Floats::Mask(Type type, uint64_t mask, bool is_hidden) {
   return is_hidden ? w.Op(spv::OpBitwiseXor, v_.m.TypeOf(IntOf(type)), {known, UnknownZero(IntOf(type))}) : known;
 }
 
-// `value` with the sign of `sign`, both as bits.
+// Returns `value` with the sign of `sign`, both as bits.
 SpvId Floats::WithSign(Type type, SpvId value, SpvId sign, bool is_hidden) {
   const SpvId bits = v_.m.TypeOf(IntOf(type));
   const SpvId magnitude = w.Op(spv::OpBitwiseAnd, bits, {value, Mask(type, MagnitudeBits(type), is_hidden)});
@@ -144,16 +145,16 @@ SpvId Floats::EmitApprox(const ir::Op& op, SpvId a) {
   return w.Ext(instruction, v_.m.TypeOf(op.type), {a});
 }
 
-// A zero of an integer type of which no compiler knows any of the low 32 bits: ids are below 2^31.
+// Returns a zero of an integer type whose low 32 bits are unknown to every compiler, because ids are below 2^31.
 SpvId Floats::UnknownZero(Type type) {
   const SpvId first = v_.Argument32(GpuArgument::Kind::kFirst, 0);
   const SpvId zero = w.Op(spv::OpShiftRightArithmetic, c.U32(), {first, c.K(31)});
   return type == Type::kI32 ? zero : w.Op(spv::OpUConvert, v_.m.TypeOf(type), {zero});
 }
 
-// An operand of a sum, product or quotient. Lavapipe's code generator takes 0 + x, 0 * x and 0 / x for what they are of
-// most numbers, and its passes find zeros that the kernel does not show: in loops that they unroll, in memory just
-// written. There the operand is one that no compiler knows.
+// Hides an operand of a sum, product or quotient. Lavapipe's code generator simplifies 0 + x, 0 * x and 0 / x as if x
+// were an ordinary number, and its passes find zeros that are not visible in the kernel: in loops that they unroll, in
+// memory just written. There the operand must be unknown to compilers.
 SpvId Floats::Opaque(Type type, SpvId value) {
   if (!v_.m.target.is_processor || v_.options.fast_math) {
     return value;
@@ -163,9 +164,9 @@ SpvId Floats::Opaque(Type type, SpvId value) {
   return FloatOf(type, w.Op(spv::OpBitwiseOr, v_.m.TypeOf(IntOf(type)), {bits, zero}));
 }
 
-// Mesa's passes make a conversion of a condition of a choice between 1 and 0 or -1 and -0, also where it is one between
-// 1 and -0 or -1 and 0, or between the integers that have those bits. So they do not get to know the ones. NVIDIA's
-// compiler takes a choice between 0 and -0 for one between equal numbers, and does not get to know -0.
+// Mesa's passes turn a choice between 1 and 0 or -1 and -0 into a conversion of its condition, even a choice between 1
+// and -0 or -1 and 0, or between the integers with those bits. So the ones are hidden from them. NVIDIA's compiler
+// treats a choice between 0 and -0 as one between equal numbers, so -0 is hidden from it.
 bool Floats::IsHidden(const ir::Op& constant) const {
   const bool is_wide = ir::Bytes(constant.type) == 8;
   const Type as_float = is_wide ? Type::kF64 : Type::kF32;
@@ -208,7 +209,7 @@ SpvId Floats::EmitFloatBinary(const ir::Op& op, SpvId a, SpvId b) {
   }
 }
 
-// Bits of floats that are no NaNs compare as signed integers once the magnitude of negative ones is turned around;
+// Bits of floats that are not NaNs compare as signed integers once the magnitude bits of negative ones are inverted;
 // then -0 is below +0.
 SpvId Floats::EmitMinMax(const ir::Op& op, SpvId a, SpvId b) {
   const Type bits_type = IntOf(op.type);
@@ -229,7 +230,7 @@ SpvId Floats::EmitMinMax(const ir::Op& op, SpvId a, SpvId b) {
   return c.Select(v_.m.TypeOf(op.type), c.Either(first_nan, second_nan), v_.K(op.type, QuietNan(op.type)), chosen);
 }
 
-// NVIDIA's driver rounds OpFDiv correctly under RoundingModeRTE, and slowly.
+// NVIDIA's driver rounds OpFDiv correctly under RoundingModeRTE, but slowly.
 SpvId Floats::EmitDivideF32(const ir::Op& op, SpvId a, SpvId b) {
   const SpvId f32 = v_.m.TypeOf(Type::kF32);
   if (IsFast(op) && v_.m.target.exact_fma && v_.m.target.rounds_to_even) {
@@ -255,8 +256,8 @@ SpvId Floats::DivideWider(SpvId a, SpvId b) {
   return w.Op(spv::OpFConvert, v_.m.TypeOf(Type::kF32), {Exact(spv::OpFDiv, v_.m.TypeOf(Type::kF64), {x, y})});
 }
 
-// f32 to f64. A driver that need not keep denormals takes them for zeros here and in comparisons, whatever it does in
-// sums and products.
+// Converts f32 to f64. A driver that need not keep denormals flushes them to zero here and in comparisons, whatever it
+// does in sums and products.
 SpvId Floats::Promote(SpvId a) {
   constexpr uint64_t kLeast = 0x36a0000000000000;  // 2^-149, the unit of denormals.
   const SpvId f64 = v_.m.TypeOf(Type::kF64);
@@ -274,7 +275,7 @@ SpvId Floats::Promote(SpvId a) {
   return c.Select(f64, is_denormal, c.Select(f64, is_negative, negative, positive), plain);
 }
 
-// An i32 by whose order numbers (not NaNs) are ordered; equal for both zeros.
+// Returns an i32 that orders numbers (not NaNs); equal for both zeros.
 SpvId Floats::OrderOf(SpvId a) {
   const SpvId bits = BitsOf(Type::kF32, a);
   const SpvId is_negative = c.Test(spv::OpSLessThan, bits, c.K(0));
@@ -298,10 +299,10 @@ SpvId Floats::CompareByOrder(Opcode code, SpvId a, SpvId b) {
   }
 }
 
-// Of f32, for drivers that take denormals for zeros here.
+// Compares f32 for drivers that flush denormals to zero in comparisons.
 SpvId Floats::CompareByBits(Opcode code, SpvId a, SpvId b) {
-  // NVIDIA's driver keeps denormals in sums under RoundingModeRTE (docs/GPU.md). No property says so; devices that were
-  // not seen to do it compare by bits.
+  // NVIDIA's driver keeps denormals in sums under RoundingModeRTE (docs/GPU.md). No property reports this; devices not
+  // known to do it compare by bits.
   const bool keeps_in_sums = v_.m.target.exact_fma && v_.m.target.rounds_to_even;
   if (keeps_in_sums && (code == Opcode::kFLt || code == Opcode::kFGt)) {
     return code == Opcode::kFLt ? fused_.IsBelow(a, b) : fused_.IsBelow(b, a);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integers, comparisons and select. Integers are unsigned types throughout; operations say what is signed.
+// Integers, comparisons and select. Integer types are always unsigned; operations specify signedness.
 #include "compiler/back/vulkan/arithmetic.h"
 
 #include <spirv/unified1/GLSL.std.450.h>
@@ -42,8 +42,8 @@ SpvId Arithmetic::EmitArithmetic(const ir::Op& op) {
   }
 }
 
-// A sum of a product in the math library, as one operation; 0 if it is none. The library rests on which product it is:
-// not on one that is handed to it.
+// Returns a sum of a product in the math library as one operation; 0 if it is none. The library depends on which
+// product is fused: never one that its caller passes to it.
 SpvId Arithmetic::EmitContracted(const ir::Op& op) {
   if (!floats_.Contracts(op) || (op.code != Opcode::kFAdd && op.code != Opcode::kFSub)) {
     return 0;
@@ -59,7 +59,7 @@ SpvId Arithmetic::EmitContracted(const ir::Op& op) {
   return 0;
 }
 
-// The bits of a value, 32 at a time: GLSL's searches and OpBitCount are of 32 bits.
+// Operates on the bits of a value, 32 at a time: GLSL's searches and OpBitCount are limited to 32 bits.
 SpvId Arithmetic::EmitIntUnary(const ir::Op& op, SpvId a) {
   const SpvId type = v_.m.TypeOf(op.type);
   const uint32_t bits = 8 * ir::Bytes(op.type);
@@ -134,7 +134,7 @@ SpvId Arithmetic::EmitIntBinary(const ir::Op& op, SpvId a, SpvId b) {
   }
 }
 
-// Vulkan leaves OpSRem of negative operands open, so remainders come from quotients.
+// Vulkan leaves OpSRem of negative operands undefined, so remainders are computed from quotients.
 SpvId Arithmetic::EmitDivision(const ir::Op& op, SpvId a, SpvId b) {
   const SpvId type = v_.m.TypeOf(op.type);
   const uint64_t lowest = op.type == Type::kI32 ? uint64_t{1} << 31 : uint64_t{1} << 63;
@@ -153,7 +153,7 @@ SpvId Arithmetic::EmitDivision(const ir::Op& op, SpvId a, SpvId b) {
     }
     default: {
       const SpvId is_minus_one = c.Equal(b, v_.K(op.type, minus_one));
-      const SpvId by = c.Select(type, is_minus_one, v_.K(op.type, 1), b);  // Of either the remainder is 0.
+      const SpvId by = c.Select(type, is_minus_one, v_.K(op.type, 1), b);  // The remainder by 1 or -1 is 0.
       const SpvId quotient = w.Op(spv::OpSDiv, type, {a, by});
       const SpvId product = w.Op(spv::OpIMul, type, {quotient, by});
       return w.Op(spv::OpISub, type, {a, product});
@@ -182,7 +182,7 @@ SpvId Arithmetic::EmitCompare(const ir::Op& op, SpvId a, SpvId b) {
     condition = inner != 0 ? c.Neither(inner) : c.Equal(a, v_.K(op.type, 0));
   }
   if (a == b && (op.code == Opcode::kFNe || op.code == Opcode::kFEq)) {
-    // The test for NaNs, which compilers of drivers simplify as if no bits of a NaN were ever looked at.
+    // A test for NaNs, which drivers' compilers simplify as if the bits of a NaN were never used.
     const SpvId is_nan = floats_.IsNan(op.type, a);
     condition = op.code == Opcode::kFNe ? is_nan : c.Neither(is_nan);
   }

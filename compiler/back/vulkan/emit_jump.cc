@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constructs and jumps over several of them; control.h says how.
+// Constructs and jumps over several of them; control.h describes the scheme.
 #include <algorithm>
 
 #include "compiler/back/vulkan/control.h"
@@ -8,7 +8,7 @@ namespace hpvm::vulkan {
 
 namespace {
 
-// SPIR-V's limit on nesting is 1023 constructs; checks nest a little further inside.
+// SPIR-V limits nesting to 1023 constructs; checks nest a little further inside.
 constexpr size_t kFramesMax = 1000;
 
 }  // namespace
@@ -78,9 +78,9 @@ void Jumps::FallOut() {
   w.Do(spv::OpBranch, {frames_.back().merge});
 }
 
-// Compilers do not keep what is behind a loop that nothing leaves, and whom the driver cut off would go unnoticed. They
-// find such loops where none is written, too: behind a condition that stays as it is. So each loop gets a way out, on a
-// condition that never holds and that no compiler knows.
+// Compilers drop the code after a loop without exits, and then a cut by the driver would go unnoticed. They also
+// detect such loops where an exit condition never changes. So each loop gets an exit on a condition that never holds
+// and that no compiler knows.
 void Jumps::GoAround() {
   const Frame& frame = frames_.back();
   w.Label(frame.next);
@@ -95,7 +95,7 @@ void Jumps::GoAround() {
   w.Do(spv::OpBranchConditional, {c.Equal(left, c.K(frame.name)), frame.merge, frame.header});
 }
 
-// The switch or loop of an operation; never the selection of an `if`, which has one around it where it needs one.
+// Returns the switch or loop of an operation; never the selection of an `if`, which has a switch around it if needed.
 size_t Jumps::FrameOf(ir::OpId op) const {
   for (size_t i = frames_.size(); i-- > 0;) {
     if (frames_[i].op == op && frames_[i].kind != Frame::Kind::kSelection) {
@@ -112,8 +112,8 @@ SpvId Jumps::Selector() {
   return selector_;
 }
 
-// From anywhere: the innermost loop, across switches and selections; from outside a loop nested in it, the innermost
-// switch.
+// Reachable from anywhere: the innermost loop, across switches and selections; from outside a loop nested in it, the
+// innermost switch.
 Jumps::Goal Jumps::NextHop(Goal goal) const {
   std::optional<size_t> innermost_switch;
   for (size_t i = frames_.size(); i-- > 0;) {
@@ -160,12 +160,12 @@ void Jumps::JumpTo(Goal goal) {
 void Jumps::MarkLeft(Goal hop) {
   const Frame& frame = frames_[hop.frame];
   if (v_.cuts_loops && frame.kind == Frame::Kind::kLoop && !hop.is_continue) {
-    // Volatile, as all that concerns the word: a compiler that hands the name on would see no loop that was cut.
+    // Volatile, like all accesses to the word: a compiler that forwarded the name would hide a loop that was cut.
     w.Do(spv::OpStore, {LeftSlot(), c.K(frame.name), spv::MemoryAccessVolatileMask});
   }
 }
 
-// The work item's own word.
+// Returns a pointer to the work item's own word.
 SpvId Jumps::LeftSlot() {
   const SpvId variable = v_.m.BuiltIn(spv::BuiltInLocalInvocationIndex);
   v_.Use(variable);
@@ -193,7 +193,7 @@ bool Jumps::CloseFrame() {
   return SendOn(frame);
 }
 
-// Behind the merge: who is on the way to something further out goes on. False if nobody stays.
+// After the merge: forwards jumps to outer targets. Returns false if no control stays.
 bool Jumps::SendOn(const Frame& frame) {
   if (frame.crossing.empty()) {
     if (frame.comes_with_name) {
@@ -201,7 +201,7 @@ bool Jumps::SendOn(const Frame& frame) {
     }
     return true;
   }
-  // By where they go next.
+  // Grouped by their next hop.
   std::map<std::pair<size_t, bool>, std::vector<Goal>> groups;
   for (const auto& [to, is_continue] : frame.crossing) {
     const Goal goal{to, is_continue};

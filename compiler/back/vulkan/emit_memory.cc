@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores where it is known what they reach: a buffer, group memory, or a work item's own.
+// Loads and stores whose memory is known: a buffer, group memory, or a work item's private memory.
 //
-// Buffers are arrays of the widest element that the access's alignment allows; what is not aligned is put together
-// from words. Views begin at multiples of 8 bytes (ir::kDataAlignment), or of 16 where the variant says so. A store of
-// less than a word, where the device has no such view, clears and sets bits of the word around it atomically, since
-// its neighbours belong to others.
+// Buffers are arrays of the widest element that the access's alignment allows; unaligned values are composed of words.
+// Views begin at multiples of 8 bytes (ir::kDataAlignment), or of 16 where the variant says so. A store of less than a
+// word, where the device has no such view, clears and sets bits of the word around it atomically, because the
+// neighbouring bytes belong to other instances.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -16,7 +16,7 @@ namespace hpvm::vulkan {
 
 using Kind = GpuArgument::Kind;
 
-// How many offsets an access of `reach` bytes may have: bytes - reach + 1, or none.
+// Returns the number of valid offsets of an access of `reach` bytes: bytes - reach + 1, or 0.
 SpvId Search::RangeCount(uint32_t param, uint64_t reach) {
   return functions_.Hoisted("count " + std::to_string(param) + " " + std::to_string(reach), [&] {
     const SpvId bytes = v_.Argument32(Kind::kBufferBytes, param);
@@ -43,7 +43,7 @@ void Search::CheckParam(ir::OpId id, SpvId offset) {
   traps_.TrapIf(IsOutside(offset, count), v_.MissCode(id), op, address, op.width);
 }
 
-// If one of the members misses, each is looked at, in order.
+// If one of the members misses, each is checked, in order.
 void Search::CheckShared(const pass::SharedCheck& check) {
   const SpvId first = values_.Operand(v_.f.op(check.members[0]), 0);
   SpvId least = 0;
@@ -187,7 +187,7 @@ Spot Access::At(const Spot& spot, uint32_t bytes) {
   return further;
 }
 
-// 1 or 2 bytes, zero-extended.
+// Loads 1 or 2 bytes, zero-extended.
 SpvId Access::LoadSmall(const Spot& spot, uint32_t width) {
   if (width == 2 && spot.alignment < 1) {
     const SpvId low = LoadSmall(At(spot, 0), 1);
@@ -224,14 +224,14 @@ void Access::StoreSmall(const Spot& spot, uint32_t width, SpvId value) {
   StoreBits(spot, c.ShrK(spot.address, 2), mask, placed);
 }
 
-// 4 bytes at any address, from the one or two words around them.
+// Loads 4 bytes at any address, from the one or two words around them.
 SpvId Access::LoadUnaligned(const Spot& spot) {
   const SpvId shift = BitsInWord(spot, 3);
   const SpvId low = LoadWord(spot, c.ShrK(spot.address, 2));
   const SpvId high = LoadWord(spot, c.ShrK(c.AddK(spot.address, 3), 2));
   const SpvId rest = c.Sub(c.K(31), shift);
   const SpvId below = c.Shr(low, shift);
-  const SpvId above = c.Shl(c.ShlK(high, 1), rest);  // In two steps: nothing is left of it when the shift is 0.
+  const SpvId above = c.Shl(c.ShlK(high, 1), rest);  // In two steps, because a shift by 32 is undefined.
   return c.Or(below, above);
 }
 
@@ -253,7 +253,7 @@ void Access::StoreUnaligned(const Spot& spot, SpvId value) {
   StoreBits(spot, c.ShrK(c.AddK(spot.address, 3), 2), high_mask, high);
 }
 
-// Whether 8 or 16 bytes are one element of what is bound.
+// Returns true if 8 or 16 bytes are one element of the bound array.
 bool Access::IsWhole(const Spot& spot, uint32_t width) const {
   if (width == 8) {
     return spot.words == nullptr && spot.alignment >= 3;
@@ -345,8 +345,8 @@ bool MemoryOps::EmitMemory(ir::OpId id) {
   }
 }
 
-// Of constants: what stands at a place that is known, or at one that surely lies in a table. The safety of other memory
-// does not rest on that: a place that is computed is clamped besides. 0: none of them.
+// Loads from constants: the value at a known address, or a table lookup that is known to be inside. The safety of
+// other memory does not depend on that: a computed offset is also clamped. Returns 0 when neither applies.
 SpvId MemoryOps::LoadConstant(ir::OpId id) {
   const ir::Op& op = v_.f.op(id);
   const gpu::OwnMemory* memory = v_.plan.PartOf(id);
@@ -394,8 +394,8 @@ bool MemoryOps::EmitAccess(ir::OpId id) {
     raw = ToRaw(op, values_.Operand(op, 1));
   }
   const gpu::Reach reach = v_.plan.reach[id.index];
-  // Volatile reads pass by a GPU's caches, so that they are spared where robust access is there to catch what an `in`
-  // port that shares its bytes with another might become.
+  // Volatile reads bypass a GPU's caches. They are omitted for `in` ports, which may share bytes with another port:
+  // there robust access catches an index that changes.
   bool is_index = false;
   for (uint32_t i = 0; i < op.result_count; ++i) {
     is_index = is_index || index_loads_[op.first_result.index + i];

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traps in kernels with barriers. An instance that traps sets its group's flag and goes on from its place
-// (compiler/back/gpu/trap_route.h), where all instances of the group wait and return if the flag is set, or behind
-// which they do so at their next barrier. Two flags take turns.
+// Traps in kernels with barriers. An instance that traps sets its group's flag and continues from its rejoin point
+// (compiler/back/gpu/trap_route.h). Either all instances of the group wait at that rejoin point and return if the flag
+// is set, or they do so after their next barrier. Two flags alternate.
 //
-// Where traps go to a place, the operations in front of it stand in a switch that they can leave; values that are
-// used behind it pass through variables.
+// If traps jump to a rejoin point, the operations before it are in a switch that they can leave; values that are used
+// after it pass through variables.
 
 #include "compiler/back/gpu/buffer_fences.h"
 #include "compiler/back/vulkan/control.h"
 
 namespace hpvm::vulkan {
 
-Meetings::Meetings(Variant& variant, Values& values, Jumps& jumps) : Room(variant), values_(values), jumps_(jumps) {
+Reconvergence::Reconvergence(Variant& variant, Values& values, Jumps& jumps)
+    : Room(variant), values_(values), jumps_(jumps) {
   if (v_.plan.trap_exit != gpu::TrapExit::kPostpone) {
     return;
   }
   routes_ = gpu::FindTrapRoutes(v_.module, [&](ir::OpId id) { return gpu::MayTrap(v_.module, id, v_.OmitsCheck(id)); });
   fences_ = gpu::FindBufferFences(v_.module);
-  postpones_ = !routes_.places.empty();  // Else whatever traps, if anything, just ends.
+  postpones_ = !routes_.rejoin_points.empty();  // Otherwise a trap just ends the instance.
 }
 
-void Meetings::Declare() {
+void Reconvergence::Declare() {
   if (postpones_) {
     trap_flags_ = w.GlobalVariable(spv::StorageClassWorkgroup, w.Array(w.Int(32), 2));
     parity_ = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), w.U32(0));
   }
 }
 
-void Meetings::ClearFlags(SpvId word, SpvId index) {
+void Reconvergence::ClearFlags(SpvId word, SpvId index) {
   v_.Use(trap_flags_);
   c.If(c.Equal(index, c.K(0)), [&] {
     for (uint32_t i = 0; i < 2; ++i) {
@@ -37,19 +38,19 @@ void Meetings::ClearFlags(SpvId word, SpvId index) {
   });
 }
 
-void Meetings::Pass(std::span<const ir::OpId> ops, size_t index) {
+void Reconvergence::Pass(std::span<const ir::OpId> ops, size_t index) {
   if (postpones_) {
     MeetAt(ops[index]);
-    OpenMeeting(ops[index]);
+    OpenReconvergence(ops[index]);
   }
 }
 
-bool Meetings::Leave(const ir::Op& op) {
+bool Reconvergence::Leave(const ir::Op& op) {
   if (!postpones_) {
     return false;
   }
-  const ir::OpId place = routes_.place[static_cast<uint32_t>(&op - v_.f.ops.data())];
-  if (!place.valid()) {
+  const ir::OpId rejoin = routes_.rejoin[static_cast<uint32_t>(&op - v_.f.ops.data())];
+  if (!rejoin.valid()) {
     return false;
   }
   v_.Use(trap_flags_);
@@ -57,53 +58,53 @@ bool Meetings::Leave(const ir::Op& op) {
   const SpvId pointer = w.Pointer(spv::StorageClassWorkgroup, w.Int(32));
   const SpvId parity = c.Load(c.U32(), parity_);
   c.Store(w.Op(spv::OpAccessChain, pointer, {trap_flags_, parity}), c.K(1));
-  jumps_.JumpTo({meetings_.at(place.index).frame, false});
+  jumps_.JumpTo({reconvergence_.at(rejoin.index).frame, false});
   return true;
 }
 
-void Meetings::OpenMeeting(ir::OpId first) {
-  const ir::OpId id = routes_.place_behind[first.index];
+void Reconvergence::OpenReconvergence(ir::OpId first) {
+  const ir::OpId id = routes_.rejoin_after[first.index];
   if (!id.valid()) {
     return;
   }
-  const gpu::TrapPlace& place = routes_.places.at(id.index);
-  Meeting& meeting = meetings_[id.index];
-  for (const ir::ValueId value : place.kept) {
+  const gpu::RejoinPoint& rejoin = routes_.rejoin_points.at(id.index);
+  ReconvergencePoint& point = reconvergence_[id.index];
+  for (const ir::ValueId value : rejoin.kept) {
     const ir::Type type = v_.f.type_of(value);
-    meeting.variables.push_back(w.LocalVariable(v_.m.TypeOf(type)));
-    if (place.defines) {
-      c.Store(meeting.variables.back(), v_.K(type, 0));
+    point.variables.push_back(w.LocalVariable(v_.m.TypeOf(type)));
+    if (rejoin.defines) {
+      c.Store(point.variables.back(), v_.K(type, 0));
     }
   }
-  meeting.frame = jumps_.OpenSwitch(ir::OpId{});
-  meeting.is_open = true;
+  point.frame = jumps_.OpenSwitch(ir::OpId{});
+  point.is_open = true;
 }
 
-void Meetings::MeetAt(ir::OpId id) {
-  const auto found = meetings_.find(id.index);
-  if (found == meetings_.end() || !found->second.is_open) {
+void Reconvergence::MeetAt(ir::OpId id) {
+  const auto found = reconvergence_.find(id.index);
+  if (found == reconvergence_.end() || !found->second.is_open) {
     return;
   }
-  const gpu::TrapPlace& place = routes_.places.at(id.index);
+  const gpu::RejoinPoint& rejoin = routes_.rejoin_points.at(id.index);
   const std::vector<SpvId>& variables = found->second.variables;
   for (size_t i = 0; i < variables.size(); ++i) {
-    c.Store(variables[i], values_.Of(place.kept[i]));
+    c.Store(variables[i], values_.Of(rejoin.kept[i]));
   }
   jumps_.FallOut();
   found->second.is_open = false;
   jumps_.CloseFrame();
   for (size_t i = 0; i < variables.size(); ++i) {
-    values_.Set(place.kept[i], c.Load(v_.m.TypeOf(v_.f.type_of(place.kept[i])), variables[i]));
-    values_.SetCondition(place.kept[i], 0);
+    values_.Set(rejoin.kept[i], c.Load(v_.m.TypeOf(v_.f.type_of(rejoin.kept[i])), variables[i]));
+    values_.SetCondition(rejoin.kept[i], 0);
   }
-  if (place.waits) {
+  if (rejoin.waits) {
     EmitGroupBarrier();
     EmitFlagTest();
   }
 }
 
-// Behind a barrier: returns if one of the group has trapped since the last test.
-void Meetings::EmitFlagTest() {
+// After a barrier: returns if an instance of the group has trapped since the last test.
+void Reconvergence::EmitFlagTest() {
   v_.Use(trap_flags_);
   v_.Use(parity_);
   const SpvId pointer = w.Pointer(spv::StorageClassWorkgroup, w.Int(32));
@@ -116,7 +117,7 @@ void Meetings::EmitFlagTest() {
   });
 }
 
-void Meetings::EmitBarrier(ir::OpId id) {
+void Reconvergence::EmitBarrier(ir::OpId id) {
   const bool tests = postpones_ && routes_.tests[id.index];
   EmitControlBarrier(tests || v_.plan.local_bytes != 0, fences_[id.index]);
   if (tests) {
@@ -124,26 +125,26 @@ void Meetings::EmitBarrier(ir::OpId id) {
   }
 }
 
-// Control does not reach what comes behind operation `from`, but by traps on the way to their place.
-void Meetings::SkipRest(std::span<const ir::OpId> ops, size_t from) {
+// Control does not reach the operations after `from`, except from traps on their way to a rejoin point.
+void Reconvergence::SkipRest(std::span<const ir::OpId> ops, size_t from) {
   for (size_t i = from + 1; i < ops.size() && postpones_; ++i) {
-    const auto found = meetings_.find(ops[i].index);
-    if (found == meetings_.end() || !found->second.is_open) {
+    const auto found = reconvergence_.find(ops[i].index);
+    if (found == reconvergence_.end() || !found->second.is_open) {
       continue;
     }
     found->second.is_open = false;
     if (jumps_.CloseFrame()) {
       EmitGroupBarrier();
       EmitFlagTest();
-      w.Do(spv::OpReturn, {});  // Who gets here has trapped.
+      w.Do(spv::OpReturn, {});  // Only trapped instances get here.
     }
     return;
   }
 }
 
-void Meetings::EmitGroupBarrier() { EmitControlBarrier(/*orders_group=*/true, /*orders_buffers=*/false); }
+void Reconvergence::EmitGroupBarrier() { EmitControlBarrier(/*orders_group=*/true, /*orders_buffers=*/false); }
 
-void Meetings::EmitControlBarrier(bool orders_group, bool orders_buffers) {
+void Reconvergence::EmitControlBarrier(bool orders_group, bool orders_buffers) {
   const uint32_t semantics = (orders_group || orders_buffers ? spv::MemorySemanticsAcquireReleaseMask : 0u) |
                              (orders_buffers ? spv::MemorySemanticsUniformMemoryMask : 0u) |
                              (orders_group ? spv::MemorySemanticsWorkgroupMemoryMask : 0u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trap writes what it is into the work item's own variables and ends the kernel function, whose caller records it.
+// A trap writes its record into the work item's variables and ends the kernel function, whose caller records it.
 #include "compiler/back/vulkan/control.h"
 
 namespace hpvm::vulkan {
@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kRecordWords = sizeof(GpuTrapRecord) / 4;
 
-// The width of a memory trap stands above its code.
+// The width of a memory trap is in the bits above its code.
 uint32_t CodeWord(TrapCode code, uint32_t bytes) { return bytes << 16 | static_cast<uint32_t>(code); }
 
 }  // namespace
@@ -21,7 +21,7 @@ void Traps::Declare() {
     *variable = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), zero);
   }
   for (size_t d = 0; d < 2 && v_.options.coarse != nullptr; ++d) {
-    trap_place_[d] = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), zero);
+    trap_lane_[d] = w.GlobalVariable(spv::StorageClassPrivate, w.Int(32), zero);
   }
 }
 
@@ -48,14 +48,12 @@ void Traps::TrapWith(SpvId code, const ir::Op& op, SpvId address) {
   }
   const auto number = static_cast<uint32_t>(&op - v_.f.ops.data());
   for (size_t d = 0; d < 2 && v_.options.coarse != nullptr; ++d) {
-    const uint8_t place = v_.options.coarse->place[number][d];
+    const uint8_t lane = v_.options.coarse->lane[number][d];
     const ir::ValueId computed = v_.options.coarse->computed[d];
-    const SpvId known = place != pass::CoarseModule::kComputed ? c.K(place)
-                        : computed.valid()                     ? values_.Of(computed)
-                                                               : 0;
+    const SpvId known = lane != pass::CoarseModule::kComputed ? c.K(lane) : computed.valid() ? values_.Of(computed) : 0;
     if (known != 0) {
-      v_.Use(trap_place_[d]);
-      c.Store(trap_place_[d], known);
+      v_.Use(trap_lane_[d]);
+      c.Store(trap_lane_[d], known);
     }
   }
   if (detour_ == nullptr || !detour_->Leave(op)) {
@@ -80,12 +78,12 @@ void Traps::EmitRecord(SpvId code) {
     c.Store(word(1), code);
     for (uint32_t d = 0; d < 3; ++d) {
       const SpvId id = queries_.InstanceId(d);
-      const bool is_placed = d < 2 && trap_place_[d] != 0;
-      c.Store(word(2 + d), is_placed ? c.Add(id, c.Load(c.U32(), trap_place_[d])) : id);
+      const bool has_lane = d < 2 && trap_lane_[d] != 0;
+      c.Store(word(2 + d), has_lane ? c.Add(id, c.Load(c.U32(), trap_lane_[d])) : id);
     }
     const std::array<SpvId, 3> from{trap_source_, trap_function_, trap_address_};
     for (uint32_t i = 0; i < 3; ++i) {
-      const SpvId value = c.Load(c.U32(), from[i]);  // First: in which order arguments are made, compilers choose.
+      const SpvId value = c.Load(c.U32(), from[i]);  // First, as the evaluation order of arguments is open.
       c.Store(word(5 + i), value);
     }
     return true;
@@ -96,8 +94,7 @@ void Traps::EmitRecordIfTrapped() {
   if (!can_trap_) {
     return;
   }
-  for (const SpvId variable :
-       {trap_code_, trap_source_, trap_function_, trap_address_, trap_place_[0], trap_place_[1]}) {
+  for (const SpvId variable : {trap_code_, trap_source_, trap_function_, trap_address_, trap_lane_[0], trap_lane_[1]}) {
     if (variable != 0) {
       v_.Use(variable);
     }

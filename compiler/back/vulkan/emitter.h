@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes one variant: a function `kernel` that is the IR's entry, and an entry point around it that prepares group
-// memory, calls it, and records its trap. Internal to this folder.
+// KernelEmitter emits one variant: a function `kernel` that is the IR's entry, and an entry point around it that
+// prepares group memory, calls it, and records its trap. Internal to this folder.
 #ifndef HPVMD_COMPILER_BACK_VULKAN_EMITTER_H_
 #define HPVMD_COMPILER_BACK_VULKAN_EMITTER_H_
 
@@ -19,30 +19,30 @@ class KernelEmitter {
  public:
   KernelEmitter(ModuleEmitter& m, const ir::Module& module, const gpu::GpuPlan& plan, const VariantOptions& options);
 
-  // Writes the variant's functions and its entry point. `can_trap` says whether it may. kUnimplemented names what
-  // cannot be written.
+  // Emits the variant's functions and its entry point. `can_trap` receives whether it may trap. Returns kUnimplemented
+  // with the operation that cannot be emitted.
   Status Emit(const std::string& entry, bool* can_trap);
-  // Of group memory, beside what the kernel asks for.
-  uint64_t own_group_bytes() const { return arrays_.table_bytes() + (meetings_.postpones() ? 8 : 0); }
+  // Returns the group memory used beside the kernel's own.
+  uint64_t own_group_bytes() const { return arrays_.table_bytes() + (reconvergence_.postpones() ? 8 : 0); }
 
  private:
-  // emit_entry.cc.
+  // In emit_entry.cc.
   void EmitWrapper(const std::string& entry, SpvId kernel);
   void FloatModes(SpvId entry);
   void EmitGroupStart();
   void EmitCall(SpvId kernel);
 
-  // emit_control.cc.
+  // In emit_control.cc.
   bool EmitRegion(ir::RegionId region);
-  bool EmitOp(ir::OpId id);  // False: control does not come back.
+  bool EmitOp(ir::OpId id);  // Returns false when control does not come back.
   void EmitGlobal(const ir::Op& op);
   void EmitLocalAlloc(ir::OpId id);
   bool EmitBlock(ir::OpId id);
   bool EmitLoop(ir::OpId id);
   bool EmitIf(ir::OpId id);
   bool EmitTerminator(ir::OpId id);
-  void EmitLeaveTable(const ir::Op& op);
-  // True when it is the fall out of a block that is no construct, so that control goes on behind it.
+  void EmitBrTable(const ir::Op& op);
+  // Returns true when the jump falls out of a block that is no construct, so that control continues after it.
   bool EmitJump(const ir::Target& target, std::span<const ir::ValueId> values, ir::RegionId from);
 
   Variant v_;
@@ -54,7 +54,7 @@ class KernelEmitter {
   Queries queries_{v_, functions_, values_};
   Traps traps_{v_, values_, queries_};
   Jumps jumps_{v_, control_, traps_};
-  Meetings meetings_{v_, values_, jumps_};
+  Reconvergence reconvergence_{v_, values_, jumps_};
   Floats floats_{v_, functions_};
   Arithmetic arithmetic_{v_, values_, floats_, traps_};
   Arrays arrays_{v_, functions_};

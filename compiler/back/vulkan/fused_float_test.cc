@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions for quotients and roots with fma, as they are written, computed here word by word: whatever a device's
-// InverseSqrt gives within 4 ulp, the bits are those of IEEE 754. What devices make of the functions is
-// tests/gpu/vulkan_float_test.cc's.
+// Interprets the emitted functions for quotients and roots with fma word by word: for any InverseSqrt within 4 ulp the
+// bits are those of IEEE 754. tests/gpu/vulkan_float_test.cc tests the functions on devices.
 //   HPVMD_FLOATS=all vulkan_fused_float_test     every significand of roots, with every start
 #include <gtest/gtest.h>
 
@@ -47,7 +46,7 @@ GpuTarget Target() {
   return target;
 }
 
-// The words of a kernel that makes %c of %a and %b.
+// Returns the words of a kernel that computes %c from %a and %b.
 std::vector<uint32_t> Emit(const std::string& operation) {
   const StatusOr<ir::Module> parsed = ir::ParseModule(
       "module \"m\"\nparam buffer inout \"r\"\nparam f32 \"a\"\nparam f32 \"b\"\nentry f0\n"
@@ -64,7 +63,7 @@ std::vector<uint32_t> Emit(const std::string& operation) {
   return words;
 }
 
-// A function of floats that is a condition and two ways, of which the first is computed.
+// UsualWay computes a function of floats that is a condition and two branches; only the first branch is computed.
 class UsualWay {
  public:
   UsualWay(std::vector<uint32_t> words, std::string_view name) : words_(std::move(words)) {
@@ -101,7 +100,7 @@ class UsualWay {
     EXPECT_FALSE(body_.empty()) << "No function \"" << name << "\".";
   }
 
-  // Starts are off by `ulps`.
+  // Results of InverseSqrt are perturbed by `ulps`.
   void Run(const Lanes& x, const Lanes& y, const std::array<int, kLanes>& ulps) {
     values_[params_[0]] = x;
     if (params_.size() > 1) {
@@ -193,7 +192,7 @@ class UsualWay {
   std::vector<std::span<const uint32_t>> body_;
 };
 
-// Collects operands until there are enough for a run.
+// Checker collects operands until there are enough for a run.
 class Checker {
  public:
   explicit Checker(bool divides)
@@ -208,7 +207,7 @@ class Checker {
       Flush();
     }
   }
-  // Leftovers of an earlier run are computed once more.
+  // Remaining lanes of an earlier run are computed once more.
   void Flush() {
     way_.Run(x_, y_, ulps_);
     for (size_t i = 0; i < count_; ++i) {
@@ -243,7 +242,7 @@ class Checker {
 constexpr int kUlpsMax = 4;
 int AnyUlps(std::mt19937& random) { return static_cast<int>(random() % (2 * kUlpsMax + 1)) - kUlpsMax; }
 
-// 1 / y modulo a power of two, of an odd y.
+// Returns 1 / y modulo a power of two, for odd y.
 uint64_t Inverse(uint64_t y) {
   uint64_t inverse = y;
   for (int i = 0; i < 6; ++i) {
@@ -252,8 +251,8 @@ uint64_t Inverse(uint64_t y) {
   return inverse;
 }
 
-// x with x / y as near as can be to a midpoint of two floats: x 2^k = y m +- `off` for an odd m of 25 bits. 0 where
-// there is none.
+// Returns an x with x / y as near as possible to a midpoint of two floats: x 2^k = y m +- `off` for an odd m of 25
+// bits. Returns 0 when there is none.
 float Hard(uint32_t y, int off, int k) {
   const uint64_t mask = (uint64_t{1} << k) - 1;
   const uint64_t m = (Inverse(y) * static_cast<uint64_t>(-off) & mask) | uint64_t{1} << 24;
@@ -273,7 +272,7 @@ void AddHard(Checker& checker, uint32_t y, std::mt19937& random) {
   }
 }
 
-// Values of y around the topmost, which are left to the other way, with every start; and any values.
+// Covers values of y around the topmost, which the rare branch handles, with every start; and random values.
 TEST(FusedFloatTest, DividesNearMidpoints) {
   Checker checker(true);
   std::mt19937 random(1);
@@ -296,14 +295,14 @@ TEST(FusedFloatTest, DividesAnything) {
   for (uint32_t i = 0; i < 2'000'000; ++i) {
     const auto x = static_cast<uint32_t>(random()), y = static_cast<uint32_t>(random());
     checker.Add(Float(x), Float(y), AnyUlps(random));
-    // Near one, where quotients are near a power of two.
+    // Operands near one, whose quotients are near a power of two.
     checker.Add(Float(0x3f800000 + x % 64 - 32), Float(0x3f800000 + y % 4096 - 2048), AnyUlps(random));
   }
   checker.Flush();
   EXPECT_GT(checker.usual, checker.runs * 2 / 5);
 }
 
-// Every significand of both parities of the exponent, around which nothing else can differ; near both ends too.
+// Covers every significand with both parities of the exponent, which determine the result, also near both ends.
 TEST(FusedFloatTest, TakesRoots) {
   const char* const floats = std::getenv("HPVMD_FLOATS");
   const bool has_all = floats != nullptr && std::string_view(floats) == "all";
@@ -317,7 +316,7 @@ TEST(FusedFloatTest, TakesRoots) {
     }
     checker.Add(x * scales[random() % 3], 0, AnyUlps(random));
   }
-  // Roots that are numbers of 12 bits and their neighbours, and what lies beside powers of two.
+  // Covers roots that are numbers of 12 bits and their neighbours, and operands beside powers of two.
   for (uint32_t g = 1 << 11; g < 1 << 12; ++g) {
     for (int ulps = -kUlpsMax; ulps <= kUlpsMax; ++ulps) {
       for (const int off : {-1, 0, 1}) {
@@ -331,7 +330,7 @@ TEST(FusedFloatTest, TakesRoots) {
   EXPECT_GT(checker.usual, checker.runs * 99 / 100);
 }
 
-// The other way gets its operands, and no others.
+// The rare branch gets exactly its operands.
 TEST(FusedFloatTest, LeavesTheRest) {
   const float infinity = INFINITY, least = std::ldexp(1.0f, -62), beyond = std::ldexp(1.0f, 62);
   const float below = std::nextafter(least, 0.0f), most = std::nextafter(beyond, 0.0f);

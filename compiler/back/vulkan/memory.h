@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: the arrays that a variant has to itself, where an access's bytes lie, and how they are loaded and stored.
-// Internal to this folder.
+// Memory: the private arrays of a variant, and how an access's bytes are found, loaded and stored. Internal to this
+// folder.
 //
 // Raw values are u32, uvec2 for 8 bytes, uvec4 for 16.
 #ifndef HPVMD_COMPILER_BACK_VULKAN_MEMORY_H_
@@ -23,7 +23,7 @@
 
 namespace hpvm::vulkan {
 
-// One execution's own memory, or constants, or group memory: an array of words at byte address `begin`.
+// An execution's private memory, constants, or group memory: an array of words at byte address `begin`.
 struct WordArray {
   SpvId variable = 0;
   spv::StorageClass storage = spv::StorageClassPrivate;
@@ -32,40 +32,40 @@ struct WordArray {
   bool has_vectors = false;  // Its elements are vectors of four words.
 };
 
-// Where an access goes once its range is known. `address` counts bytes from the beginning of what is bound.
+// The location of an access once its range is known. `address` counts bytes from the beginning of the bound array.
 struct Spot {
   uint32_t param = 0;                // Unless `words`.
   const WordArray* words = nullptr;  // Module memory, state, group memory.
   SpvId address = 0;                 // u32.
   uint32_t alignment = 0;            // log2, of the address.
-  bool is_once = false;              // What is loaded must not be loaded again (pass/index_loads.h).
+  bool is_once = false;              // The value must not be loaded twice (pass/index_loads.h).
 };
 
-// The arrays (emit_entry.cc).
+// Arrays declares the arrays and initializes them (arrays.cc).
 class Arrays : private Room {
  public:
   Arrays(Variant& variant, Functions& functions) : Room(variant), functions_(functions) {}
 
   void Declare();
-  // At the entry point's beginning: gives written arrays their content.
+  // Emitted at the entry point's beginning: initializes written arrays.
   void EmitStart();
-  // `word`: the type of a pointer into it; `index`: the work item's, which zeroes a part.
+  // `word`: the type of a pointer into it; `index`: the work item's index, which selects the part to zero.
   void ZeroGroup(SpvId word, SpvId index);
-  // The same, of tables, which get their content. Behind it the group waits.
+  // The same for tables, which receive their content. A barrier must follow.
   void FillTables(SpvId word, SpvId index);
   bool has_tables() const { return !tables_.empty(); }
   uint64_t table_bytes() const;
-  // The table that the load looks up at a place that surely lies in it; null: none.
+  // Returns the table in which the load looks up an address known to be inside; null when there is none.
   const WordArray* TableOf(ir::OpId id) const;
   const std::vector<WordArray>& module_memory() const { return module_memory_; }
   const std::vector<WordArray>& state() const { return state_; }
-  const WordArray* group() const { return group_ ? &*group_ : nullptr; }  // Null: there is none.
+  const WordArray* group() const { return group_ ? &*group_ : nullptr; }  // Null when there is none.
   SpvId GroupBase();
   const WordArray* SegmentArray(uint64_t index);
 
  private:
-  // Constants that work items look up, each at a place of its own. Drivers keep constant arrays where one place is
-  // served at a time; group memory serves many.
+  // Constants that work items look up at varying addresses. Drivers keep constant arrays in memory that serves one
+  // address at a time; group memory serves many.
   struct Table {
     const gpu::OwnMemory* memory = nullptr;
     SpvId content = 0;
@@ -84,7 +84,7 @@ class Arrays : private Room {
   std::optional<WordArray> group_;
 };
 
-// Loads and stores at a spot.
+// Access emits loads and stores at a spot.
 class Access : private Room {
  public:
   explicit Access(Variant& variant) : Room(variant) {}
@@ -98,7 +98,7 @@ class Access : private Room {
  private:
   SpvId LoadElement(const Spot& spot, SpvId type, View view, SpvId index);
   void StoreElement(const Spot& spot, View view, SpvId index, SpvId value);
-  // Of accesses that are no atomics, beside atomics that order them.
+  // Returns true for plain accesses that atomics must order.
   bool IsVolatile(const Spot& spot) const;
   SpvId LoadWord(const Spot& spot, SpvId index);
   void StoreWord(const Spot& spot, SpvId index, SpvId value);
@@ -114,8 +114,8 @@ class Access : private Room {
 
 enum class Memory : uint8_t { kFlat, kModule, kState };
 
-// Finds and checks where an access's bytes lie: by the range that is known, or by address (emit_flat.cc) in functions
-// that are called where needed.
+// Search finds and checks the location of an access: by its known range, or by address (emit_flat.cc) in functions
+// that are emitted on first use.
 class Search : private Room {
  public:
   struct RangeSource {
@@ -124,9 +124,9 @@ class Search : private Room {
     bool is_group = false;
   };
   struct Range {
-    SpvId begin = 0, bytes = 0;  // Of the address type.
+    SpvId begin = 0, bytes = 0;  // Has the address type.
     Spot spot;                   // Without an address.
-    SpvId offset = 0;            // u32: of the range's first byte in what is bound.
+    SpvId offset = 0;            // u32: offset of the range's first byte in the bound array.
     bool is_writable = false;
   };
 
@@ -139,16 +139,16 @@ class Search : private Room {
         access_(access),
         shared_(gpu::ShareChecks(v_.module, v_.plan, [this](ir::OpId id) { return v_.OmitsCheck(id); })) {}
 
-  // Nothing: the access always traps, and the block has ended.
+  // Return nothing when the access always traps; the block has then ended.
   std::optional<Spot> FindInParam(ir::OpId id);
   std::optional<Spot> FindInGroup(ir::OpId id);
   static Memory MemoryOf(gpu::Reach reach);
   SpvId AddressTypeOf(Memory memory);
   SpvId AddressOf(const ir::Op& op);
   std::vector<RangeSource> SourcesOf(Memory memory) const;
-  // Writes what `found` writes, which returns, for where [address, address + bytes) lies in a range: of a write,
-  // without the constants, which no store of the kernel reaches. `found` receives the distance from the range's
-  // beginning.
+  // Emits the code of `found`, which returns, for each range that may hold [address, address + bytes). For a write,
+  // constants are left out, because no store of the kernel reaches them. `found` receives the distance from the
+  // range's beginning.
   void ForEachRange(const std::vector<RangeSource>& sources, Memory memory, bool is_write, SpvId address,
                     absl::FunctionRef<SpvId()> bytes, absl::FunctionRef<void(const Range&, SpvId)> found);
   Spot SpotIn(const Range& range, SpvId type, SpvId place, uint32_t alignment);
@@ -178,7 +178,7 @@ class Search : private Room {
   SpvId fault_ = 0;
 };
 
-// The IR's loads, stores and bulk operations.
+// MemoryOps emits the IR's loads, stores and bulk operations.
 class MemoryOps : private Room {
  public:
   MemoryOps(Variant& variant, Functions& functions, Values& values, Traps& traps, Arrays& arrays, Access& access,
@@ -191,7 +191,7 @@ class MemoryOps : private Room {
         access_(access),
         search_(search) {}
 
-  bool EmitMemory(ir::OpId id);  // False: it always traps.
+  bool EmitMemory(ir::OpId id);  // Returns false when it always traps.
 
  private:
   bool EmitAccess(ir::OpId id);
@@ -207,11 +207,11 @@ class MemoryOps : private Room {
   Arrays& arrays_;
   Access& access_;
   Search& search_;
-  const std::vector<bool> index_loads_ = analysis::FindIndexLoads(v_.module, v_.module.entry);  // By ValueId.
+  const std::vector<bool> index_loads_ = analysis::FindIndexLoads(v_.module, v_.module.entry);  // Indexed by ValueId.
   const analysis::Definitions definitions_{v_.f};
 };
 
-// emit_atomic.cc.
+// Atomics emits atomic operations; in emit_atomic.cc.
 class Atomics : private Room {
  public:
   Atomics(Variant& variant, Functions& functions, Values& values, Traps& traps, Access& access, Search& search,
@@ -224,7 +224,7 @@ class Atomics : private Room {
         search_(search),
         floats_(floats) {}
 
-  bool EmitAtomic(ir::OpId id);  // False: it always traps.
+  bool EmitAtomic(ir::OpId id);  // Returns false when it always traps.
 
  private:
   void TrapIfMisaligned(const ir::Op& op);
@@ -250,12 +250,12 @@ class Atomics : private Room {
   Access& access_;
   Search& search_;
   Floats& floats_;
-  const std::vector<gpu::SumPartners> partners_ =  // By OpId.
+  const std::vector<gpu::SumPartners> partners_ =  // Indexed by OpId.
       gpu::FindSumPartners(v_.module, v_.plan, v_.m.target, v_.options.fast_math);
-  SpvId carried_ = 0;  // The total of sums in front that go to the next one; 0: there is none.
+  SpvId carried_ = 0;  // Total of the preceding sums that are merged into the next one; 0 when there is none.
 };
 
-// How a sum of floats is made.
+// Returns how an atomic float sum is performed.
 gpu::FloatSum FloatSumAt(const ir::Module& module, const ir::Op& op, const GpuTarget& target, bool is_group,
                          bool fast_math);
 

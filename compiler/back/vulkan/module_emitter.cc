@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the variants of one module share: buffers seen through several types, the launch's values, built-ins.
+// State that the variants of one module share: views of buffers, the launch's values, built-ins.
 #include "compiler/back/vulkan/module_emitter.h"
 
 #include "compiler/ir/walk.h"
@@ -9,10 +9,10 @@ namespace {
 
 constexpr uint32_t kSpirv15 = 0x00010500;
 
-// Bytes that the values can take at most, whatever is used of them in the end.
+// Returns an upper bound for the size of the launch's values, however many are used.
 uint32_t ArgumentBytesMax(const ir::Module& module) {
   uint32_t bytes = 4 + 3 * 4;  // The record's index and the first instance.
-  const auto aligned = [](ir::Type type) { return ir::Bytes(type) == 8 ? 8u + 4u : 4u; };  // With what aligns it.
+  const auto aligned = [](ir::Type type) { return ir::Bytes(type) == 8 ? 8u + 4u : 4u; };  // With padding.
   for (const ir::KernelParam& param : module.params) {
     bytes += param.is_buffer ? 4 + 4 + aligned(module.address_type()) : aligned(param.type);
   }
@@ -25,7 +25,7 @@ uint32_t ArgumentBytesMax(const ir::Module& module) {
   return bytes + (asks ? 2 * 3 * 4 : 0) + (module.uses_group_memory ? aligned(module.address_type()) : 0);
 }
 
-// A view's elements: how many there are in a vector, and of which type.
+// A view's elements: number and type of components.
 struct ElementForm {
   uint32_t count, bits;
   bool is_float = false;
@@ -66,7 +66,7 @@ SpvId ModuleEmitter::TypeOf(ir::Type type) {
   }
 }
 
-// struct { T elements[]; }, decorated as a storage buffer's block.
+// Declares struct { T elements[]; }, decorated as a storage buffer's block.
 SpvId ModuleEmitter::Block(View view, bool is_writable) {
   SpvId& block = blocks_[view];
   if (block != 0) {
@@ -106,11 +106,11 @@ SpvId ModuleEmitter::Buffer(uint32_t param, View view) {
     variable = w.GlobalVariable(spv::StorageClassStorageBuffer, Block(view, is_writable));
     w.Decorate(variable, spv::DecorationDescriptorSet, {0});
     w.Decorate(variable, spv::DecorationBinding, {param});
-    // Parameters may be bound to the same bytes, and one parameter is seen as several types. So none is NonWritable:
-    // NVIDIA's driver would read it through a cache that does not see what is written through another.
+    // Parameters may be bound to the same bytes, and one parameter has several views. So none is NonWritable: NVIDIA's
+    // driver would read it through a cache that does not observe writes through another view.
     w.Decorate(variable, spv::DecorationAliased);
     if (is_writable && source.uses_barrier) {
-      w.Decorate(variable, spv::DecorationCoherent);  // Others of the group see stores behind a barrier.
+      w.Decorate(variable, spv::DecorationCoherent);  // Other instances of the group see stores after a barrier.
     }
   }
   return variable;
@@ -140,13 +140,13 @@ SpvId ModuleEmitter::BuiltIn(spv::BuiltIn which) {
 SpvId ModuleEmitter::ArgumentPointer(GpuArgument::Kind kind, uint32_t index, uint8_t bytes) {
   const auto storage = in_facts_ ? spv::StorageClassStorageBuffer : spv::StorageClassPushConstant;
   if (arguments_variable_ == 0) {
-    // The block's members are known at the end only; the pointer's type must stand before the variable, so all three
-    // are written by Finish.
+    // The block's members are known only at the end, but the pointer's type must precede the variable, so Finish emits
+    // all three.
     arguments_variable_ = w.NewId();
     arguments_block_ = w.NewId();
   }
   const auto [entry, is_new] = places_.try_emplace({kind, index});
-  Place& place = entry->second;
+  MemberLocation& place = entry->second;
   if (is_new) {
     argument_bytes_ = (argument_bytes_ + bytes - 1) / bytes * bytes;
     place = {static_cast<uint32_t>(member_bytes_.size()), argument_bytes_, bytes};

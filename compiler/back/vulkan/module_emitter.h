@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the variants of a module share: the writer, the buffers' views, the push constants. Internal to this folder.
+// ModuleEmitter holds the state that a module's variants share: the writer, views of buffers, push constants. Internal
+// to this folder.
 #ifndef HPVMD_COMPILER_BACK_VULKAN_MODULE_EMITTER_H_
 #define HPVMD_COMPILER_BACK_VULKAN_MODULE_EMITTER_H_
 
@@ -18,7 +19,7 @@ namespace hpvm::vulkan {
 
 using namespace ir::words;
 
-// How a buffer is looked at. Each view is a variable of its own at the same binding.
+// The element type through which a buffer is accessed. Each view is a separate variable at the same binding.
 enum class View : uint8_t { k8, k16, k32, k32x2, k32x4, k64, kF32, kF64 };
 
 class ModuleEmitter {
@@ -36,17 +37,18 @@ class ModuleEmitter {
   SpvId TrapRecords();
   SpvId GroupExtent(uint32_t d) { return group_extent_[d]; }  // Specialisation constants.
   SpvId BuiltIn(spv::BuiltIn which);                          // A uvec3, or a u32 for an index.
-  // A pointer to an argument in the push constants or facts, of U32 or uvec2. Instructions go to the open function.
+  // Returns a pointer to an argument in the push constants or facts, of u32 or uvec2. Instructions go to the open
+  // function.
   SpvId ArgumentPointer(GpuArgument::Kind kind, uint32_t index, uint8_t bytes);
-  // The variable that holds the arguments; 0 when there is none.
+  // Returns the variable that holds the arguments; 0 when there is none.
   SpvId arguments_variable() const { return arguments_variable_; }
 
-  // Writes what was only known at the end. `variant` receives what all variants have in common.
+  // Emits the parts that are known only at the end. `variant` receives the common part of all variants.
   std::vector<uint32_t> Finish(GpuVariant& variant);
   static constexpr uint32_t kGroupConstant = 0;  // Specialisation constants 0, 1 and 2 are the group's extents.
 
  private:
-  struct Place {
+  struct MemberLocation {
     uint32_t member = 0, offset = 0;
     uint8_t bytes = 4;
   };
@@ -57,7 +59,7 @@ class ModuleEmitter {
   std::map<std::pair<uint32_t, View>, SpvId> buffers_;
   std::map<View, SpvId> blocks_;
   std::map<spv::BuiltIn, SpvId> built_ins_;
-  std::map<std::pair<GpuArgument::Kind, uint32_t>, Place> places_;
+  std::map<std::pair<GpuArgument::Kind, uint32_t>, MemberLocation> places_;
   std::vector<GpuArgument> arguments_;  // Values only.
   std::vector<uint32_t> member_bytes_;
   uint32_t argument_bytes_ = 0;

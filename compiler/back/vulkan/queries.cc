@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What instances ask of the launch.
+// Launch queries of instances.
 #include <string>
 
 #include "compiler/back/vulkan/control.h"
@@ -20,7 +20,7 @@ SpvId Queries::ParamValue(uint32_t k) {
   return param.type == Type::kI32 ? raw : c.Bits(v_.m.TypeOf(param.type), raw);
 }
 
-// first + global id * tile; the group's extent is in instances where groups matter, and then the tile is 1.
+// Returns first + global id * tile; the group's extent is in instances where groups matter, and then the tile is 1.
 SpvId Queries::InstanceId(uint32_t d) {
   const SpvId global = v_.BuiltInAt(spv::BuiltInGlobalInvocationId, d);
   const SpvId scaled = v_.options.tile[d] == 1 ? global : c.Mul(global, c.K(v_.options.tile[d]));
@@ -43,7 +43,7 @@ SpvId Queries::MakeQuery(Opcode code, uint32_t d) {
     default:
       break;
   }
-  // Groups of a kernel without barriers are numbers and nothing more.
+  // In a kernel without barriers, groups are computed from ids and do not correspond to work groups.
   if (code == Opcode::kLocalId && ir::RunsByGroups(v_.module)) {
     return v_.BuiltInAt(spv::BuiltInLocalInvocationId, d);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quotients and square roots of f32 on devices that have neither f64 nor exact ones: bit by bit on integers, rounded
-// once. Slow (some 30 steps) and exact.
+// Quotients and square roots of f32 on devices that have neither f64 nor exact operations: bit by bit on integers,
+// rounded once. Slow (some 30 steps) and exact.
 #include "compiler/back/vulkan/arithmetic.h"
 
 #include <spirv/unified1/GLSL.std.450.h>
@@ -13,7 +13,7 @@ constexpr uint32_t kNan = 0x7fc00000, kInfinity = 0x7f800000, kHidden = 0x008000
 
 }  // namespace
 
-// Value = significand * 2^(exponent - 150), the significand in [2^23, 2^24); of a finite number that is not zero.
+// Value = significand * 2^(exponent - 150), with the significand in [2^23, 2^24); for finite non-zero numbers.
 SoftFloats::SoftNumber SoftFloats::Unpack(SpvId magnitude) {
   const SpvId raw = c.ShrK(magnitude, 23);
   const SpvId fraction = c.AndK(magnitude, kHidden - 1);
@@ -28,11 +28,11 @@ SoftFloats::SoftNumber SoftFloats::Unpack(SpvId magnitude) {
   return number;
 }
 
-// The float nearest to `quotient` * 2^(exponent - 127 - 25), its significand in [2^25, 2^26), the lowest bit of which
-// is also set if anything non-zero lies below. `exponent` is signed.
+// Returns the float nearest to `quotient` * 2^(exponent - 127 - 25), whose significand is in [2^25, 2^26). The lowest
+// bit of `quotient` is sticky: also set if any non-zero bit is below it. `exponent` is signed.
 SpvId SoftFloats::Pack(SpvId quotient, SpvId exponent) {
   const SpvId u32 = c.U32();
-  // Below the smallest normal exponent bits go further down, and stick.
+  // Below the smallest normal exponent bits are shifted further down, and made sticky.
   const SpvId is_small = c.Test(spv::OpSLessThan, exponent, c.K(1));
   const SpvId wanted = c.Sub(c.K(1), exponent);
   const SpvId far = c.Test(spv::OpUGreaterThan, wanted, c.K(27));
@@ -40,10 +40,10 @@ SpvId SoftFloats::Pack(SpvId quotient, SpvId exponent) {
   const SpvId kept = c.Shr(quotient, drop);
   const SpvId lost = c.Differ(c.Shl(kept, drop), quotient);
   const SpvId sticky = c.Or(kept, v_.Truth(lost));
-  // Two bits below the last one: a half, and whether there is more.
+  // Two bits below the last one: a half, and a sticky bit.
   const SpvId even = c.AndK(c.ShrK(sticky, 2), 1);
   const SpvId rounded = c.ShrK(c.Add(sticky, c.Add(even, c.K(1))), 2);
-  // A normal's hidden bit adds the one that is taken from its exponent here; a carry moves on by itself.
+  // A normal's hidden bit adds the one that is taken from its exponent here; a carry propagates by itself.
   const SpvId biased = c.Select(u32, is_small, c.K(0), c.Sub(exponent, c.K(1)));
   const SpvId packed = c.Add(c.ShlK(biased, 23), rounded);
   const SpvId is_large = c.Test(spv::OpSGreaterThan, exponent, c.K(254));
@@ -73,7 +73,7 @@ SpvId SoftFloats::SoftDivide() {
     give(c.Either(c.Equal(b, inf), c.Equal(a, zero)), sign);
     const SoftNumber x = Unpack(a);
     const SoftNumber y = Unpack(b);
-    // The quotient of significands lies in (1/2, 2); made to lie in [1, 2).
+    // The quotient of significands is in (1/2, 2); it is scaled to [1, 2).
     const SpvId is_less = c.Below(x.significand, y.significand);
     const SpvId numerator = c.Select(u32, is_less, c.ShlK(x.significand, 1), x.significand);
     const SpvId plain = c.Add(c.Sub(x.exponent, y.exponent), c.K(127));
@@ -107,13 +107,13 @@ SpvId SoftFloats::SoftSqrt() {
     const SpvId a = params[0], zero = c.K(0);
     const SpvId magnitude = c.AndK(a, 0x7fffffff);
     give(c.Equal(magnitude, zero), a);
-    give(c.Test(spv::OpUGreaterThan, a, c.K(kInfinity)), c.K(kNan));  // Negative ones too.
+    give(c.Test(spv::OpUGreaterThan, a, c.K(kInfinity)), c.K(kNan));  // Includes negative numbers.
     give(c.Equal(a, c.K(kInfinity)), a);
     const SoftNumber x = Unpack(a);
-    // With an even exponent: radicand in [1, 4), root in [1, 2). 26 bits of it, two of the radicand a step.
+    // With an even exponent: radicand in [1, 4), root in [1, 2). Computes 26 bits, with two of the radicand per step.
     const SpvId distance = c.Sub(x.exponent, c.K(127));
     const SpvId is_odd = c.AndK(distance, 1);
-    const SpvId radicand = c.Shl(x.significand, is_odd);  // Of 25 bits, the first two before the point.
+    const SpvId radicand = c.Shl(x.significand, is_odd);  // 25 bits, the first two before the point.
     const SpvId half = c.SarK(c.Sub(distance, is_odd), 1);
     const SpvId rest = w.LocalVariable(u32, zero);
     const SpvId root = w.LocalVariable(u32, zero);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SPIRV-Tools on our modules: the validator and the disassembler.
+// Runs SPIRV-Tools on emitted modules: the validator and the disassembler.
 #ifndef HPVMD_COMPILER_BACK_VULKAN_SPIRV_TOOLS_H_
 #define HPVMD_COMPILER_BACK_VULKAN_SPIRV_TOOLS_H_
 
@@ -10,7 +10,7 @@
 
 namespace hpvm::vulkan {
 
-// kInternal with the validator's message if the words are no module for Vulkan `api_version` (12, 13).
+// Returns kInternal with the validator's message if the words are not a module for Vulkan `api_version` (12, 13).
 Status ValidateSpirv(std::span<const uint32_t> words, uint32_t api_version);
 
 }  // namespace hpvm::vulkan

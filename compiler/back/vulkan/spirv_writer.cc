@@ -10,7 +10,7 @@ using Words = std::vector<uint32_t>;
 
 void Append(Words& to, std::span<const uint32_t> words) { to.insert(to.end(), words.begin(), words.end()); }
 
-// Zero-terminated and padded to whole words.
+// Returns the string, zero-terminated and padded to whole words.
 Words StringWords(std::string_view text) {
   Words words(text.size() / 4 + 1, 0);
   std::memcpy(words.data(), text.data(), text.size());
@@ -26,7 +26,7 @@ void Instruction(Words& to, spv::Op op, std::initializer_list<uint32_t> operands
   Instruction(to, op, std::span<const uint32_t>(operands.begin(), operands.size()));
 }
 
-// The type, the result, then the operands.
+// Appends the type, the result, then the operands.
 void TypedInstruction(Words& to, spv::Op op, SpvId type, SpvId result, std::span<const uint32_t> operands) {
   to.push_back(static_cast<uint32_t>(operands.size() + 3) << spv::WordCountShift | static_cast<uint32_t>(op));
   to.push_back(type);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A SPIR-V module in the making: words of instructions in the order that the specification asks for, types and
-// constants made once. It knows the binary form and nothing of kernels.
+// SpirvWriter builds a SPIR-V module: instruction words in the order that the specification requires, with unique
+// types and constants. It knows only the binary form, not kernels.
 #ifndef HPVMD_COMPILER_BACK_VULKAN_SPIRV_WRITER_H_
 #define HPVMD_COMPILER_BACK_VULKAN_SPIRV_WRITER_H_
 
@@ -16,9 +16,9 @@
 
 namespace hpvm::vulkan {
 
-using SpvId = uint32_t;  // 0 is no id.
+using SpvId = uint32_t;  // 0 is not an id.
 
-// Words of one function. Its variables stand before the rest of its first block.
+// Words of one function. Its variables precede the rest of its first block.
 struct SpirvFunction {
   std::vector<uint32_t> head, variables, body;
 };
@@ -40,7 +40,7 @@ class SpirvWriter {
   void DecorateMember(SpvId id, uint32_t member, spv::Decoration decoration,
                       std::initializer_list<uint32_t> operands = {});
 
-  // Types and constants: equal ones have one id.
+  // Types and constants: equal ones share one id.
   SpvId Void() { return Unique(spv::OpTypeVoid, {}); }
   SpvId Bool() { return Unique(spv::OpTypeBool, {}); }
   SpvId Int(uint32_t bits) { return Unique(spv::OpTypeInt, {bits, 0}); }
@@ -62,23 +62,23 @@ class SpirvWriter {
   SpvId True() { return UniqueTyped(spv::OpConstantTrue, Bool(), {}); }
   SpvId Null(SpvId type) { return UniqueTyped(spv::OpConstantNull, type, {}); }
   SpvId Composite(SpvId type, std::span<const SpvId> parts);
-  // Whether the id is a 32-bit constant, and its value.
+  // Returns true if the id is a 32-bit constant, and its value.
   bool IsU32(SpvId id, uint32_t* value) const;
 
-  // Whatever stands among types and constants and is never shared: blocks, specialisation constants, variables.
+  // Global instructions that are never shared: blocks, specialisation constants, variables.
   void Global(spv::Op op, std::span<const uint32_t> words);
   SpvId GlobalWithType(spv::Op op, SpvId type, std::initializer_list<uint32_t> operands);
   SpvId GlobalVariable(spv::StorageClass storage, SpvId type, SpvId initial = 0);
 
-  // Instructions go to the function that is open; functions may be opened while another one is.
+  // Instructions go to the innermost open function; functions may be opened while another one is open.
   void OpenFunction(SpirvFunction* function) { open_.push_back(function); }
-  void LeaveFunction() { open_.pop_back(); }  // More may come.
+  void LeaveFunction() { open_.pop_back(); }  // May be opened again.
   void CloseFunction();                        // Ends it and appends it to the module.
   SpvId Op(spv::Op op, SpvId type, std::initializer_list<uint32_t> operands);
   SpvId Op(spv::Op op, SpvId type, std::span<const uint32_t> operands);
   void Do(spv::Op op, std::initializer_list<uint32_t> operands);
   void Do(spv::Op op, std::span<const uint32_t> operands);
-  // An instruction of GLSL.std.450.
+  // Emits an instruction of GLSL.std.450.
   SpvId Ext(uint32_t instruction, SpvId type, std::initializer_list<uint32_t> operands);
   SpvId LocalVariable(SpvId type, SpvId initial = 0);
   void Label(SpvId label) { Do(spv::OpLabel, {label}); }

@@ -92,7 +92,7 @@ void Functions::OpenKernel(SpvId kernel) {
 
 void Functions::CloseKernel() {
   hoists_ = false;
-  // What was hoisted may use the parameters' values, and stands before everything else.
+  // Hoisted code may use the parameters' values, and precedes everything else.
   kernel_.body.insert(kernel_.body.begin(), prologue_.body.begin(), prologue_.body.end());
   w.CloseFunction();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One variant of a kernel: what it is made of, its values, and its functions. Internal to this folder.
+// One variant of a kernel: its inputs, its values, and its functions. Internal to this folder.
 #ifndef HPVMD_COMPILER_BACK_VULKAN_VARIANT_H_
 #define HPVMD_COMPILER_BACK_VULKAN_VARIANT_H_
 
@@ -24,39 +24,39 @@ struct VariantOptions {
   bool fast_math = false;
   bool needs_alignment = false;
   std::array<uint32_t, 3> tile{1, 1, 1};
-  const pass::CoarseModule* coarse = nullptr;  // What the module is a coarse form of; borrowed.
+  const pass::CoarseModule* coarse = nullptr;  // The coarse form that the module belongs to; borrowed.
 };
 
 using MakeValue = std::function<SpvId()>;
 
-// The facts known before the variant is written, the parts of the module that its code takes, and why it was refused.
+// Variant holds the inputs of a variant, the module's parts that its code uses, and the reason if it was refused.
 class Variant {
  public:
-  // All but the options are borrowed.
+  // Borrows all arguments except the options.
   Variant(ModuleEmitter& emitter, const ir::Module& ir_module, const gpu::GpuPlan& gpu_plan,
           const VariantOptions& variant_options);
 
-  void Refuse(const std::string& reason);  // The first reason counts.
+  void Refuse(const std::string& reason);  // Only the first reason counts.
   const Status& status() const { return status_; }
 
-  // The entry point names what its functions use.
+  // Records a variable that the entry point must list in its interface.
   void Use(SpvId variable) { interface_.insert(variable); }
   const std::set<SpvId>& interface() const { return interface_; }
   SpvId BufferView(uint32_t param, View view);
-  SpvId Argument(GpuArgument::Kind kind, uint32_t index, uint8_t bytes);  // Loaded where it is needed.
+  SpvId Argument(GpuArgument::Kind kind, uint32_t index, uint8_t bytes);  // Loaded at each use.
   SpvId Argument32(GpuArgument::Kind kind, uint32_t index) { return Argument(kind, index, 4); }
   SpvId BuiltInAt(spv::BuiltIn which, uint32_t d);
-  SpvId ParamBase(uint32_t k);  // The low half of the true address.
+  SpvId ParamBase(uint32_t k);  // The low half of the actual address.
 
   SpvId K(ir::Type type, uint64_t bits);
   SpvId Truth(SpvId condition) { return c.Select(c.U32(), condition, c.K(1), c.K(0)); }
   SpvId WordsType() { return module.is_memory64 ? m.TypeOf(ir::Type::kI64) : c.U32(); }
-  SpvId Narrow(SpvId address);  // u32 of an address.
+  SpvId Narrow(SpvId address);  // The address as u32.
 
   uint32_t AlignmentOf(const ir::Op& op) const;
   bool IsProven(ir::OpId id) const { return plan.IsProven(id, options.trust) || f.op(id).is_inside; }
   bool OmitsCheck(ir::OpId id) const { return IsProven(id) && !options.audits_proofs; }
-  // What an access that misses its buffer or group memory traps with.
+  // Returns the trap code of an access that misses its buffer or group memory.
   ir::TrapCode MissCode(ir::OpId id) const {
     return IsProven(id) ? ir::TrapCode::kWrongProof : ir::TrapCode::kOutOfBounds;
   }
@@ -68,13 +68,15 @@ class Variant {
   const ir::Function& f;
   const gpu::GpuPlan& plan;
   const VariantOptions options;
-  // llvmpipe is the target's driver (ir/loops_cut.h). A loop that is left writes its name into a word of group memory,
-  // through which no compiler sees; whoever does not find it behind the loop traps with kLoopsCut. The vector that
-  // reaches beyond a group's end runs with lanes that are no instances, but whose loops count: they skip the kernel.
+  // True if llvmpipe is the target's driver (ir/loops_cut.h). Leaving a loop writes its name into a word of group
+  // memory, which is opaque to compilers; an instance that does not find the name after the loop traps with kLoopsCut.
+  // The vector that reaches beyond a group's end has lanes that are not instances, but whose loop iterations count:
+  // they skip the kernel.
   const bool cuts_loops;
-  // Lavapipe takes any memory barrier, an atomic operation's own too, for one at which the vectors of a group wait for
-  // each other, and drops the others when one of them ends. There atomics are relaxed: they are LLVM's strongest all
-  // the same, and what they order is volatile, so that Mesa's passes keep it in its place.
+  // Lavapipe treats any memory barrier, even that of an atomic operation, as one at which the vectors of a group wait
+  // for each other, and drops the others when one of them ends. There atomics are relaxed: LLVM makes them
+  // sequentially consistent anyway, and the accesses that they order are volatile, so that Mesa's passes keep them in
+  // place.
   const bool has_no_fences;
 
  private:
@@ -82,7 +84,7 @@ class Variant {
   std::set<SpvId> interface_;
 };
 
-// What every part of a variant's writer has at hand.
+// Room gives each part of a variant's emitter access to the common objects.
 struct Room {
   explicit Room(Variant& variant) : v_(variant) {}
 
@@ -91,21 +93,21 @@ struct Room {
   Code& c = v_.c;
 };
 
-// The SPIR-V functions of a variant: the kernel, and those that it calls.
+// Functions holds the SPIR-V functions of a variant: the kernel, and those that it calls.
 class Functions {
  public:
   explicit Functions(Variant& variant) : v_(variant) {}
 
-  // The kernel's function stays open between these two.
+  // The kernel's function stays open between these two calls.
   void OpenKernel(SpvId kernel);
   void CloseKernel();
-  // Computed once, at the kernel's beginning, while the kernel is being written; else in place.
+  // Computes a value once, at the kernel's beginning, while the kernel is being emitted; otherwise in place.
   SpvId Hoisted(const std::string& name, const MakeValue& make);
-  // The function of that name, written when first asked for. `body` ends with a return.
+  // Returns the function of that name, emitted on first use. `body` ends with a return.
   SpvId Function(const std::string& name, SpvId result, std::vector<SpvId> params,
                  const std::function<void(std::span<const SpvId>)>& body);
   SpvId Call(SpvId type, SpvId function, std::initializer_list<uint32_t> arguments);
-  // Opens `function` as one without parameters or result.
+  // Opens `function` as a function without parameters or result.
   void OpenPlain(SpvId id, SpirvFunction& function);
 
  private:
@@ -117,7 +119,7 @@ class Functions {
   std::map<std::string, SpvId> hoisted_;
 };
 
-// The ids of the IR's values, and the variables for values that merge.
+// Values maps the IR's values to ids, and holds the variables of values that merge.
 class Values : private Room {
  public:
   explicit Values(Variant& variant);
@@ -136,9 +138,9 @@ class Values : private Room {
  private:
   std::span<const SpvId> Variables(ir::ValueId first, uint32_t count);
 
-  std::vector<SpvId> values_;                         // By ValueId.
-  std::vector<SpvId> conditions_;                     // By ValueId: the bool of a comparison's result; 0: none.
-  std::map<uint32_t, std::vector<SpvId>> variables_;  // By the first value: of results and parameters.
+  std::vector<SpvId> values_;      // Indexed by ValueId.
+  std::vector<SpvId> conditions_;  // Indexed by ValueId: the bool of a comparison's result; 0 when there is none.
+  std::map<uint32_t, std::vector<SpvId>> variables_;  // Keyed by the first value: of results and parameters.
 };
 
 }  // namespace hpvm::vulkan

@@ -19,8 +19,8 @@ using gpu::Trust;
 
 // The validator's limit on ids.
 constexpr uint32_t kIdsMax = 4'194'303;
-// NVIDIA refuses pipelines with 64 KiB of them, and lavapipe takes time quadratic in private elements: minutes
-// for 64 KiB.
+// NVIDIA's driver refuses pipelines with 64 KiB of private memory, and lavapipe takes time quadratic in private
+// elements: minutes for 64 KiB.
 constexpr uint64_t kPrivateBytesMax = 16 * 1024;
 
 class Variants {
@@ -28,8 +28,8 @@ class Variants {
   Variants(const ir::Module& module, const gpu::GpuPlan& plan, const GpuTarget& target, const gpu::GpuOptions& options)
       : plan_(plan), target_(target), options_(options), emitter_(module, target) {}
 
-  // The form's variant; before it one for buffers at multiples of 16 bytes, if `has_room` and some accesses gain by
-  // that. A tile has only the second where it gains.
+  // Adds the form's variant; before it one for buffers at multiples of 16 bytes, if `has_room` and some accesses gain
+  // by that. A tile that gains has only the aligned variant.
   Status Add(const gpu::Form& plain, const pass::GpuTile& tile, Trust trust, bool has_room) {
     const auto improved = gpu::ImproveLoads(plain, plan_, trust, target_);
     const gpu::Form form = improved ? gpu::Form(*improved) : plain;
@@ -45,7 +45,7 @@ class Variants {
 
   size_t size() const { return variants_.size(); }
 
-  // What all variants have in common is known only when the last one is written.
+  // The common part of all variants is known only when the last one is emitted.
   StatusOr<std::vector<uint32_t>> Finish(GpuCode& code) {
     GpuVariant common;
     std::vector<uint32_t> words = emitter_.Finish(common);
@@ -105,7 +105,7 @@ void Fail(const ir::Module& module, const Status& status, Diagnostics& diagnosti
   diagnostics.push_back({Severity::kError, "module \"" + module.name + "\"", std::nullopt, Message(status)});
 }
 
-// Tiles, the best guess first; those that cannot be made are left out.
+// Adds tiles, the best guess first, leaving out those that cannot be made.
 Status AddTiles(const ir::Module& module, const gpu::GpuPlan& original, const GpuTarget& target,
                 const gpu::GpuOptions& options, Variants& variants) {
   std::vector<pass::GpuTile> tiles = options.tiles;
@@ -133,7 +133,7 @@ Status AddTiles(const ir::Module& module, const gpu::GpuPlan& original, const Gp
     if (!original.bounds.accesses.empty()) {
       HPVMD_RETURN_IF_ERROR(variants.Add(form, tile, Trust::kLaunch, true));
     }
-    // Checks would cost a staged form more than it gains.
+    // Checks would cost more than a staged form gains.
     if (!tile.is_staged) {
       HPVMD_RETURN_IF_ERROR(variants.Add(form, tile, Trust::kNothing, true));
     }
@@ -144,7 +144,7 @@ Status AddTiles(const ir::Module& module, const gpu::GpuPlan& original, const Gp
 
 GpuTarget H200() {
   GpuTarget target = gpu::CommonH200();
-  target.exact_divide = target.keeps_denormals = false;  // As backends/vulkan finds it.
+  target.exact_divide = target.keeps_denormals = false;  // As backends/vulkan reports it.
   target.exact_fma = true;
   target.buffer_bytes_max = (uint64_t{1} << 32) - 1;
   target.push_bytes_max = 256;
@@ -162,9 +162,9 @@ std::optional<Artifact> EmitVulkan(const ir::Module& module, const GpuTarget& ta
   }
   if (plan.private_bytes > kPrivateBytesMax) {
     Fail(module,
-         Unimplemented("The memory that each instance of the kernel has to itself (" +
-                       std::to_string(plan.private_bytes) + " bytes) is larger than what Vulkan drivers compile (" +
-                       std::to_string(kPrivateBytesMax) + " bytes)."),
+         Unimplemented("The private memory of each instance of the kernel (" + std::to_string(plan.private_bytes) +
+                       " bytes) is larger than the limit of Vulkan drivers (" + std::to_string(kPrivateBytesMax) +
+                       " bytes)."),
          diagnostics);
     return std::nullopt;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is written is valid SPIR-V, and for a few kernels word for word what is expected. tests/gpu runs it.
+// Tests that emitted modules are valid SPIR-V, and for a few kernels word for word as expected. tests/gpu runs them.
 #include "compiler/back/vulkan/vulkan_back.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ namespace {
 using ir::Opcode;
 using ir::Type;
 
-// A device that has everything; and one that has only what Vulkan promises, and 64-bit integers.
+// Two devices: one with every feature, and one with only Vulkan's guarantees and 64-bit integers.
 GpuTarget FullTarget() {
   GpuTarget target;
   target.has_int64 = target.has_fp64 = target.has_8_bit_storage = target.has_16_bit_storage = true;
@@ -59,7 +59,7 @@ std::string Slurp(const std::string& path) {
   return text.str();
 }
 
-// The artifact, or nothing where the kernel is refused, with why.
+// Returns the artifact, or nothing where the kernel is refused; `why` receives the reason.
 std::optional<Artifact> Compile(const ir::Module& source, const GpuTarget& target, std::string* why,
                                 const gpu::GpuOptions& options = {}) {
   ir::Module module = source;
@@ -76,7 +76,8 @@ std::optional<Artifact> Compile(const ir::Module& source, const GpuTarget& targe
   return artifact;
 }
 
-// Every kernel that shows a sentence of the specification is valid SPIR-V, or refused with a reason, on both devices.
+// Every kernel that illustrates a sentence of the specification is valid SPIR-V, or refused with a reason, on both
+// devices.
 TEST(VulkanBackTest, GoldenKernelsAreValid) {
   size_t compiled = 0;
   for (const std::string& path : ir::testing::GoldenFiles(HPVMD_SOURCE_DIR "/tests/golden/ir")) {
@@ -94,8 +95,8 @@ TEST(VulkanBackTest, GoldenKernelsAreValid) {
   EXPECT_GE(compiled, 120u);
 }
 
-// What of the disassembly says what was decided: capabilities, modes and functions. Types and constants have names by
-// what they are; other ids are numbered anew in order of appearance.
+// Returns the parts of the disassembly that show decisions: capabilities, modes and functions. Types and constants get
+// descriptive names; other ids are renumbered in order of appearance.
 std::string Listing(const Artifact& artifact) {
   const StatusOr<std::string> text = spirv::Disassemble(artifact.code);
   EXPECT_TRUE(text.ok()) << text.status();
@@ -126,7 +127,7 @@ std::string Listing(const Artifact& artifact) {
   return out;
 }
 
-// Word for word what is written for a few kernels. HPVMD_BLESS=1 rewrites.
+// Compares the words emitted for a few kernels with golden files. HPVMD_BLESS=1 rewrites them.
 TEST(VulkanBackTest, GoldenListings) {
   const std::string folder = HPVMD_SOURCE_DIR "/tests/golden/vulkan/";
   std::set<std::string> left;
@@ -154,8 +155,8 @@ TEST(VulkanBackTest, GoldenListings) {
   EXPECT_TRUE(left.empty()) << *left.begin() << " belongs to no test.";
 }
 
-// Loads, stores and atomics of every width at every alignment that is known, in buffers that are written or not, and
-// where the address is searched for.
+// Covers loads, stores and atomics of every width at every known alignment, in written and read-only buffers, and
+// where the address is searched.
 TEST(VulkanBackTest, AccessesAreValid) {
   for (const char* op : {"load.i32 w1 ", "load.i32 w1 signed ", "load.i32 w2 ", "load.i32 w2 signed ", "load.i32 ",
                          "load.i64 w1 signed ", "load.i64 w2 ", "load.i64 w4 signed ", "load.i64 ", "load.f32 ",
@@ -181,7 +182,7 @@ TEST(VulkanBackTest, AccessesAreValid) {
   }
 }
 
-// A contraction of the math library is one operation that no driver takes apart, or goes on with.
+// A contraction of the math library is one operation that drivers neither split nor contract further.
 TEST(VulkanBackTest, ContractsTheLibraryItself) {
   const StatusOr<ir::Module> module = ir::ParseModule(R"(module "m"
 param buffer inout "y"
@@ -211,7 +212,7 @@ func f1 "device_cos_f32" contract (%x: f32) -> (f32) {
   const StatusOr<std::string> listed = spirv::Disassemble(artifact->code);
   ASSERT_TRUE(listed.ok()) << listed.status();
   const std::string& text = *listed;
-  // The author's product may be contracted; of the library, the product's own value, the fma and the sum may not.
+  // The author's product may be contracted; in the library, the product's own value, the fma and the sum may not.
   const auto count = [&](std::string_view what) {
     size_t found = 0;
     for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
@@ -228,7 +229,7 @@ func f1 "device_cos_f32" contract (%x: f32) -> (f32) {
   EXPECT_EQ(Listing(*exact).find(" Fma "), std::string::npos);
 }
 
-// 1 / sqrt(x) of f32 is one operation where the node's math is fast.
+// 1 / sqrt(x) of f32 is one operation in fast math.
 TEST(VulkanBackTest, FastMathTakesReciprocalRoots) {
   const StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam buffer inout \"y\"\nparam f32 \"x\"\nentry f0\nfunc f0 \"f\" (%y: i32, %x: f32) -> () {\n"
@@ -247,7 +248,7 @@ TEST(VulkanBackTest, FastMathTakesReciprocalRoots) {
   }
 }
 
-// The listing of a kernel with an atomic sum, in a buffer or in group memory.
+// Returns the listing of a kernel with an atomic sum, in a buffer or in group memory.
 std::string SumListing(const std::string& type, bool is_group, const GpuTarget& target, bool fast_math) {
   const std::string text =
       std::string("module \"m\"\n") + (is_group ? "uses group_memory\n" : "") + "param buffer inout \"y\"\nparam " +
@@ -264,7 +265,7 @@ std::string SumListing(const std::string& type, bool is_group, const GpuTarget& 
   return artifact.has_value() ? Listing(*artifact) : "";
 }
 
-// Masks of signs are hidden from compilers that take denormals for zeros, where the bits are seen; so is -0.
+// Sign masks are hidden from compilers that flush denormals to zero, where the bits are used; so is -0.
 TEST(VulkanBackTest, SignsAreHidden) {
   const auto hides = [](const std::string& body, const GpuTarget& target) {
     const StatusOr<ir::Module> module = ir::ParseModule(
@@ -289,8 +290,8 @@ TEST(VulkanBackTest, SignsAreHidden) {
   EXPECT_FALSE(hides("%y: f32 = const.f32 0", target));
 }
 
-// Sums of floats in buffers are the device's own where it has them. Exact ones exchange small operands; in group memory
-// all are exchanged.
+// Float sums in buffers are native where the device has them. Exact ones exchange small operands; in group memory all
+// are exchanged.
 TEST(VulkanBackTest, SumsAtomicallyAsTheDeviceDoes) {
   const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
   GpuTarget lacking = FullTarget();
@@ -307,7 +308,8 @@ TEST(VulkanBackTest, SumsAtomicallyAsTheDeviceDoes) {
   EXPECT_FALSE(has(SumListing("f32", true, FullTarget(), true), "AddEXT"));
 }
 
-// In fast math work items that add to one place add up their operands first, where the device can and nobody looks.
+// In fast math work items that add to one address add up their operands first, where the device can and the old value
+// is not used.
 TEST(VulkanBackTest, SubgroupsAddUpFirst) {
   const StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam buffer inout \"y\"\nparam f32 \"x\"\nentry f0\nfunc f0 \"f\" (%y: i32, %x: f32) -> () {\n"
@@ -350,7 +352,7 @@ TEST(VulkanBackTest, TilesSayThatBuffersAreAligned) {
   }
 }
 
-// A table lies in group memory where there is room for it beside the kernel's own, and nowhere past the device's limit.
+// A table is in group memory where there is room for it beside the kernel's own, and never beyond the device's limit.
 TEST(VulkanBackTest, TablesLeaveTheKernelItsGroupMemory) {
   const auto group_bytes = [](const std::string& asked, uint64_t limit) {
     const StatusOr<ir::Module> module = ir::ParseModule(
@@ -376,7 +378,7 @@ TEST(VulkanBackTest, TablesLeaveTheKernelItsGroupMemory) {
   EXPECT_EQ(group_bytes("16384", 16384), 16384u);
 }
 
-// The validator is heard: a module whose last word is cut off is refused with its message.
+// The validator works: a module whose last word is cut off is refused with its message.
 TEST(VulkanBackTest, ValidatorSpeaks) {
   const StatusOr<ir::Module> module = ir::ParseModule(Slurp(HPVMD_SOURCE_DIR "/tests/golden/vulkan/saxpy.ir"));
   ASSERT_TRUE(module.ok());

@@ -28,7 +28,7 @@ constexpr std::string_view kAllowed[] = {
     "-w",
 };
 
-// Those that change what macros or literals mean.
+// Options that change the meaning of macros or literals.
 constexpr std::string_view kRead[] = {"-cl-fast-relaxed-math", "-cl-finite-math-only", "-cl-single-precision-constant"};
 
 struct Language {
@@ -37,7 +37,7 @@ struct Language {
 };
 constexpr Language kLanguages[] = {{"CL1.0", 100}, {"CL1.1", 110}, {"CL1.2", 120}, {"CL2.0", 200}, {"CL3.0", 300}};
 
-// Letters that no shell or driver gives a meaning of its own.
+// Returns true for characters to which no shell or driver gives a special meaning.
 bool IsPlain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
          std::string_view("_-+=.,()*/%<>!&|^~?:").find(c) != std::string_view::npos;
@@ -67,14 +67,14 @@ Status CheckLanguage(std::string_view word, uint32_t api_version) {
   const std::string_view name = word.substr(word.find('=') + 1);
   for (const Language& language : kLanguages) {
     if (language.name == name) {
-      // 3.0 devices need not have 2.0; the driver says so itself.
+      // OpenCL 3.0 devices need not support 2.0; their driver reports that itself.
       return language.version <= std::max(api_version, 120u)
                  ? absl::OkStatus()
                  : Refuse(word, "the device has OpenCL " + std::to_string(api_version / 100) + "." +
                                     std::to_string(api_version / 10 % 10));
     }
   }
-  return Refuse(word, "languages are CL1.0, CL1.1, CL1.2, CL2.0 and CL3.0");
+  return Refuse(word, "the languages are CL1.0, CL1.1, CL1.2, CL2.0 and CL3.0");
 }
 
 Status CheckDefinition(std::string_view word, std::string_view definition, BuildOptions& result) {
@@ -106,7 +106,7 @@ StatusOr<BuildOptions> ReadBuildOptions(std::string_view options, uint32_t api_v
     const std::string_view word = words[i];
     if (!std::ranges::all_of(word, IsPlain)) {
       return Refuse(word,
-                    "quotes, backslashes and what else drivers read in ways of their own may not stand in options");
+                    "options may not contain quotes, backslashes or other characters that drivers read differently");
     }
     const bool is_definition = word.starts_with("-D");
     if (!is_definition) {
@@ -125,7 +125,8 @@ StatusOr<BuildOptions> ReadBuildOptions(std::string_view options, uint32_t api_v
     } else if (word.starts_with("-I") || word.starts_with("-i")) {
       return Refuse(word, "modules may not name files of the host");
     } else if (std::find(std::begin(kAllowed), std::end(kAllowed), word) == std::end(kAllowed)) {
-      return Refuse(word, "it is not on the list (-D, -cl-std= and those of OpenCL's that name no file)");
+      return Refuse(word,
+                    "it is not on the list of accepted options (-D, -cl-std= and OpenCL's options that name no file)");
     } else if (std::find(std::begin(kRead), std::end(kRead), word) != std::end(kRead)) {
       result.arguments.emplace_back(word);
     }

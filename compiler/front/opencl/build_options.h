@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Build options of a document: each word is on a list, or the module is refused.
+// Reads the OpenCL build options of a document. A module with an option that is not on the list is refused.
 #ifndef HPVMD_COMPILER_FRONT_OPENCL_BUILD_OPTIONS_H_
 #define HPVMD_COMPILER_FRONT_OPENCL_BUILD_OPTIONS_H_
 
@@ -12,12 +12,13 @@
 namespace hpvm::opencl {
 
 struct BuildOptions {
-  std::string text;                      // For the driver: what is not a definition, one space between words.
-  std::vector<std::string> definitions;  // What -D gives to names, to be read as a part of the program.
-  std::vector<std::string> arguments;    // For clang -cc1: definitions, and what changes how a text is read.
+  std::string text;                      // Options for the driver: all but definitions, with one space between words.
+  std::vector<std::string> definitions;  // Values that -D gives to names; they are checked as part of the program.
+  std::vector<std::string> arguments;    // Arguments for clang -cc1: definitions and options that change how a text is
+                                         // read.
 };
 
-// `api_version`: the device's, 120 or 300.
+// `api_version` is the device's OpenCL version, 120 or 300.
 StatusOr<BuildOptions> ReadBuildOptions(std::string_view options, uint32_t api_version);
 
 }  // namespace hpvm::opencl

@@ -23,17 +23,17 @@ class Lexer {
 
  private:
   bool AtEnd() const { return place_.offset >= text_.size(); }
-  // The character at the cursor, which never stands on a splice; 0 at the end.
+  // Returns the character at the cursor, which never stands on a splice; 0 at the end.
   char Peek() const { return AtEnd() ? '\0' : text_[place_.offset]; }
-  // The character behind it.
+  // Returns the character after the cursor.
   char PeekNext() {
-    const Place here = place_;
+    const SourcePosition here = place_;
     Advance();
     const char next = Peek();
     place_ = here;
     return next;
   }
-  void Fault(const Place& at, std::string message) { result_.faults.push_back({at, std::move(message)}); }
+  void Fault(const SourcePosition& at, std::string message) { result_.faults.push_back({at, std::move(message)}); }
 
   void Step() {
     const char c = text_[place_.offset++];
@@ -91,7 +91,7 @@ class Lexer {
   }
 
   void SkipBlockComment() {
-    const Place begin = place_;
+    const SourcePosition begin = place_;
     Advance();
     Advance();
     while (!AtEnd()) {
@@ -129,7 +129,7 @@ class Lexer {
     } else {
       token.text = c;
       Advance();
-      // The two spellings of '#' and '##'.
+      // "%:" is another spelling of '#'.
       if (c == '%' && Peek() == ':') {
         token.text = "#";
         Advance();
@@ -163,19 +163,20 @@ class Lexer {
         Advance();
       }
     }
-    // The line ends it for every compiler; in a branch that is not compiled an apostrophe may stand alone.
+    // The end of the line ends the string for every compiler; in a branch that is not compiled an apostrophe may
+    // stand alone.
   }
 
   std::string_view text_;
-  Place place_;
+  SourcePosition place_;
   bool begins_line_ = true, in_directive_ = false;
   Lexed result_;
 };
 
-// Bytes that compilers do not agree on: what is a comment to one is a directive to another.
+// Finds bytes that compilers read differently: what one reads as a comment, another reads as a directive.
 void FindAmbiguous(std::string_view text, std::vector<LexFault>& faults) {
   constexpr size_t kFaultsMax = 16;
-  Place place;
+  SourcePosition place;
   for (size_t i = 0; i < text.size() && faults.size() < kFaultsMax; ++i) {
     place.offset = i;
     const char c = text[i];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokens of OpenCL C before any macro is expanded: enough to find directives, names and parameter lists whatever
-// comments, strings and spliced lines hide. What compilers are known to read differently is a fault.
+// A lexer for OpenCL C before macro expansion. Its tokens suffice to find directives, names and parameter lists that
+// comments, strings or spliced lines would hide. A construct that compilers are known to read differently is a fault.
 #ifndef HPVMD_COMPILER_FRONT_OPENCL_LEXER_H_
 #define HPVMD_COMPILER_FRONT_OPENCL_LEXER_H_
 
@@ -11,28 +11,28 @@
 
 namespace hpvm::opencl {
 
-struct Place {
+struct SourcePosition {
   uint32_t line = 1, column = 1;
-  uint64_t offset = 0;  // Bytes.
+  uint64_t offset = 0;  // Byte offset.
 };
 
 struct Token {
   enum class Kind : uint8_t { kName, kNumber, kString, kPunctuation };
   Kind kind = Kind::kPunctuation;
-  std::string text;  // Without splices; strings only their first character.
-  Place place;
-  bool begins_line = false;   // Nothing but white space and comments stands before it.
-  bool in_directive = false;  // Between a '#' that begins a line and that line's end.
+  std::string text;  // Without line splices; only the first character of a string.
+  SourcePosition place;
+  bool begins_line = false;   // Only white space and comments precede the token on its line.
+  bool in_directive = false;  // The token lies between a '#' that begins a line and the end of that line.
 };
 
 struct LexFault {
-  Place place;
+  SourcePosition place;
   std::string message;
 };
 
 struct Lexed {
   std::vector<Token> tokens;
-  std::vector<LexFault> faults;  // Reading goes on behind them.
+  std::vector<LexFault> faults;  // The lexer continues after a fault.
 };
 
 Lexed Lex(std::string_view text);

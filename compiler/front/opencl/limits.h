@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tenant's OpenCL C may have at most.
+// Limits on a tenant's OpenCL C.
 #ifndef HPVMD_COMPILER_FRONT_OPENCL_LIMITS_H_
 #define HPVMD_COMPILER_FRONT_OPENCL_LIMITS_H_
 
@@ -7,14 +7,15 @@
 
 namespace hpvm::opencl::limits {
 
-// The largest hand-written kernels known to us have a tenth of it; drivers take seconds for what is longer.
+// The largest hand-written kernels known to us have a tenth of this size; drivers take seconds to compile longer
+// texts.
 inline constexpr uint64_t kTextBytesMax = 1024 * 1024;
-// Words among the build options, each of which drivers scan for.
+// Number of build options; drivers scan for each of them.
 inline constexpr uint32_t kOptionsMax = 256;
 
-// Variables of one function, which drivers for processors put on a stack that a work item has to itself.
+// Bytes of the variables of one function, which CPU drivers put on a stack that each work item has to itself.
 inline constexpr uint64_t kPrivateBytesMax = 64 * 1024;
-// Tables of one text, which become a part of the program.
+// Bytes of constant tables in one text; the tables become a part of the program.
 inline constexpr uint64_t kConstantBytesMax = 4 * 1024 * 1024;
 
 }  // namespace hpvm::opencl::limits

@@ -14,13 +14,13 @@
 namespace hpvm::opencl {
 namespace {
 
-constexpr size_t kFaultsMax = 16;  // The rest of a text's faults are of a kind with the first.
+constexpr size_t kFaultsMax = 16;  // Further faults of a text resemble the first ones.
 
 struct BannedWord {
   std::string_view word, why;
 };
 constexpr std::string_view kFiles = "modules may not ask for files of the host";
-constexpr std::string_view kAssembly = "inline assembly is not taken";
+constexpr std::string_view kAssembly = "inline assembly is not accepted";
 constexpr BannedWord kBanned[] = {
     {"__has_include", kFiles},
     {"__has_include_next", kFiles},
@@ -28,8 +28,8 @@ constexpr BannedWord kBanned[] = {
     {"asm", kAssembly},
     {"__asm", kAssembly},
     {"__asm__", kAssembly},
-    {"_Pragma", "pragmas stand on lines of their own here"},
-    {"__pragma", "pragmas stand on lines of their own here"},
+    {"_Pragma", "a pragma must be a line of its own (#pragma)"},
+    {"__pragma", "a pragma must be a line of its own (#pragma)"},
     {"printf", "modules that are native to a device may not print"},
 };
 constexpr std::string_view kDirectives[] = {"define",   "undef", "if",    "ifdef", "ifndef",  "elif",  "elifdef",
@@ -92,13 +92,13 @@ class Vetting {
     message[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(message[0])));
     return message + (message.ends_with('.') || message.ends_with('?') ? "" : ".");
   }
-  void AddAt(const Place& at, const std::string& message) {
+  void AddAt(const SourcePosition& at, const std::string& message) {
     if (++faults_ <= kFaultsMax) {
       Add("Line " + std::to_string(at.line) + ", column " + std::to_string(at.column) + ": " + message);
     }
   }
 
-  void CheckWord(const std::string& word, const Place& at, bool is_option) {
+  void CheckWord(const std::string& word, const SourcePosition& at, bool is_option) {
     for (const BannedWord& banned : kBanned) {
       if (banned.word == word) {
         const std::string message = "\"" + word + "\" is refused: " + std::string(banned.why) + ".";
@@ -107,7 +107,7 @@ class Vetting {
     }
   }
 
-  // Words as they stand, and those that "##" makes of its two neighbours.
+  // Checks each word as written and the word that "##" makes of its two neighbours.
   void CheckWords(const std::vector<Token>& tokens, bool is_option) {
     std::string pasted;
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -138,7 +138,8 @@ class Vetting {
       if (std::find(std::begin(kDirectives), std::end(kDirectives), name) == std::end(kDirectives)) {
         const bool is_file = name.starts_with("include") || name == "import" || name == "embed";
         AddAt(tokens[i].place, "\"#" + name + "\" is refused: " +
-                                   (is_file ? std::string(kFiles) : "it is not on the list of directives") + ".");
+                                   (is_file ? std::string(kFiles) : "it is not on the list of accepted directives") +
+                                   ".");
       } else if (name == "pragma") {
         CheckPragma(tokens, i);
       }
@@ -149,13 +150,14 @@ class Vetting {
     const bool has_name = at + 2 < tokens.size() && tokens[at + 2].in_directive && !tokens[at + 2].begins_line;
     const std::string name = has_name ? tokens[at + 2].text : "";
     if (has_name && std::find(std::begin(kPragmas), std::end(kPragmas), name) == std::end(kPragmas)) {
-      AddAt(tokens[at].place, "\"#pragma " + name +
-                                  "\" is refused: those of OPENCL, STDC, unroll, nounroll and once are "
-                                  "taken.");
+      AddAt(tokens[at].place,
+            "\"#pragma " + name +
+                "\" is refused: only the pragmas OPENCL, STDC, unroll, nounroll and once are accepted.");
     }
   }
 
-  // What the device has of what texts ask for by macros. 3.0 devices say the rest themselves.
+  // Returns clang's arguments for the device: macros and extensions that texts test. OpenCL 3.0 drivers define the
+  // rest.
   std::vector<std::string> ArgumentsOf(const BuildOptions& build) const {
     const GpuTarget& target = *options_.target;
     const auto is_language = [](const std::string& word) { return word.starts_with("-cl-std="); };
@@ -189,7 +191,7 @@ class Vetting {
     };
     std::map<std::pair<Variable::Space, std::string>, Sum> sums;
     const auto check = [&](const Variable& variable, Sum& sum, uint64_t most, const std::string& what) {
-      // No sum of so many variables of at most 2^40 bytes wraps.
+      // The sum cannot wrap: the number of variables is limited, and each counts at most 2^40 bytes.
       sum.bytes += std::min(variable.bytes, uint64_t{1} << 40);
       if (sum.bytes > most && !sum.is_told) {
         sum.is_told = true;
@@ -231,7 +233,7 @@ class Vetting {
     if (kernel.parameters.size() != options_.params.size()) {
       AddAt(kernel.place, "The kernel \"" + kernel.name + "\" takes " + std::to_string(kernel.parameters.size()) +
                               " arguments, and the node has " + std::to_string(options_.params.size()) +
-                              " parameters (ports and scalars); as many are needed, in the same order.");
+                              " parameters (ports and scalars); their number and order must match.");
       return;
     }
     for (size_t i = 0; i < kernel.parameters.size(); ++i) {
@@ -244,7 +246,7 @@ class Vetting {
     const std::string both =
         "Parameter " + std::to_string(index) + " is " +
         (param.is_buffer ? "the port" : "the scalar of type " + std::string(ir::Name(param.scalar))) + " \"" +
-        param.name + "\" of the node, but \"" + parameter.type + "\" of the kernel";
+        param.name + "\" of the node, but has the type \"" + parameter.type + "\" in the kernel";
     const bool is_float = param.scalar == ir::Type::kF32 || param.scalar == ir::Type::kF64;
     const uint32_t bits = param.scalar == ir::Type::kI64 || param.scalar == ir::Type::kF64 ? 64 : 32;
     switch (parameter.kind) {
@@ -253,8 +255,8 @@ class Vetting {
           return AddAt(parameter.place, both + ".");
         }
         if (!param.is_writable && !parameter.is_const) {
-          Add("Port \"" + param.name + "\" is only read, but the kernel's \"" + parameter.type +
-                  "\" could be written through; nothing checks that it is not. Declare it const.",
+          Add("Port \"" + param.name + "\" is read-only, but the kernel can write through its \"" + parameter.type +
+                  "\", and no check prevents that. Declare the parameter const.",
               Severity::kWarning);
         }
         return;

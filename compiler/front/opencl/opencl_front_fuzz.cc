@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text and options give a refusal or options from the list; what is taken has no directive that reads a file.
+// Any text and options give a refusal or options from the list; an accepted text has no directive that reads a file.
 #include <cstdint>
 #include <string>
 
@@ -10,7 +10,7 @@
 namespace hpvm::opencl {
 namespace {
 
-// Tokens of what was taken, as another reading finds them.
+// Lexes an accepted text again and checks its tokens.
 void CheckTaken(std::string_view text) {
   const Lexed lexed = Lex(text);
   HPVMD_CHECK(lexed.faults.empty());
@@ -23,7 +23,7 @@ void CheckTaken(std::string_view text) {
   }
 }
 
-// The first line is the options.
+// The first line of the input is the options.
 void Vet(std::string_view input) {
   const size_t end = std::min(input.find('\n'), input.size());
   const std::string_view text = input.substr(std::min(end + 1, input.size()));
@@ -37,7 +37,7 @@ void Vet(std::string_view input) {
   options.options = input.substr(0, end);
   options.target = &target;
   Diagnostics said;
-  // Without the compiler behind it, whose faults are others' to find; it runs in a process that may die.
+  // Omits the compiler, which has fuzzers of its own and runs in a process that may crash.
   const std::optional<BuildOptions> taken =
       VetText({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, options, said);
   HPVMD_CHECK(taken.has_value() != HasErrors(said));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which OpenCL C is taken, and what is said of what is not.
+// Tests which OpenCL C is accepted and how the rest is refused.
 #include "compiler/front/opencl/opencl_front.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ struct Input {
   bool has_fp64 = true;
   Diagnostics diagnostics;
 
-  // The options.
+  // Returns the accepted options.
   std::optional<std::string> Vet(std::string_view text) {
     std::optional<Vetted> vetted = VetAll(text);
     return vetted.has_value() ? std::optional(vetted->options) : std::nullopt;
@@ -57,7 +57,7 @@ struct Input {
   }
 };
 
-// Ordinary kernels pass, with their options' words one space apart.
+// Ordinary kernels pass; their options are separated by one space.
 TEST(OpenClFrontTest, TakesKernels) {
   Input input;
   input.options = " -DWIDTH=4\t-D  NAME=f(1,2) -cl-std=CL1.2  -cl-mad-enable ";
@@ -65,11 +65,11 @@ TEST(OpenClFrontTest, TakesKernels) {
   EXPECT_THAT(input.diagnostics, IsEmpty());
 }
 
-// Files, assembly and their kin are refused wherever they hide, with the place.
+// Files, assembly and similar constructs are refused wherever they hide, with the position.
 TEST(OpenClFrontTest, RefusesFilesAndAssembly) {
   struct Case {
     const char* name;
-    const char* text;  // In front of a kernel.
+    const char* text;  // Precedes a kernel.
     const char* want;
   };
   const Case kCases[] = {
@@ -118,7 +118,7 @@ TEST(OpenClFrontTest, RefusesFilesAndAssembly) {
   }
 }
 
-// What only looks like it is taken.
+// Text that only looks like a forbidden directive is accepted.
 TEST(OpenClFrontTest, TakesWhatIsNoDirective) {
   for (const char* text : {"// #include <x>\n", "/*\n#include <x>\n*/\n", "// a \\\n#include <x>\n",
                            "constant char c[] = \"\\\n#include <x>\";\n", "#define INCLUDE(x) #x\n", "#\n", "#pragma\n",
@@ -129,7 +129,7 @@ TEST(OpenClFrontTest, TakesWhatIsNoDirective) {
   }
 }
 
-// Sizes, zero bytes, and no text at all.
+// Empty texts, oversized texts and zero bytes are refused.
 TEST(OpenClFrontTest, RefusesWhatIsNoText) {
   Input empty, large, zero;
   EXPECT_FALSE(empty.Vet("").has_value());
@@ -140,7 +140,7 @@ TEST(OpenClFrontTest, RefusesWhatIsNoText) {
   EXPECT_THAT(ToString(zero.diagnostics), HasSubstr("Line 12, column 1: A zero byte"));
 }
 
-// Options are taken from a list.
+// Only options from the list are accepted.
 TEST(OpenClFrontTest, RefusesOptions) {
   struct Case {
     const char* options;
@@ -151,10 +151,11 @@ TEST(OpenClFrontTest, RefusesOptions) {
         Case{"-I/etc", "\"-I/etc\" is refused: modules may not name files"},
         Case{"-include x", "\"-include\" is refused: modules may not name files"},
         Case{"-x spir", "\"-x\" is refused: it is not on the list"}, Case{"-- x", "\"--\" is refused"},
-        Case{"@file", "\"@file\" is refused: quotes"}, Case{"file.cl", "\"file.cl\" is refused: it is not on the list"},
-        Case{"-o /tmp/x", "\"-o\" is refused"}, Case{"-Xclang -load", "\"-Xclang\" is refused"},
-        Case{"-fplugin=x", "\"-fplugin=x\" is refused"}, Case{"-DX=\"a\"", "is refused: quotes"},
-        Case{"-D", "-D takes NAME"}, Case{"-D1=2", "-D takes NAME"}, Case{"-DX(a)=a", "-D takes NAME"},
+        Case{"@file", "\"@file\" is refused: options may not contain quotes"},
+        Case{"file.cl", "\"file.cl\" is refused: it is not on the list"}, Case{"-o /tmp/x", "\"-o\" is refused"},
+        Case{"-Xclang -load", "\"-Xclang\" is refused"}, Case{"-fplugin=x", "\"-fplugin=x\" is refused"},
+        Case{"-DX=\"a\"", "is refused: options may not contain quotes"}, Case{"-D", "-D takes NAME"},
+        Case{"-D1=2", "-D takes NAME"}, Case{"-DX(a)=a", "-D takes NAME"},
         Case{"-DX=asm", "In the build options \"asm\" is refused"},
         Case{"-cl-std=CL3.0", "is refused: the device has OpenCL 1.2"}, Case{"-cl-std=CLC++", "languages are CL1.0"},
         Case{"-cl-nv-verbose", "is refused: it is not on the list"}}) {
@@ -172,18 +173,18 @@ TEST(OpenClFrontTest, RefusesOptions) {
   EXPECT_THAT(ToString(many.diagnostics), HasSubstr("5000 bytes; the limit is 4096"));
 }
 
-// An entry that is not there is told before the driver is asked.
+// A missing entry is reported before the driver is called.
 TEST(OpenClFrontTest, FindsTheEntry) {
   Input input;
   input.entry = "scales";
   EXPECT_FALSE(input.Vet(kText).has_value());
   EXPECT_THAT(ToString(input.diagnostics), HasSubstr("no kernel \"scales\"; it has \"scale\", \"other\"."));
-  // Also one that a macro makes.
+  // A kernel that a macro defines is found.
   Input made;
   made.entry = "scale_float";
   made.params = {{.name = "x"}};
   EXPECT_TRUE(made.Vet("#define K(t) kernel void scale_##t(global t* x) {}\nK(float)\n").has_value());
-  // And not one in a comment, in a branch that is not taken, or without a body.
+  // A kernel in a comment, in a branch that is not taken, or without a body is not found.
   for (const char* text : {"// kernel void scale(global int* x) {}\n kernel void a() {}",
                            "#if 0\nkernel void scale(global int* x) {}\n#endif\nkernel void a() {}",
                            "kernel void scale(global int* x);\nkernel void a() {}"}) {
@@ -193,12 +194,12 @@ TEST(OpenClFrontTest, FindsTheEntry) {
   }
 }
 
-// Both sides of a parameter that does not fit are told, with its line.
+// The fault for a parameter that does not fit names both types and the line.
 TEST(OpenClFrontTest, RefusesParametersThatDoNotFit) {
   struct Case {
-    const char* parameter;  // Of a kernel with one, on line 5.
+    const char* parameter;  // The only parameter of a kernel, on line 5.
     ParamSpec param;
-    const char* want;  // Empty: it fits.
+    const char* want;  // Empty when the parameter fits.
   };
   const ParamSpec buffer{.name = "b"}, i32{.name = "i", .is_buffer = false},
       f32{.name = "f", .is_buffer = false, .scalar = ir::Type::kF32},
@@ -213,22 +214,23 @@ TEST(OpenClFrontTest, RefusesParametersThatDoNotFit) {
       {"number x", i32, ""},
       {"double x", f64, ""},
       {"global float* x", i32,
-       "Line 5, column 29: Parameter 0 is the scalar of type i32 \"i\" of the node, but \"__global float *\" of the "
-       "kernel."},
-      {"float x", i32, "\"i\" of the node, but \"float\" of the kernel"},
-      {"long x", i32, "but \"long\" of the kernel"},
-      {"float x", f64, "but \"float\" of the kernel"},
-      {"int x", buffer, "is the port \"b\" of the node, but \"int\""},
+       "Line 5, column 29: Parameter 0 is the scalar of type i32 \"i\" of the node, but has the type "
+       "\"__global float *\" in the kernel."},
+      {"float x", i32, "\"i\" of the node, but has the type \"float\" in the kernel"},
+      {"long x", i32, "but has the type \"long\" in the kernel"},
+      {"float x", f64, "but has the type \"float\" in the kernel"},
+      {"int x", buffer, "is the port \"b\" of the node, but has the type \"int\""},
       {"local float* x", buffer, "local memory has to be declared inside"},
-      {"float4 x", i32, "\"float4\" of the kernel; buffers and 32-bit"},
-      {"color x", f32, "Line 5, column 21: Parameter 0 is the scalar of type f32 \"f\" of the node, but \"color (that "
-                       "is, float4)\" of the kernel; buffers and 32-bit and 64-bit numbers can be passed."},
-      {"image2d_t x", buffer, "\"__read_only image2d_t\" of the kernel; buffers and 32-bit"},
-      {"picture x", buffer, "\"picture (that is, __read_only image2d_t)\" of the kernel; buffers and 32-bit"},
+      {"float4 x", i32, "\"float4\" in the kernel; buffers and 32-bit"},
+      {"color x", f32,
+       "Line 5, column 21: Parameter 0 is the scalar of type f32 \"f\" of the node, but has the type "
+       "\"color (that is, float4)\" in the kernel; buffers and 32-bit and 64-bit numbers can be passed."},
+      {"image2d_t x", buffer, "\"__read_only image2d_t\" in the kernel; buffers and 32-bit"},
+      {"picture x", buffer, "\"picture (that is, __read_only image2d_t)\" in the kernel; buffers and 32-bit"},
       {"sampler_t x", i32, "\"sampler_t\""},
-      {"struct thing x", i32, "\"struct thing\" of the kernel; buffers"},
-      {"thing_by_value x", i32, "\"thing_by_value (that is, struct thing)\" of the kernel; buffers"},
-      {"short x", i32, "but \"short\" of the kernel"},
+      {"struct thing x", i32, "\"struct thing\" in the kernel; buffers"},
+      {"thing_by_value x", i32, "\"thing_by_value (that is, struct thing)\" in the kernel; buffers"},
+      {"short x", i32, "but has the type \"short\" in the kernel"},
       {"size_t x", i32, "cannot be used as the type of a kernel parameter"},
       {"bool x", i32, "cannot be used as the type of a kernel parameter"},
       {"global int* global* x", buffer, "cannot be declared as a pointer to a pointer"},
@@ -250,15 +252,15 @@ TEST(OpenClFrontTest, RefusesParametersThatDoNotFit) {
     EXPECT_EQ(passes, *item.want == 0) << item.parameter << ToString(input.diagnostics);
     EXPECT_THAT(ToString(input.diagnostics), HasSubstr(item.want)) << item.parameter;
   }
-  // A port that is only read is told apart from a pointer that writes.
+  // A port that is only read and a pointer that the kernel can write through give a warning.
   Input warned;
   warned.entry = "k";
   warned.params = {{.name = "b", .is_writable = false}};
   EXPECT_TRUE(warned.Vet("kernel void k(global float* x) {}").has_value());
-  EXPECT_THAT(ToString(warned.diagnostics), HasSubstr("Declare it const"));
+  EXPECT_THAT(ToString(warned.diagnostics), HasSubstr("Declare the parameter const"));
 }
 
-// The driver reads what was looked at: no macro of its own chooses another kernel.
+// The driver reads exactly the text that was checked: its own macros choose no other kernel.
 TEST(OpenClFrontTest, LeavesDriversNoChoice) {
   Input input;
   input.entry = "k";
@@ -277,14 +279,14 @@ TEST(OpenClFrontTest, LeavesDriversNoChoice) {
   EXPECT_THAT(vetted->text, testing::Not(HasSubstr("image2d_t")));
   EXPECT_THAT(vetted->text, testing::Not(HasSubstr("#if")));
   EXPECT_THAT(vetted->text, HasSubstr("i < 3"));
-  // Constants whose values are the driver's stay names, pragmas stay, and lines have their numbers.
+  // Constants whose values the driver defines stay names, pragmas stay, and lines keep their numbers.
   EXPECT_THAT(vetted->text, HasSubstr("CLK_LOCAL_MEM_FENCE"));
   EXPECT_THAT(vetted->text, HasSubstr("#pragma unroll 2"));
   EXPECT_THAT(vetted->text, HasSubstr("# 1 \"module.cl\""));
   EXPECT_THAT(vetted->text, testing::Not(HasSubstr("built-in")));
 }
 
-// What is said of the device and of options decides conditions.
+// Conditions depend on the device's features and on options.
 TEST(OpenClFrontTest, KnowsTheDevice) {
   const char kBranches[] =
       "#if defined(cl_khr_fp64) && __OPENCL_C_VERSION__ == 120\nkernel void scale(global double* x) {}\n"
@@ -299,7 +301,7 @@ TEST(OpenClFrontTest, KnowsTheDevice) {
   }
 }
 
-// Memory that no device has never reaches a driver, some of which end themselves over it.
+// A text that needs more memory than any device has never reaches a driver; some drivers abort on such texts.
 TEST(OpenClFrontTest, LimitsMemory) {
   struct Case {
     const char* text;
@@ -327,7 +329,7 @@ TEST(OpenClFrontTest, LimitsMemory) {
   }
 }
 
-// Macros hide nothing that is refused.
+// Macros cannot hide a refused construct.
 TEST(OpenClFrontTest, SeesThroughMacros) {
   struct Case {
     const char* text;
@@ -335,11 +337,11 @@ TEST(OpenClFrontTest, SeesThroughMacros) {
   };
   for (const Case& item : {
            Case{"#define J(a, b) a##b\nkernel void k(global int* a) {\n  J(__as, m__)(\"int3\");\n}",
-                "Line 3, column 3: Inline assembly is not taken."},
+                "Line 3, column 3: Inline assembly is not accepted."},
            Case{"#define J(a, b) a##b\nkernel void k(global int* a) {\n  J(pri, ntf)(\"x\");\n}",
                 "Line 3, column 3: \"printf\" is refused"},
            Case{"#define J(a, b) a##b\nint f(void) J(__as, m__)(\"system\");\nkernel void k(global int* a) { f(); }",
-                "Inline assembly is not taken."},
+                "Inline assembly is not accepted."},
        }) {
     Input input;
     input.entry = "k";
@@ -349,7 +351,7 @@ TEST(OpenClFrontTest, SeesThroughMacros) {
   }
 }
 
-// Splices and comments vanish from tokens and stay in places.
+// Splices and comments vanish from tokens, but positions count them.
 TEST(OpenClFrontTest, ReadsTokens) {
   std::vector<std::string> texts;
   std::string places;

@@ -10,14 +10,14 @@ namespace hpvm::opencl {
 namespace {
 
 constexpr char kBridge[] = "libhpvm-opencl.so";
-// Set once by PrepareOpenCl.
+// PrepareOpenCl sets this once.
 hpvm_opencl_describe_function g_describe = nullptr;
 
-// What a listener is told goes on only up to here; no text of the allowed size has more that matters.
+// Limit on the recorded variables; no reasonable text of the allowed size has more.
 constexpr size_t kItemsMax = 100'000;
 
 Program& Of(void* context) { return *static_cast<Program*>(context); }
-Place PlaceOf(hpvm_opencl_place place) { return {.line = place.line, .column = place.column}; }
+SourcePosition PlaceOf(hpvm_opencl_place place) { return {.line = place.line, .column = place.column}; }
 
 void AddFault(void* context, hpvm_opencl_place place, const char* message) {
   Of(context).faults.push_back({PlaceOf(place), message});
@@ -27,7 +27,7 @@ void AddKernel(void* context, const char* name, hpvm_opencl_place place, const u
   Of(context).kernels.push_back({name, PlaceOf(place), {group[0], group[1], group[2]}, {}});
 }
 
-// The two have the same order.
+// Both enumerations have the same order.
 Parameter::Kind KindOf(hpvm_opencl_kind kind) {
   static_assert(static_cast<int>(Parameter::Kind::kOther) == HPVM_OPENCL_OTHER);
   return static_cast<Parameter::Kind>(std::min(kind, HPVM_OPENCL_OTHER));

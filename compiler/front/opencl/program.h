@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a compiler says of a text in OpenCL C: clang, in the process that compiles, before any driver sees the text.
+// Reads an OpenCL C program with clang, inside the compiling process, before any driver sees the text.
 #ifndef HPVMD_COMPILER_FRONT_OPENCL_PROGRAM_H_
 #define HPVMD_COMPILER_FRONT_OPENCL_PROGRAM_H_
 
@@ -14,7 +14,7 @@
 
 namespace hpvm::opencl {
 
-// By canonical type: typedefs hide nothing.
+// A kernel parameter, described by its canonical type: typedefs hide nothing.
 struct Parameter {
   enum class Kind : uint8_t {
     kGlobal,  // A pointer to global or constant memory.
@@ -27,16 +27,16 @@ struct Parameter {
     kOther,
   };
   Kind kind = Kind::kOther;
-  uint32_t bits = 0;      // Of numbers.
-  bool is_const = false;  // Pointers: nothing is written through it.
-  std::string type;       // As written and, where it differs, as it is.
-  Place place;
+  uint32_t bits = 0;      // Width of integers and floats.
+  bool is_const = false;  // For pointers: the kernel does not write through it.
+  std::string type;       // The type as written and, where it differs, the canonical type.
+  SourcePosition place;
 };
 
 struct Kernel {
   std::string name;
-  Place place;
-  std::array<uint32_t, 3> group{};  // That it requires; zeros: none.
+  SourcePosition place;
+  std::array<uint32_t, 3> group{};  // Required work-group size; zeros when the kernel requires none.
   std::vector<Parameter> parameters;
 };
 
@@ -45,27 +45,27 @@ struct Variable {
   Space space = Space::kPrivate;
   uint64_t bytes = 0;
   std::string name;
-  std::string function;  // Empty outside of functions.
-  Place place;
+  std::string function;  // Empty for variables outside functions.
+  SourcePosition place;
 };
 
 struct TextFault {
-  Place place;  // Line 0: of no place.
+  SourcePosition place;  // Line 0 when the fault has no position.
   std::string message;
 };
 
 struct Program {
-  std::vector<TextFault> faults;  // With one, the rest is not to be relied upon.
-  std::vector<Kernel> kernels;    // Those with a body.
+  std::vector<TextFault> faults;  // When there is a fault, the other members are unreliable.
+  std::vector<Kernel> kernels;    // Kernels that have a body.
   std::vector<Variable> variables;
-  // Without conditions and macros, so that a driver has no choice of its own in what it reads.
+  // The text with conditions and macros resolved, so that the driver cannot take another branch.
   std::string text;
 };
 
-// Loads libhpvm-opencl.so. Before the process has threads, forks, or is locked away from files. Idempotent.
+// Loads libhpvm-opencl.so. Call it before the process starts threads, forks, or loses access to files. Idempotent.
 Status PrepareOpenCl();
 
-// `arguments` are clang's: -D..., -cl-.... Fails when PrepareOpenCl has not succeeded.
+// `arguments` are for clang: -D..., -cl-.... Fails when PrepareOpenCl has not succeeded.
 StatusOr<Program> ReadProgram(std::string_view text, const std::vector<std::string>& arguments);
 
 }  // namespace hpvm::opencl

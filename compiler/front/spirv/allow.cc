@@ -9,7 +9,7 @@
 namespace hpvm::spirv {
 namespace {
 
-// What the device must have for something that is taken, or why something is not.
+// The feature that an accepted item needs from the device, or the reason why an item is refused.
 enum class Rule : uint8_t {
   kNothing,
   kFp64,
@@ -21,7 +21,7 @@ enum class Rule : uint8_t {
   kNanAndZero,
   kSubgroups,
   kIl20,
-  // Not taken.
+  // Items under the following rules are refused.
   kHalf,
   kImages,
   kQueues,
@@ -35,7 +35,7 @@ enum class Rule : uint8_t {
 };
 
 const char* Reason(Rule rule) {
-  // From Rule::kHalf on.
+  // Starts at Rule::kHalf.
   constexpr const char* kReasons[] = {
       "arithmetic on 16-bit floats is not offered by every device",
       "kernels get buffers and scalars, and neither images nor samplers",
@@ -46,13 +46,13 @@ const char* Reason(Rule rule) {
       "ray tracing is not offered",
       "mesh shaders belong to graphics, and only compute runs here",
       "cooperative matrices are not offered by every device",
-      "it is not on the list of what is taken",
+      "it is not on the list of accepted features",
   };
   const Rule said = rule < Rule::kHalf ? Rule::kOther : rule;
   return kReasons[static_cast<size_t>(said) - static_cast<size_t>(Rule::kHalf)];
 }
 
-// Empty: the device has it.
+// Returns the name of the missing feature; empty when the device has it.
 const char* Missing(Rule rule, const GpuTarget& target) {
   switch (rule) {
     case Rule::kFp64:
@@ -123,7 +123,7 @@ struct Range {
   Rule rule = Rule::kNothing;
 };
 constexpr Flavour kNo = Flavour::kNowhere, kS = Flavour::kShader, kK = Flavour::kKernel, kB = Flavour::kBoth;
-// By opcode, sorted; numbers between ranges are on no list.
+// Ranges of opcodes, sorted; a number outside every range is on no list.
 constexpr Range kInstructions[] = {
     {0, 1, kB},    // OpNop, OpUndef.
     {2, 8, kB},    // Source, names, lines.
@@ -157,10 +157,10 @@ constexpr Range kInstructions[] = {
     {84, 84, kS},  // OpTranspose.
     {86, 107, kNo, Rule::kImages},
     {109, 116, kB},  // Conversions.
-    {117, 123, kK},  // Between integers and pointers, and kinds of pointers.
+    {117, 123, kK},  // Between integers and pointers, and between kinds of pointers.
     {124, 124, kB},
     {126, 142, kB},  // Arithmetic.
-    {143, 147, kS},  // Of matrices.
+    {143, 147, kS},  // Arithmetic on matrices.
     {148, 152, kB},
     {154, 157, kB},  // Comparisons.
     {158, 163, kK},
@@ -184,7 +184,7 @@ constexpr Range kInstructions[] = {
     {318, 319, kK},  // Flags.
     {320, 320, kNo, Rule::kImages},
     {322, 326, kNo, Rule::kQueues},
-    {330, 332, kB},  // OpModuleProcessed, ids of modes and decorations.
+    {330, 332, kB},  // OpModuleProcessed, modes and decorations with id operands.
     {333, 364, kS},  // Subgroups.
     {400, 400, kB},  // OpCopyLogical.
     {401, 403, kNo, Rule::kVariablePointers},
@@ -195,7 +195,7 @@ constexpr Range kInstructions[] = {
     {5294, 5299, kNo, Rule::kMesh},
     {5334, 5351, kNo, Rule::kRayTracing},
     {5358, 5362, kNo, Rule::kMatrices},
-    {5632, 5633, kB},  // Strings that decorate.
+    {5632, 5633, kB},  // Decorations with string operands.
     {6016, 6032, kNo, Rule::kRayTracing},
 };
 
@@ -206,17 +206,18 @@ bool Takes(Flavour taken, Flavour flavour) {
 const char* WhatIs(Flavour flavour) { return flavour == Flavour::kShader ? "a Vulkan shader" : "an OpenCL kernel"; }
 
 std::string OfTheOther(Flavour flavour) {
-  return std::string("it is of ") + WhatIs(flavour == Flavour::kShader ? Flavour::kKernel : Flavour::kShader) +
-         "s, and this module is " + WhatIs(flavour);
+  return std::string("it belongs in ") + WhatIs(flavour == Flavour::kShader ? Flavour::kKernel : Flavour::kShader) +
+         ", and this module is " + WhatIs(flavour);
 }
 
-void CheckCapability(const Module& module, const Instruction& instruction, const GpuTarget& target, Faults& faults) {
+void CheckCapability(const Module& module, const Instruction& instruction, const GpuTarget& target,
+                     ModuleFaults& faults) {
   const uint32_t number = module.Word(instruction, 0);
   const auto* found = std::find_if(std::begin(kCapabilities), std::end(kCapabilities),
                                    [&](const Capability& item) { return item.number == number; });
   if (found == std::end(kCapabilities)) {
     faults.AddAt(instruction.at, Describe(instruction) + " declares capability " + std::to_string(number) +
-                                     ", which is not known here.");
+                                     ", which hpvmd does not know.");
     return;
   }
   const std::string begin = Describe(instruction) + " declares " + found->name;
@@ -229,7 +230,7 @@ void CheckCapability(const Module& module, const Instruction& instruction, const
   }
 }
 
-void CheckInstruction(const Module& module, const Instruction& instruction, Faults& faults) {
+void CheckInstruction(const Module& module, const Instruction& instruction, ModuleFaults& faults) {
   const auto* range = std::lower_bound(std::begin(kInstructions), std::end(kInstructions), instruction.opcode,
                                        [](const Range& item, uint32_t opcode) { return item.last < opcode; });
   const bool is_listed = range != std::end(kInstructions) && range->first <= instruction.opcode;
@@ -237,7 +238,7 @@ void CheckInstruction(const Module& module, const Instruction& instruction, Faul
     return;
   }
   const bool is_of_other = is_listed && range->flavours != Flavour::kNowhere;
-  // Shaders come by such pointers only through physical storage.
+  // In shaders, such pointers come only from physical storage.
   const bool makes_pointer = instruction.opcode == spv::OpConvertUToPtr || instruction.opcode == spv::OpConvertPtrToU;
   const std::string why = is_of_other && makes_pointer                                 ? Reason(Rule::kPhysicalPointers)
                           : is_of_other && instruction.opcode == spv::OpPtrAccessChain ? Reason(Rule::kVariablePointers)
@@ -246,7 +247,7 @@ void CheckInstruction(const Module& module, const Instruction& instruction, Faul
   faults.AddAt(instruction.at, Describe(instruction) + " is refused: " + why + ".");
 }
 
-void CheckSet(const Module& module, const Instruction& instruction, Faults& faults) {
+void CheckSet(const Module& module, const Instruction& instruction, ModuleFaults& faults) {
   const std::string name = module.Text(instruction, 1);
   for (const Set& set : kSets) {
     if (set.name == name && Takes(set.flavours, module.flavour)) {
@@ -257,14 +258,14 @@ void CheckSet(const Module& module, const Instruction& instruction, Faults& faul
   faults.AddAt(
       instruction.at,
       Describe(instruction) + " imports the instruction set \"" + name + "\", which is refused: " +
-          (prints ? "modules that are native to a device may not print." : "it is not on the list of what is taken."));
+          (prints ? "modules that are native to a device may not print." : "it is not on the list of accepted sets."));
 }
 
-void CheckExtInst(const Module& module, const Instruction& instruction, Faults& faults) {
+void CheckExtInst(const Module& module, const Instruction& instruction, ModuleFaults& faults) {
   const Instruction* set = module.Find(module.Word(instruction, 2));
   if (set == nullptr || set->opcode != spv::OpExtInstImport) {
     faults.AddAt(instruction.at, Describe(instruction) + " names id " + std::to_string(module.Word(instruction, 2)) +
-                                     ", which is no instruction set.");
+                                     ", which is not an instruction set.");
   } else if (module.Text(*set, 1) == "OpenCL.std" && module.Word(instruction, 3) == kPrintf) {
     faults.AddAt(
         instruction.at,
@@ -272,8 +273,8 @@ void CheckExtInst(const Module& module, const Instruction& instruction, Faults& 
   }
 }
 
-// Something that another module would have to bring. Built-in variables are declared so too.
-void CheckImport(const Module& module, const Instruction& instruction, Faults& faults) {
+// Refuses a symbol that another module would have to provide. Built-in variables are declared as imports, too.
+void CheckImport(const Module& module, const Instruction& instruction, ModuleFaults& faults) {
   if (module.flavour != Flavour::kKernel || module.Word(instruction, 1) != spv::DecorationLinkageAttributes ||
       module.Word(instruction, module.AfterText(instruction, 2)) != spv::LinkageTypeImport) {
     return;
@@ -285,7 +286,7 @@ void CheckImport(const Module& module, const Instruction& instruction, Faults& f
   }
 }
 
-void CheckOne(const Module& module, const Instruction& instruction, const GpuTarget& target, Faults& faults) {
+void CheckOne(const Module& module, const Instruction& instruction, const GpuTarget& target, ModuleFaults& faults) {
   CheckInstruction(module, instruction, faults);
   switch (instruction.opcode) {
     case spv::OpCapability:
@@ -312,7 +313,7 @@ void CheckOne(const Module& module, const Instruction& instruction, const GpuTar
 
 }  // namespace
 
-void FindFlavour(Module& module, Faults& faults) {
+void FindFlavour(Module& module, ModuleFaults& faults) {
   bool is_shader = false, is_kernel = false;
   const Instruction* last = nullptr;
   for (const Instruction& instruction : module.instructions) {
@@ -331,8 +332,8 @@ void FindFlavour(Module& module, Faults& faults) {
   module.flavour = is_shader ? Flavour::kShader : Flavour::kKernel;
 }
 
-void CheckAllowed(const Module& module, const GpuTarget& target, Faults& faults) {
-  // One fault tells what to change; a module has thousands of the same.
+void CheckAllowed(const Module& module, const GpuTarget& target, ModuleFaults& faults) {
+  // One fault tells what to change; a module may have thousands of the same kind.
   for (size_t i = 0; i < module.instructions.size() && !faults.any(); ++i) {
     CheckOne(module, module.instructions[i], target, faults);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of SPIR-V is taken: lists of capabilities, extensions, extended instruction sets and instructions. Whatever is
-// on none is refused by name, with the reason where one is known better than "not on the list".
+// Decides which SPIR-V is accepted: lists of capabilities, extensions, extended instruction sets and instructions.
+// Anything that is on no list is refused by name, with a specific reason where one is known.
 #ifndef HPVMD_COMPILER_FRONT_SPIRV_ALLOW_H_
 #define HPVMD_COMPILER_FRONT_SPIRV_ALLOW_H_
 
@@ -10,9 +10,9 @@
 namespace hpvm::spirv {
 
 // Sets module.flavour from the capabilities.
-void FindFlavour(Module& module, Faults& faults);
-// Checks everything against the lists, and the capabilities against the device. Stops at the first fault.
-void CheckAllowed(const Module& module, const GpuTarget& target, Faults& faults);
+void FindFlavour(Module& module, ModuleFaults& faults);
+// Checks the whole module against the lists, and its capabilities against the device. Stops at the first fault.
+void CheckAllowed(const Module& module, const GpuTarget& target, ModuleFaults& faults);
 
 }  // namespace hpvm::spirv
 

@@ -25,7 +25,7 @@ std::vector<KernelParameter> ParametersOf(const Reflected& reflected, const Entr
   return parameters;
 }
 
-// "a pointer to global memory", for messages.
+// Describes a parameter for messages: "a pointer to global memory".
 std::string Describe(const Reflected& reflected, const KernelParameter& parameter) {
   const Type& type = reflected.types.of(parameter.type);
   if (type.kind != Type::Kind::kPointer) {
@@ -46,11 +46,11 @@ std::string Describe(const Reflected& reflected, const KernelParameter& paramete
 }
 
 void BindOne(const Reflected& reflected, const KernelParameter& parameter, const ParamSpec& param, uint32_t index,
-             GpuVariant& variant, Faults& faults) {
+             GpuVariant& variant, ModuleFaults& faults) {
   const Type& type = reflected.types.of(parameter.type);
   const std::string both = "Parameter " + std::to_string(index) + " is " + NameOf(param) + " \"" + param.name +
                            "\" of the node, but " + Describe(reflected, parameter) +
-                           (parameter.name.empty() ? "" : " \"" + parameter.name + "\"") + " of the kernel";
+                           (parameter.name.empty() ? "" : " \"" + parameter.name + "\"") + " in the kernel";
   const bool is_memory = type.kind == Type::Kind::kPointer && (type.storage == spv::StorageClassCrossWorkgroup ||
                                                                type.storage == spv::StorageClassUniformConstant);
   const bool is_number = type.kind == Type::Kind::kInt || type.kind == Type::Kind::kFloat;
@@ -83,12 +83,12 @@ void BindOne(const Reflected& reflected, const KernelParameter& parameter, const
 }  // namespace
 
 void BindKernel(const Reflected& reflected, const EntryPoint& entry, std::span<const ParamSpec> params,
-                const GpuTarget& target, GpuVariant& variant, Faults& faults) {
+                const GpuTarget& target, GpuVariant& variant, ModuleFaults& faults) {
   const std::vector<KernelParameter> parameters = ParametersOf(reflected, entry);
   if (parameters.size() != params.size()) {
     faults.Add("The kernel \"" + entry.name + "\" takes " + std::to_string(parameters.size()) +
                " arguments, and the node has " + std::to_string(params.size()) +
-               " parameters (ports and scalars); as many are needed, in the same order.");
+               " parameters (ports and scalars); their number and order must match.");
     return;
   }
   for (uint32_t i = 0; i < params.size(); ++i) {

@@ -23,8 +23,8 @@ struct PushValue {
   uint64_t offset = 0;
 };
 
-// What the functions that an entry reaches do with module-scope variables, seen through access chains: addressing is
-// logical and pointers are not chosen at run time, so each pointer has one root.
+// Records how the functions that an entry reaches use module-scope variables, through access chains. Addressing is
+// logical and pointers are not chosen at run time, so each pointer has one root variable.
 class Uses {
  public:
   Uses(const Reflected& reflected, const EntryPoint& entry) : module_(reflected.module) {
@@ -75,7 +75,7 @@ class Uses {
         return Use(module_.Word(at, 1), false);
       case spv::OpFunctionCall:
       case spv::OpExtInst:
-        // What they do with a pointer is not looked at.
+        // Callees are not examined: each pointer operand counts as written.
         for (uint32_t i = 3; i + 1 < at.count; ++i) {
           Use(module_.Word(at, i), true);
         }
@@ -88,7 +88,8 @@ class Uses {
   }
 
   const Module& module_;
-  std::vector<uint32_t> root_;  // By id of a pointer: the variable it points into; 0: itself.
+  std::vector<uint32_t> root_;  // Indexed by id of a pointer: the variable that it points into; 0 when it is that
+                                // variable itself.
   std::vector<bool> used_, written_;
 };
 
@@ -109,7 +110,7 @@ bool IsReadOnly(const Reflected& reflected, const Instruction& variable, uint32_
 }
 
 std::optional<BoundBuffer> ReadBuffer(const Reflected& reflected, const Instruction& variable, const Uses& uses,
-                                      Faults& faults) {
+                                      ModuleFaults& faults) {
   const uint32_t block = reflected.types.of(variable).element;
   BoundBuffer buffer;
   buffer.variable = variable.result;
@@ -117,7 +118,7 @@ std::optional<BoundBuffer> ReadBuffer(const Reflected& reflected, const Instruct
   buffer.name = buffer.name.empty() ? reflected.notes.NameOf(block) : buffer.name;
   if (reflected.types.of(block).kind != Type::Kind::kStruct) {
     faults.AddAt(variable.at, Describe(variable) + " is " + reflected.types.Name(block) + " as a storage buffer " +
-                                  Quoted(buffer.name) + "; a single block (struct) is needed, and no array of them.");
+                                  Quoted(buffer.name) + "; a single block (struct) is needed, not an array of blocks.");
     return std::nullopt;
   }
   const auto set = reflected.notes.Find(variable.result, spv::DecorationDescriptorSet);
@@ -127,7 +128,7 @@ std::optional<BoundBuffer> ReadBuffer(const Reflected& reflected, const Instruct
                                   " without a descriptor set or a binding; both are needed.");
     return std::nullopt;
   }
-  constexpr uint32_t kSetsMax = 4;  // What every device has.
+  constexpr uint32_t kSetsMax = 4;  // Every device has at least this many.
   constexpr uint32_t kBindingsMax = 1024;
   if (*set >= kSetsMax || *binding >= kBindingsMax) {
     faults.AddAt(variable.at, Describe(variable) + " is bound at set " + std::to_string(*set) + ", binding " +
@@ -142,8 +143,8 @@ std::optional<BoundBuffer> ReadBuffer(const Reflected& reflected, const Instruct
   return buffer;
 }
 
-// Sorted by set and binding; variables at the same place are one buffer seen in several ways.
-std::vector<BoundBuffer> FindBuffers(const Reflected& reflected, const Uses& uses, Faults& faults) {
+// Returns buffers sorted by set and binding; variables with the same set and binding are views of one buffer.
+std::vector<BoundBuffer> FindBuffers(const Reflected& reflected, const Uses& uses, ModuleFaults& faults) {
   std::vector<BoundBuffer> buffers;
   for (const Instruction& at : reflected.module.instructions) {
     if (at.opcode == spv::OpVariable && reflected.module.Word(at, 2) == spv::StorageClassStorageBuffer) {
@@ -168,9 +169,9 @@ std::vector<BoundBuffer> FindBuffers(const Reflected& reflected, const Uses& use
   return merged;
 }
 
-// The scalars that `type` at `offset` consists of.
+// Appends the scalars that the type `id` at `offset` consists of.
 void Flatten(const Reflected& reflected, uint32_t id, uint64_t offset, const std::string& name,
-             std::vector<PushValue>& values, Faults& faults) {
+             std::vector<PushValue>& values, ModuleFaults& faults) {
   const Type& type = reflected.types.of(id);
   if (values.size() > limits::kPushValuesMax || faults.any()) {
     return;
@@ -214,7 +215,7 @@ void Flatten(const Reflected& reflected, uint32_t id, uint64_t offset, const std
   }
 }
 
-std::vector<PushValue> FindPushValues(const Reflected& reflected, const Uses& uses, Faults& faults) {
+std::vector<PushValue> FindPushValues(const Reflected& reflected, const Uses& uses, ModuleFaults& faults) {
   const Instruction* found = nullptr;
   size_t count = 0;
   for (const Instruction& at : reflected.module.instructions) {
@@ -224,7 +225,7 @@ std::vector<PushValue> FindPushValues(const Reflected& reflected, const Uses& us
     }
   }
   std::vector<PushValue> values;
-  // One that is not used still says what the author passes; of several it could be any.
+  // A single unused variable still shows which values the author passes; among several, any could be meant.
   if (found == nullptr || (count > 1 && !uses.IsUsed(found->result))) {
     return values;
   }
@@ -253,7 +254,7 @@ bool Fits(const Type& type, ir::Type scalar) {
 }
 
 void BindBuffers(const std::vector<BoundBuffer>& buffers, std::span<const ParamSpec> params,
-                 const std::vector<uint32_t>& indices, GpuVariant& variant, Faults& faults) {
+                 const std::vector<uint32_t>& indices, GpuVariant& variant, ModuleFaults& faults) {
   for (size_t i = 0; i < buffers.size(); ++i) {
     const ParamSpec& param = params[indices[i]];
     if (buffers[i].is_written && !param.is_writable) {
@@ -271,7 +272,8 @@ void BindBuffers(const std::vector<BoundBuffer>& buffers, std::span<const ParamS
 }
 
 void BindScalars(const Reflected& reflected, const std::vector<PushValue>& values, std::span<const ParamSpec> params,
-                 const std::vector<uint32_t>& indices, const GpuTarget& target, GpuVariant& variant, Faults& faults) {
+                 const std::vector<uint32_t>& indices, const GpuTarget& target, GpuVariant& variant,
+                 ModuleFaults& faults) {
   uint64_t end = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     const ParamSpec& param = params[indices[i]];
@@ -305,7 +307,7 @@ void BindScalars(const Reflected& reflected, const std::vector<PushValue>& value
 }  // namespace
 
 void BindShader(const Reflected& reflected, const EntryPoint& entry, std::span<const ParamSpec> params,
-                const GpuTarget& target, GpuVariant& variant, Faults& faults) {
+                const GpuTarget& target, GpuVariant& variant, ModuleFaults& faults) {
   const Uses uses(reflected, entry);
   std::vector<uint32_t> buffer_params, scalar_params;
   for (uint32_t i = 0; i < params.size(); ++i) {
@@ -315,7 +317,7 @@ void BindShader(const Reflected& reflected, const EntryPoint& entry, std::span<c
   std::vector<BoundBuffer> buffers;
   std::copy_if(declared.begin(), declared.end(), std::back_inserter(buffers),
                [](const BoundBuffer& buffer) { return buffer.is_used; });
-  // An entry need not touch all that its author binds.
+  // An entry need not access every buffer that its author binds.
   if (buffers.size() != buffer_params.size() && declared.size() == buffer_params.size()) {
     buffers = declared;
   }
@@ -328,7 +330,8 @@ void BindShader(const Reflected& reflected, const EntryPoint& entry, std::span<c
     faults.Add("The entry \"" + entry.name + "\" binds " + std::to_string(buffers.size()) + " buffers (" +
                List<BoundBuffer>(buffers, [](const BoundBuffer& buffer) { return Describe(buffer); }) +
                "), and the node has " + std::to_string(buffer_params.size()) + " ports (" +
-               List<uint32_t>(buffer_params, name) + "); as many are needed, in the order of set and binding.");
+               List<uint32_t>(buffer_params, name) +
+               "); their number must match, and they are paired in the order of set and binding.");
   } else if (buffers.size() > target.buffers_max) {
     faults.Add("The entry \"" + entry.name + "\" binds " + std::to_string(buffers.size()) +
                " buffers; the device takes " + std::to_string(target.buffers_max) + ".");
@@ -339,7 +342,8 @@ void BindShader(const Reflected& reflected, const EntryPoint& entry, std::span<c
     faults.Add("The entry \"" + entry.name + "\" has " + std::to_string(values.size()) + " push constants (" +
                List<PushValue>(values, [](const PushValue& value) { return Quoted(value.name); }) +
                "), and the node has " + std::to_string(scalar_params.size()) + " scalars (" +
-               List<uint32_t>(scalar_params, name) + "); as many are needed, in the order of offsets.");
+               List<uint32_t>(scalar_params, name) +
+               "); their number must match, and they are paired in the order of offsets.");
   } else {
     BindScalars(reflected, values, params, scalar_params, target, variant, faults);
   }
@@ -362,7 +366,7 @@ void MakeStorageBuffers(Module& module) {
     }
   }
   if (has_uniform && module.version < kVersion13) {
-    // Where the storage class belongs to the language.
+    // The first version in which the StorageBuffer class needs no extension.
     module.version = module.words[1] = kVersion13;
   }
 }

@@ -47,7 +47,7 @@ std::string TextOf(const SpecialisationConstant& constant) {
   return std::string(text, end);
 }
 
-// As an integer of `width` bits, signed or not, has it; nothing for what does not fit.
+// Returns the constant as an integer of `width` bits, signed or unsigned; nothing when it does not fit.
 std::optional<uint64_t> IntegerBits(const SpecialisationConstant& constant, uint32_t width) {
   if (constant.is_float) {
     return std::nullopt;
@@ -77,7 +77,7 @@ std::optional<uint64_t> BitsFor(const Module& module, const Type& type, uint32_t
   }
   std::optional<uint64_t> bits = IntegerBits(constant, type.width);
   if (bits.has_value() && type.width < 32) {
-    // Narrow literals are zero- or sign-extended to a word, as their type says.
+    // Narrow literals are zero-extended or sign-extended to a word, as their type requires.
     const Instruction* declared = module.Find(type_id);
     const bool is_signed = declared != nullptr && module.Word(*declared, 2) == 1;
     const uint32_t shift = 64 - type.width;
@@ -86,14 +86,15 @@ std::optional<uint64_t> BitsFor(const Module& module, const Type& type, uint32_t
   return bits;
 }
 
-void Fix(Module& module, const Types& types, Instruction& at, const SpecialisationConstant& constant, Faults& faults) {
+void Fix(Module& module, const Types& types, Instruction& at, const SpecialisationConstant& constant,
+         ModuleFaults& faults) {
   const bool is_truth = at.opcode == spv::OpSpecConstantTrue || at.opcode == spv::OpSpecConstantFalse;
   const Type& type = types.of(at);
   const uint32_t words = type.width > 32 ? 2 : 1;
   if (!is_truth && (at.opcode != spv::OpSpecConstant || at.count != 3 + words ||
                     (type.kind != Type::Kind::kInt && type.kind != Type::Kind::kFloat))) {
     faults.AddAt(at.at, Describe(at) + " has the specialisation constant " + std::to_string(constant.id) +
-                            " but is no scalar that can be set.");
+                            " but is not a scalar that can be set.");
     return;
   }
   const std::optional<uint64_t> bits = is_truth ? IntegerBits(constant, 2) : BitsFor(module, type, at.type, constant);
@@ -115,9 +116,9 @@ void Fix(Module& module, const Types& types, Instruction& at, const Specialisati
 
 }  // namespace
 
-void FixConstants(std::span<const SpecialisationConstant> constants, Reflected& reflected, Faults& faults) {
+void FixConstants(std::span<const SpecialisationConstant> constants, Reflected& reflected, ModuleFaults& faults) {
   Module& module = reflected.module;
-  std::multimap<uint32_t, uint32_t> ids;  // By SpecId.
+  std::multimap<uint32_t, uint32_t> ids;  // Keyed by SpecId.
   std::set<uint32_t> fixed;
   for (const auto& [id, number] : reflected.notes.All(spv::DecorationSpecId)) {
     ids.emplace(number, id);
@@ -140,7 +141,7 @@ void FixConstants(std::span<const SpecialisationConstant> constants, Reflected& 
     }
     fixed.insert(constant.id);
   }
-  // What is fixed is no specialisation constant any more.
+  // A fixed constant is no specialisation constant any more.
   RemoveIf(module, [&](const Instruction& at) {
     return at.opcode == spv::OpDecorate && at.count == 4 && module.Word(at, 1) == spv::DecorationSpecId &&
            fixed.contains(module.Word(at, 2));

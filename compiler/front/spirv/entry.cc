@@ -8,10 +8,10 @@
 namespace hpvm::spirv {
 namespace {
 
-constexpr size_t kNamedMax = 16;           // In a list for people.
+constexpr size_t kNamedMax = 16;           // Length of lists in messages.
 constexpr uint32_t kGroupItemsMax = 1024;  // docs/KERNELS.md.
 
-// The constant that the built-in WorkgroupSize is put on; 0: none.
+// Returns the constant that the built-in WorkgroupSize decorates; 0 when there is none.
 uint32_t GroupConstant(const Reflected& reflected) {
   for (const auto& [id, built_in] : reflected.notes.All(spv::DecorationBuiltIn)) {
     if (built_in == spv::BuiltInWorkgroupSize) {
@@ -26,13 +26,14 @@ struct GroupSource {
   std::array<uint32_t, 3> spec_id{GpuVariant::kNoConstant, GpuVariant::kNoConstant, GpuVariant::kNoConstant};
 };
 
-// From the ids of three constants.
-GroupSource FromIds(const Reflected& reflected, const std::array<uint32_t, 3>& ids, Faults& faults) {
+// Reads the work-group size from the ids of three constants.
+GroupSource FromIds(const Reflected& reflected, const std::array<uint32_t, 3>& ids, ModuleFaults& faults) {
   GroupSource source;
   for (size_t d = 0; d < 3; ++d) {
     const std::optional<uint64_t> value = IntegerOf(reflected.module, reflected.types, ids[d]);
     if (!value.has_value() || *value > UINT32_MAX) {
-      faults.Add("The extent " + std::to_string(d) + " of the entry's groups is no plain 32-bit constant.");
+      faults.Add("The extent " + std::to_string(d) +
+                 " of the entry's groups is not a simple 32-bit constant (OpConstant or OpSpecConstant).");
       return source;
     }
     source.size[d] = static_cast<uint32_t>(*value);
@@ -44,13 +45,13 @@ GroupSource FromIds(const Reflected& reflected, const std::array<uint32_t, 3>& i
   return source;
 }
 
-std::optional<GroupSource> FindGroup(const Reflected& reflected, const EntryPoint& entry, Faults& faults) {
+std::optional<GroupSource> FindGroup(const Reflected& reflected, const EntryPoint& entry, ModuleFaults& faults) {
   const Module& module = reflected.module;
-  // The built-in overrides the mode.
+  // The built-in overrides the execution mode.
   if (const Instruction* built_in = module.Find(GroupConstant(reflected)); built_in != nullptr) {
     if ((built_in->opcode != spv::OpConstantComposite && built_in->opcode != spv::OpSpecConstantComposite) ||
         built_in->count != 6) {
-      faults.AddAt(built_in->at, Describe(*built_in) + " is WorkgroupSize but no composite of 3 constants.");
+      faults.AddAt(built_in->at, Describe(*built_in) + " is WorkgroupSize but not a composite of 3 constants.");
       return std::nullopt;
     }
     return FromIds(reflected, {module.Word(*built_in, 2), module.Word(*built_in, 3), module.Word(*built_in, 4)},
@@ -77,7 +78,7 @@ std::string Product(const std::array<uint32_t, 3>& size) {
   return std::to_string(size[0]) + " x " + std::to_string(size[1]) + " x " + std::to_string(size[2]);
 }
 
-void CheckGroup(const std::array<uint32_t, 3>& size, const GpuTarget& target, Faults& faults) {
+void CheckGroup(const std::array<uint32_t, 3>& size, const GpuTarget& target, ModuleFaults& faults) {
   uint64_t items = 1;
   for (size_t d = 0; d < 3; ++d) {
     if (size[d] == 0 || size[d] > target.group_extent_max[d]) {
@@ -85,7 +86,7 @@ void CheckGroup(const std::array<uint32_t, 3>& size, const GpuTarget& target, Fa
                  std::to_string(target.group_extent_max[d]) + " in dimension " + std::to_string(d) + ".");
       return;
     }
-    items *= size[d];  // Each below 2^32, and the product so far within the limit.
+    items *= size[d];  // No overflow: each extent is below 2^32, and the product so far is within the limit.
     if (items > std::min(target.group_size_max, kGroupItemsMax)) {
       faults.Add("The entry's groups have " + Product(size) + " work items; the device takes at most " +
                  std::to_string(std::min(target.group_size_max, kGroupItemsMax)) + " in a group.");
@@ -96,7 +97,7 @@ void CheckGroup(const std::array<uint32_t, 3>& size, const GpuTarget& target, Fa
 
 }  // namespace
 
-std::optional<EntryPoint> FindEntry(const Reflected& reflected, const std::string& name, Faults& faults) {
+std::optional<EntryPoint> FindEntry(const Reflected& reflected, const std::string& name, ModuleFaults& faults) {
   const Module& module = reflected.module;
   const uint32_t model = module.flavour == Flavour::kShader ? spv::ExecutionModelGLCompute : spv::ExecutionModelKernel;
   std::string names;
@@ -109,7 +110,7 @@ std::optional<EntryPoint> FindEntry(const Reflected& reflected, const std::strin
     const uint32_t function = id < reflected.structure.function_of.size() ? reflected.structure.function_of[id] : 0;
     const std::string found = module.Text(at, 2);
     if (function == 0) {
-      faults.AddAt(at.at, Describe(at) + " names id " + std::to_string(id) + ", which is no function.");
+      faults.AddAt(at.at, Describe(at) + " names id " + std::to_string(id) + ", which is not a function.");
       return std::nullopt;
     }
     if (found == name) {
@@ -126,7 +127,7 @@ std::optional<EntryPoint> FindEntry(const Reflected& reflected, const std::strin
 }
 
 void ReadGroup(const Reflected& reflected, const EntryPoint& entry, const GpuTarget& target, GpuVariant& variant,
-               Faults& faults) {
+               ModuleFaults& faults) {
   const std::optional<GroupSource> source = FindGroup(reflected, entry, faults);
   if (!source.has_value()) {
     if (reflected.module.flavour == Flavour::kShader && !faults.any()) {
@@ -137,7 +138,7 @@ void ReadGroup(const Reflected& reflected, const EntryPoint& entry, const GpuTar
     return;
   }
   const bool is_free = std::ranges::none_of(source->spec_id, [](uint32_t id) { return id == GpuVariant::kNoConstant; });
-  // Groups are the launcher's to choose only if all of their extents are.
+  // The launcher may choose the group size only if it may choose all of its extents.
   if (is_free && reflected.module.flavour == Flavour::kShader) {
     variant.group_constant = source->spec_id;
     return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an entry point takes, as the module itself says (reflection), and how a graph's parameters fit it.
+// Reflection: determines what an entry point takes and matches it with a graph's parameters.
 #ifndef HPVMD_COMPILER_FRONT_SPIRV_INTERFACE_H_
 #define HPVMD_COMPILER_FRONT_SPIRV_INTERFACE_H_
 
@@ -19,10 +19,10 @@
 
 namespace hpvm::spirv {
 
-// Decorations, names and modes, by what they are put on.
+// Decorations, names and execution modes, by the id that they apply to.
 class Notes {
  public:
-  // Groups of decorations are applied to their members.
+  // Applies decoration groups to their members.
   static Notes Read(const Module& module);
 
   struct Decoration {
@@ -30,10 +30,10 @@ class Notes {
   };
   std::optional<uint32_t> Find(uint32_t id, uint32_t decoration) const;
   std::optional<uint32_t> FindOfMember(uint32_t id, uint32_t member, uint32_t decoration) const;
-  // Empty without a name.
+  // Returns an empty name when there is none.
   const std::string& NameOf(uint32_t id) const;
   const std::string& NameOfMember(uint32_t id, uint32_t member) const;
-  // Every id with `decoration`, with its operand.
+  // Returns every id that has `decoration`, with the decoration's operand.
   std::vector<std::pair<uint32_t, uint32_t>> All(uint32_t decoration) const;
 
  private:
@@ -43,7 +43,7 @@ class Notes {
   std::map<std::pair<uint32_t, uint32_t>, std::string> member_names_;
 };
 
-// All that was found of one module.
+// The results of reading one module.
 struct Reflected {
   Module module;
   Types types;
@@ -52,32 +52,32 @@ struct Reflected {
 };
 
 struct EntryPoint {
-  uint32_t function = 0;  // In Structure::functions.
+  uint32_t function = 0;  // Index in Structure::functions.
   uint32_t id = 0;
   std::string name;
 };
 
-// The entry point `name` for compute; a fault lists those that there are.
-std::optional<EntryPoint> FindEntry(const Reflected& reflected, const std::string& name, Faults& faults);
+// Finds the compute entry point `name`; the fault for a missing one lists those that exist.
+std::optional<EntryPoint> FindEntry(const Reflected& reflected, const std::string& name, ModuleFaults& faults);
 
-// Work items of a group as the entry fixes them, into `variant`: a size, or the constants that a launcher sets.
+// Writes the entry's work-group size to `variant`: a fixed size, or the constants that the launcher sets.
 void ReadGroup(const Reflected& reflected, const EntryPoint& entry, const GpuTarget& target, GpuVariant& variant,
-               Faults& faults);
+               ModuleFaults& faults);
 
-// The entry's arguments for `params`, into `variant`. Each mismatch is a fault with both sides.
+// Writes the entry's arguments for `params` to `variant`. Each mismatch is a fault that names both sides.
 void BindShader(const Reflected& reflected, const EntryPoint& entry, std::span<const ParamSpec> params,
-                const GpuTarget& target, GpuVariant& variant, Faults& faults);
+                const GpuTarget& target, GpuVariant& variant, ModuleFaults& faults);
 void BindKernel(const Reflected& reflected, const EntryPoint& entry, std::span<const ParamSpec> params,
-                const GpuTarget& target, GpuVariant& variant, Faults& faults);
+                const GpuTarget& target, GpuVariant& variant, ModuleFaults& faults);
 
-// Writes the document's constants into the module as their defaults, so that they are fixed.
-void FixConstants(std::span<const SpecialisationConstant> constants, Reflected& reflected, Faults& faults);
+// Writes the document's constants into the module as their defaults, which fixes their values.
+void FixConstants(std::span<const SpecialisationConstant> constants, Reflected& reflected, ModuleFaults& faults);
 
-// Uniform blocks and buffers of old modules become storage buffers: they have the same layout rules and one binding
-// each, and devices bind nothing else.
+// Turns uniform blocks and buffers of old modules into storage buffers: both have the same layout rules and one
+// binding each, and devices bind only storage buffers.
 void MakeStorageBuffers(Module& module);
 
-// For messages: "i32", "a buffer that is read".
+// Describes `param` for messages: "i32", "a buffer that is read".
 std::string NameOf(const ParamSpec& param);
 
 }  // namespace hpvm::spirv

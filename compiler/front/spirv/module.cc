@@ -21,7 +21,8 @@ std::string VersionText(uint32_t version) {
   return std::to_string(version >> 16 & 0xff) + "." + std::to_string(version >> 8 & 0xff);
 }
 
-// The literal strings of these begin at the operand given; they must end inside their instruction.
+// Returns the operand at which the literal string of such an instruction begins; the string must end inside the
+// instruction.
 std::optional<uint32_t> TextOperand(uint16_t opcode) {
   switch (opcode) {
     case spv::OpName:
@@ -51,7 +52,7 @@ bool EndsInside(const Module& module, const Instruction& instruction, uint32_t o
   return false;
 }
 
-bool ReadHeader(std::span<const uint8_t> bytes, Module& module, Faults& faults) {
+bool ReadHeader(std::span<const uint8_t> bytes, Module& module, ModuleFaults& faults) {
   if (bytes.size() > limits::kBytesMax) {
     faults.Add("The SPIR-V module has " + std::to_string(bytes.size()) + " bytes; the limit is " +
                std::to_string(limits::kBytesMax) + ".");
@@ -59,7 +60,7 @@ bool ReadHeader(std::span<const uint8_t> bytes, Module& module, Faults& faults) 
   }
   if (bytes.size() % 4 != 0 || bytes.size() < kHeaderWords * 4) {
     faults.Add("The SPIR-V module has " + std::to_string(bytes.size()) +
-               " bytes; whole words of 4 bytes, at least 5 of them, are needed: it is cut off or no SPIR-V.");
+               " bytes; whole words of 4 bytes, at least 5 of them, are needed: it is cut off or not SPIR-V.");
     return false;
   }
   module.words.resize(bytes.size() / 4);
@@ -74,13 +75,13 @@ bool ReadHeader(std::span<const uint8_t> bytes, Module& module, Faults& faults) 
     }
   }
   if (module.words[0] != spv::MagicNumber) {
-    faults.Add("The file is no SPIR-V module: it does not begin with its magic number (0x07230203).");
+    faults.Add("The file is not a SPIR-V module: it does not begin with SPIR-V's magic number (0x07230203).");
     return false;
   }
   module.version = module.words[1];
   module.bound = module.words[3];
   if ((module.version & 0xff0000ff) != 0 || module.version < 0x00010000 || module.version > 0x00010600) {
-    faults.AddAt(1, "The SPIR-V version is " + VersionText(module.version) + "; 1.0 to 1.6 are taken.");
+    faults.AddAt(1, "The SPIR-V version is " + VersionText(module.version) + "; 1.0 to 1.6 are accepted.");
     return false;
   }
   if (module.bound == 0 || module.bound > limits::kIdsMax) {
@@ -95,7 +96,7 @@ bool ReadHeader(std::span<const uint8_t> bytes, Module& module, Faults& faults) 
   return true;
 }
 
-bool ReadResult(Module& module, Instruction& instruction, Faults& faults) {
+bool ReadResult(Module& module, Instruction& instruction, ModuleFaults& faults) {
   bool has_result = false, has_type = false;
   spv::HasResultAndType(static_cast<spv::Op>(instruction.opcode), &has_result, &has_type);
   const uint32_t needed = 1u + has_result + has_type;
@@ -125,7 +126,7 @@ bool ReadResult(Module& module, Instruction& instruction, Faults& faults) {
   return true;
 }
 
-bool ReadInstruction(Module& module, uint32_t at, Faults& faults) {
+bool ReadInstruction(Module& module, uint32_t at, ModuleFaults& faults) {
   Instruction instruction;
   instruction.at = at;
   instruction.opcode = static_cast<uint16_t>(module.words[at] & 0xffff);
@@ -185,7 +186,7 @@ std::string Describe(const Instruction& instruction) {
   return OpcodeName(instruction.opcode) + " at word " + std::to_string(instruction.at);
 }
 
-std::optional<Module> ReadWords(std::span<const uint8_t> bytes, Faults& faults) {
+std::optional<Module> ReadWords(std::span<const uint8_t> bytes, ModuleFaults& faults) {
   Module module;
   if (!ReadHeader(bytes, module, faults)) {
     return std::nullopt;

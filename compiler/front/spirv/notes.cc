@@ -36,8 +36,8 @@ Notes Notes::Read(const Module& module) {
         break;
     }
   }
-  // A group's own decorations stand before; each pair is at most one a word of the module and decoration, and groups
-  // with many of both are cut.
+  // A group's own decorations precede OpGroupDecorate. Pairs of target and decoration can grow quadratically with the
+  // module's size, so groups with many of both are cut off.
   constexpr size_t kDecorationsMax = 1'000'000;
   for (const Instruction* at : groups) {
     const auto [first, last] = notes.decorations_.equal_range(module.Word(*at, 0));

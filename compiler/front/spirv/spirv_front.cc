@@ -18,17 +18,17 @@ std::vector<uint8_t> BytesOf(const std::vector<uint32_t>& words) {
   return bytes;
 }
 
-// Later versions list what kernels refer to in another way, and few drivers of OpenCL take them.
-void CheckKernelVersion(const Module& module, Faults& faults) {
+// Later versions list the variables that kernels refer to in another way, and few OpenCL drivers accept them.
+void CheckKernelVersion(const Module& module, ModuleFaults& faults) {
   constexpr uint32_t kVersion12 = 0x00010200;
   if (module.flavour == Flavour::kKernel && module.version > kVersion12) {
     faults.AddAt(1, "The SPIR-V version of the kernel module is 1." + std::to_string(module.version >> 8 & 0xff) +
-                        "; OpenCL devices take 1.0 to 1.2 (llvm-spirv --spirv-max-version=1.0 writes that).");
+                        "; OpenCL devices take 1.0 to 1.2 (llvm-spirv --spirv-max-version=1.0 writes version 1.0).");
   }
 }
 
-// A module of the other flavour is no fault of its own, but of where it is sent.
-void CheckFlavour(const Module& module, const FrontOptions& options, Faults& faults) {
+// A module of the other flavour is not faulty itself; it was sent to the wrong device.
+void CheckFlavour(const Module& module, const FrontOptions& options, ModuleFaults& faults) {
   const bool is_shader = module.flavour == Flavour::kShader;
   if (!faults.any() && is_shader != options.is_shader) {
     faults.Add(is_shader ? "The module is a Vulkan shader (capability Shader), and the device is an OpenCL one; OpenCL "
@@ -38,7 +38,7 @@ void CheckFlavour(const Module& module, const FrontOptions& options, Faults& fau
   }
 }
 
-void CheckAll(Reflected& reflected, const FrontOptions& options, Faults& faults) {
+void CheckAll(Reflected& reflected, const FrontOptions& options, ModuleFaults& faults) {
   Module& module = reflected.module;
   CheckAllowed(module, *options.target, faults);
   if (faults.any()) {
@@ -51,7 +51,7 @@ void CheckAll(Reflected& reflected, const FrontOptions& options, Faults& faults)
   reflected.types = Types::Read(module, faults);
   if (!options.constants.empty() && !faults.any()) {
     FixConstants(options.constants, reflected, faults);
-    // Lengths of arrays may be among them.
+    // Lengths of arrays may be among the constants.
     reflected.types = Types::Read(module, faults);
   }
   if (!faults.any()) {
@@ -59,8 +59,8 @@ void CheckAll(Reflected& reflected, const FrontOptions& options, Faults& faults)
   }
 }
 
-// Our own findings come first: they speak of the node's parameters.
-std::optional<Program> Match(const Reflected& reflected, const FrontOptions& options, Faults& faults) {
+// Our own checks come first, because their messages name the node's parameters.
+std::optional<Program> Match(const Reflected& reflected, const FrontOptions& options, ModuleFaults& faults) {
   const std::optional<EntryPoint> entry = FindEntry(reflected, options.entry, faults);
   if (!entry.has_value()) {
     return std::nullopt;
@@ -83,7 +83,7 @@ std::optional<Program> Match(const Reflected& reflected, const FrontOptions& opt
 
 std::optional<Program> ReadSpirv(std::span<const uint8_t> bytes, const FrontOptions& options,
                                  Diagnostics& diagnostics) {
-  Faults faults(options.module_name, diagnostics);
+  ModuleFaults faults(options.module_name, diagnostics);
   std::optional<Module> module = ReadWords(bytes, faults);
   if (!module.has_value()) {
     return std::nullopt;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tenant's SPIR-V, before any driver sees it: read with limits of our own, held to lists of what is taken (allow.h),
-// run through SPIRV-Tools' validator for the device's exact environment, and matched with the graph's parameters.
+// Checks a tenant's SPIR-V before any driver sees it: applies our own limits, compares it with the lists of accepted
+// items (allow.h), runs SPIRV-Tools' validator for the device's exact environment, and matches the entry with the
+// graph's parameters.
 //
-// What a driver gets are the tenant's own instructions. Two things change: constants that the document fixes are
-// written in, and uniform blocks become storage buffers.
+// The driver gets the tenant's own instructions with two changes: constants that the document fixes are written in,
+// and uniform blocks become storage buffers.
 #ifndef HPVMD_COMPILER_FRONT_SPIRV_SPIRV_FRONT_H_
 #define HPVMD_COMPILER_FRONT_SPIRV_SPIRV_FRONT_H_
 
@@ -25,7 +26,7 @@ struct FrontOptions {
   std::span<const ParamSpec> params;
   std::span<const SpecialisationConstant> constants;
   const GpuTarget* target = nullptr;  // Not null.
-  bool is_shader = false;             // The device is a Vulkan one; else an OpenCL one.
+  bool is_shader = false;             // True for a Vulkan device, false for an OpenCL device.
 };
 
 struct Program {
@@ -34,10 +35,10 @@ struct Program {
   uint64_t private_bytes = 0;
 };
 
-// Total for any bytes. Nothing when `diagnostics` has an error.
+// Accepts any bytes. Returns nothing when `diagnostics` has an error.
 std::optional<Program> ReadSpirv(std::span<const uint8_t> bytes, const FrontOptions& options, Diagnostics& diagnostics);
 
-// SPIRV-Tools' assembly of a module that ReadSpirv or a back end made.
+// Returns SPIRV-Tools' assembly of a module that ReadSpirv or a back end made.
 StatusOr<std::string> Disassemble(std::span<const uint8_t> code);
 
 }  // namespace hpvm::spirv

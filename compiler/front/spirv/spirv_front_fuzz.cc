@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes give a refusal or a program whose words are the reader's own, for both kinds of device.
+// Any bytes give a refusal or a program whose words SPIRV-Tools can disassemble, for both kinds of device.
 #include <cstdint>
 #include <string>
 
@@ -12,7 +12,7 @@
 namespace hpvm::spirv {
 namespace {
 
-// The first entry point's name, so that mutated modules get beyond the search for it.
+// Returns the first entry point's name, so that mutated modules get past the search for it.
 std::string FirstEntry(const Module& module) {
   for (const Instruction& at : module.instructions) {
     if (OpcodeName(at.opcode) == "OpEntryPoint") {
@@ -22,7 +22,7 @@ std::string FirstEntry(const Module& module) {
   return "main";
 }
 
-// As many parameters as `fits` says, in the mix that its bits do.
+// Returns as many parameters as `fits` encodes; its bits select their types.
 std::vector<ParamSpec> ParamsOf(uint8_t fits) {
   std::vector<ParamSpec> params;
   constexpr ir::Type kTypes[] = {ir::Type::kI32, ir::Type::kF32, ir::Type::kI64, ir::Type::kF64};
@@ -35,7 +35,7 @@ std::vector<ParamSpec> ParamsOf(uint8_t fits) {
 
 void Read(std::span<const uint8_t> bytes) {
   Diagnostics diagnostics;
-  Faults faults("fuzz", diagnostics);
+  ModuleFaults faults("fuzz", diagnostics);
   const std::optional<Module> module = ReadWords(bytes, faults);
   HPVMD_CHECK(module.has_value() != HasErrors(diagnostics));
   GpuTarget target = FullTarget();

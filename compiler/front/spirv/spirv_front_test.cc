@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which SPIR-V is taken, what is found in it, and what is said of what is not.
+// Tests which SPIR-V is accepted, what the reflection finds, and how the rest is refused.
 #include "compiler/front/spirv/spirv_front.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ struct Input {
   std::optional<Program> Read(const std::string& text) { return Read(text, is_shader ? 3 : 0); }
 };
 
-// Buffers by set and binding, scalars by offset, whatever the order of parameters between the two.
+// Buffers bind in order of set and binding, scalars in order of offset, however the parameters interleave them.
 TEST(SpirvFrontTest, BindsShaders) {
   Input input;
   input.params = {input.params[2], input.params[0], input.params[3], input.params[1]};
@@ -75,7 +75,7 @@ TEST(SpirvFrontTest, BindsShaders) {
   EXPECT_EQ(variant.arguments, want);
 }
 
-// One argument a parameter, in order.
+// Each parameter is one argument, in order.
 TEST(SpirvFrontTest, BindsKernels) {
   Input input = Input::Kernel();
   const std::optional<Program> program = input.Read(kKernel);
@@ -91,7 +91,7 @@ TEST(SpirvFrontTest, BindsKernels) {
   EXPECT_EQ(variant.arguments[2].bytes, 4);
 }
 
-// What a document fixes is written in; what it leaves open and sizes groups stays for the launcher.
+// The document's constants are written in; open constants that size groups are left to the launcher.
 TEST(SpirvFrontTest, FixesConstants) {
   Input input;
   input.constants = {{.id = 7, .bits = 5}};
@@ -103,12 +103,12 @@ TEST(SpirvFrontTest, FixesConstants) {
   EXPECT_THAT(*text, ::testing::Not(HasSubstr("SpecId")));
 }
 
-// A document's number becomes what the module's constant is, or is refused.
+// A document's number is converted to the type of the module's constant, or is refused.
 TEST(SpirvFrontTest, ConvertsConstants) {
   struct Case {
-    const char* declared;  // With SpecId 7, and unused.
+    const char* declared;  // Declared with SpecId 7, and unused.
     SpecialisationConstant value;
-    const char* want;  // In the disassembly, or in the refusal.
+    const char* want;  // Expected in the disassembly, or in the refusal.
     bool fits = true;
   };
   const auto real = [](double value) { return SpecialisationConstant{7, true, std::bit_cast<uint64_t>(value)}; };
@@ -148,7 +148,7 @@ constexpr char kSpecSizes[] = R"(%word = OpSpecConstant %float 2
 %size = OpSpecConstantComposite %uint3 %sx %sy %sz
 )";
 
-// Groups sized by specialisation constants are the launcher's, unless one of them is fixed.
+// Groups sized by specialisation constants are chosen by the launcher, unless one of the constants is fixed.
 TEST(SpirvFrontTest, ReadsGroupsFromConstants) {
   const std::string text = Replace(Replace(kShader, "OpDecorate %word SpecId 7\n", kSizedBySpec),
                                    "%word = OpSpecConstant %float 2\n", kSpecSizes);
@@ -164,7 +164,7 @@ TEST(SpirvFrontTest, ReadsGroupsFromConstants) {
   EXPECT_EQ(program->variant.group_constant[0], GpuVariant::kNoConstant);
 }
 
-// Uniform blocks are bound like any buffer.
+// Uniform blocks are bound like other buffers.
 TEST(SpirvFrontTest, TakesUniformBlocks) {
   std::string text =
       Replace(kShader, "%in = OpVariable %ptr_block StorageBuffer", "%in = OpVariable %ptr_uniform Uniform");
@@ -187,7 +187,7 @@ OpDecorate %Block Block)");
   EXPECT_THAT(*Disassemble(program->code), ::testing::Not(HasSubstr(" Uniform")));
 }
 
-// Words may stand in either order of bytes.
+// Words may have either byte order.
 TEST(SpirvFrontTest, SwapsWords) {
   std::vector<uint8_t> bytes = Assemble(kShader);
   const std::vector<uint8_t> straight = bytes;
@@ -202,7 +202,7 @@ TEST(SpirvFrontTest, SwapsWords) {
 
 struct Refusal {
   const char* name;
-  const char* what;  // In the module's text; empty: the module is left alone.
+  const char* what;  // Text to replace in the module; empty when the module is left alone.
   const char* with;
   std::vector<const char*> want;
 };
@@ -215,7 +215,7 @@ void ExpectRefused(const Refusal& item, const char* text, Input input) {
   }
 }
 
-// What is not on the lists is refused with the instruction, its place, and the reason.
+// Items that are not on the lists are refused with the instruction, its position and the reason.
 TEST(SpirvFrontTest, RefusesWhatIsNotListed) {
   const Refusal kShaders[] = {
       {"physical pointers",
@@ -264,7 +264,7 @@ TEST(SpirvFrontTest, RefusesWhatIsNotListed) {
       {"kernel's",
        "OpCapability Shader",
        "OpCapability Shader\nOpCapability Addresses",
-       {"Addresses", "of an OpenCL kernel"}},
+       {"Addresses", "in an OpenCL kernel"}},
       {"set", "GLSL.std.450", "SPV_AMD_gcn_shader", {"OpExtInstImport at word 7", "SPV_AMD_gcn_shader"}},
       {"printf", "GLSL.std.450", "NonSemantic.DebugPrintf", {"NonSemantic.DebugPrintf", "may not print"}},
       {"extension",
@@ -299,7 +299,7 @@ TEST(SpirvFrontTest, RefusesWhatIsNotListed) {
   }
 }
 
-// What the device lacks is refused before its driver sees it.
+// A feature that the device lacks is refused before its driver sees the module.
 TEST(SpirvFrontTest, RefusesWhatTheDeviceLacks) {
   struct Case {
     const char* capability;
@@ -321,7 +321,7 @@ TEST(SpirvFrontTest, RefusesWhatTheDeviceLacks) {
   }
 }
 
-// Both sides of what does not fit are named.
+// The fault for a mismatch names both sides.
 TEST(SpirvFrontTest, RefusesParametersThatDoNotFit) {
   struct Case {
     const char* name;
@@ -357,10 +357,10 @@ TEST(SpirvFrontTest, RefusesParametersThatDoNotFit) {
       {"count", {x, y}, "takes 3 arguments, and the node has 2 parameters"},
       {"kind",
        {x, f, f},
-       "Parameter 1 is a scalar of type f32 \"f\" of the node, but a pointer to global memory \"out\" of the kernel"},
+       "Parameter 1 is a scalar of type f32 \"f\" of the node, but a pointer to global memory \"out\" in the kernel"},
       {"type",
        {x, y, n},
-       "Parameter 2 is a scalar of type i32 \"n\" of the node, but a 32-bit float \"factor\" of the kernel"},
+       "Parameter 2 is a scalar of type i32 \"n\" of the node, but a 32-bit float \"factor\" in the kernel"},
       {"buffer", {x, y, y}, "Parameter 2 is a buffer that is written \"y\" of the node, but a 32-bit float"},
   };
   for (const Case& item : kKernels) {
@@ -371,7 +371,8 @@ TEST(SpirvFrontTest, RefusesParametersThatDoNotFit) {
   }
 }
 
-// An entry that is not there, a module for the other API, groups and memory beyond the device, constants nobody has.
+// Missing entries, modules for the other API, groups and memory beyond the device's limits, and unknown constants are
+// refused.
 TEST(SpirvFrontTest, RefusesWhatCannotRun) {
   Input input;
   input.entry = "start";
@@ -415,7 +416,7 @@ TEST(SpirvFrontTest, RefusesWhatCannotRun) {
               HasSubstr("is a 32-bit float, which the document's value (1e+300) does not fit"));
 }
 
-// Limits of our own stand before any tool or driver.
+// Our own limits apply before any tool or driver runs.
 TEST(SpirvFrontTest, RefusesWhatIsTooLarge) {
   std::string deep = "%t0 = OpTypeStruct %float\n";
   for (int i = 1; i < 40; ++i) {
@@ -446,7 +447,7 @@ TEST(SpirvFrontTest, RefusesWhatIsTooLarge) {
       {"members", "%Block = ", members + "\n%Block = ", "has 1100 members; the limit is 1024"},
       {"private",
        "%gid = ", huge + "%ptr_big = OpTypePointer Private %big\n%scratch = OpVariable %ptr_big Private\n%gid = ",
-       "private memory of all variables up to here (400000 bytes) passes the limit (65536)"},
+       "private memory of all variables up to here (400000 bytes) exceeds the limit (65536)"},
       {"function", "%begin = OpLabel\n", "%begin = OpLabel\n%scratch = OpVariable %ptr_big Function\n",
        "private memory"},
       {"group memory",
@@ -472,7 +473,7 @@ TEST(SpirvFrontTest, RefusesWhatIsTooLarge) {
   }
 }
 
-// Constructs within constructs: drivers recurse on them.
+// Deeply nested constructs are refused, because drivers recurse on them.
 TEST(SpirvFrontTest, RefusesDeepNesting) {
   const auto nested = [](int depth) {
     std::string open, close;
@@ -490,7 +491,7 @@ TEST(SpirvFrontTest, RefusesDeepNesting) {
   EXPECT_THAT(ToString(input.diagnostics), HasSubstr("nests constructs 201 deep; the limit is 200"));
 }
 
-// What is cut off or damaged is refused, never read beyond its end.
+// Truncated or damaged modules are refused, and never read beyond their end.
 TEST(SpirvFrontTest, RefusesDamage) {
   const std::vector<uint8_t> good = Assemble(kShader);
   for (size_t bytes = 0; bytes < good.size(); bytes += bytes < 400 ? 1 : 4) {
@@ -522,7 +523,7 @@ TEST(SpirvFrontTest, RefusesDamage) {
   EXPECT_THAT(ToString(input.diagnostics), HasSubstr("5242880 bytes; the limit is 4194304"));
 }
 
-// The validator of SPIRV-Tools has the last word, in the device's environment.
+// SPIRV-Tools' validator decides last, for the device's environment.
 TEST(SpirvFrontTest, RefusesWhatIsNotValid) {
   Input input;
   EXPECT_FALSE(input.Read(Replace(kShader, "%y = OpFMul %float %x %scale", "%y = OpFMul %float %x %n")).has_value());
@@ -535,7 +536,7 @@ TEST(SpirvFrontTest, RefusesWhatIsNotValid) {
   EXPECT_THAT(ToString(late.diagnostics), HasSubstr("version of the kernel module is 1.4"));
 }
 
-// A module of nonsense is no listing, and says so.
+// Disassembling garbage is an error.
 TEST(SpirvFrontTest, DisassemblerRefusesNonsense) {
   EXPECT_FALSE(Disassemble(std::vector<uint8_t>(8, 0x17)).ok());
   EXPECT_FALSE(Disassemble(std::vector<uint8_t>(3, 0x17)).ok());

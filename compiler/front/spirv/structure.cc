@@ -13,14 +13,14 @@ uint64_t AddSaturating(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UIN
 bool IsConstant(uint16_t opcode) { return opcode >= spv::OpConstantTrue && opcode <= spv::OpSpecConstantOp; }
 
 std::string Above(const char* what, uint64_t value, uint64_t limit, const char* unit) {
-  return std::string(what) + " (" + std::to_string(value) + (*unit == 0 ? "" : " ") + unit + ") passes the limit (" +
+  return std::string(what) + " (" + std::to_string(value) + (*unit == 0 ? "" : " ") + unit + ") exceeds the limit (" +
          std::to_string(limit) + ").";
 }
 
-// One pass over all instructions, with what has to be remembered between them.
+// Makes one pass over all instructions and keeps the state that is needed between them.
 class Scan {
  public:
-  Scan(const Module& module, const Types& types, const GpuTarget& target, Faults& faults)
+  Scan(const Module& module, const Types& types, const GpuTarget& target, ModuleFaults& faults)
       : module_(module), types_(types), target_(target), faults_(faults) {}
 
   Structure Run() {
@@ -65,7 +65,7 @@ class Scan {
         if (!in_function_) {
           return Fail(instruction, " stands outside every function.");
         }
-        // By id for now: callees may stand behind.
+        // Calls are recorded by id for now, because callees may follow their callers.
         result_.functions.back().calls.push_back(module_.Word(instruction, 2));
         call_sites_.push_back(index);
         return;
@@ -89,7 +89,8 @@ class Scan {
     }
   }
 
-  // Blocks stand in an order of dominance, so that a merge block ends every construct opened since its own.
+  // Blocks stand in an order of dominance, so that a merge block ends every construct opened since its merge
+  // instruction.
   void LeaveConstructs(uint32_t label) {
     for (size_t i = merges_.size(); i > 0; --i) {
       if (merges_[i - 1] == label) {
@@ -101,7 +102,7 @@ class Scan {
   void CheckValue(const Instruction& instruction) {
     const Type& type = types_.of(instruction);
     if (instruction.type != 0 && type.kind == Type::Kind::kNone) {
-      return Fail(instruction, " names id " + std::to_string(instruction.type) + " as its type, which is none.");
+      return Fail(instruction, " names id " + std::to_string(instruction.type) + " as its type, which is not a type.");
     }
     if (IsConstant(instruction.opcode)) {
       constant_bytes_ = AddSaturating(constant_bytes_, type.bytes);
@@ -117,7 +118,7 @@ class Scan {
   void AddVariable(const Instruction& instruction) {
     const Type& pointer = types_.of(instruction);
     if (pointer.kind != Type::Kind::kPointer || pointer.storage != module_.Word(instruction, 2)) {
-      return Fail(instruction, " is of a type that is no pointer to its storage class.");
+      return Fail(instruction, " is of a type that is not a pointer to its storage class.");
     }
     const uint64_t bytes = types_.of(pointer.element).bytes;
     switch (pointer.storage) {
@@ -144,7 +145,7 @@ class Scan {
     }
   }
 
-  // Ids to indices; then callees before callers, so that recursion shows and costs add up.
+  // Turns ids into indices; then visits callees before callers, which finds recursion and adds up costs.
   void ResolveCalls() {
     size_t site = 0;
     for (Function& function : result_.functions) {
@@ -152,7 +153,7 @@ class Scan {
         const Instruction& at = module_.instructions[call_sites_[site++]];
         const uint32_t callee = call < result_.function_of.size() ? result_.function_of[call] : 0;
         if (callee == 0) {
-          return Fail(at, " calls id " + std::to_string(call) + ", which is no function of the module.");
+          return Fail(at, " calls id " + std::to_string(call) + ", which is not a function of the module.");
         }
         call = callee - 1;
       }
@@ -164,7 +165,7 @@ class Scan {
     enum class State : uint8_t { kNew, kOpen, kDone };
     std::vector<State> state(result_.functions.size(), State::kNew);
     std::vector<uint64_t> cost(result_.functions.size());
-    std::vector<std::pair<uint32_t, size_t>> open;  // A function, and how many of its calls are done.
+    std::vector<std::pair<uint32_t, size_t>> open;  // Pairs of a function and the number of its calls that are done.
     for (uint32_t root = 0; root < result_.functions.size() && !faults_.any(); ++root) {
       if (state[root] == State::kNew) {
         open.push_back({root, 0});
@@ -190,8 +191,8 @@ class Scan {
         const uint32_t callee = function.calls[done++];
         if (state[callee] == State::kOpen) {
           return Fail(module_.instructions[function.first],
-                      " begins a function that calls itself, by way of others or "
-                      "directly; devices have no stack for that.");
+                      " begins a function that calls itself, directly or through other functions; devices have no "
+                      "stack for recursion.");
         }
         if (state[callee] == State::kNew) {
           state[callee] = State::kOpen;
@@ -204,7 +205,7 @@ class Scan {
   const Module& module_;
   const Types& types_;
   const GpuTarget& target_;
-  Faults& faults_;
+  ModuleFaults& faults_;
   Structure result_;
   bool in_function_ = false;
   uint64_t constant_bytes_ = 0;
@@ -231,7 +232,7 @@ std::vector<bool> Structure::ReachedFrom(uint32_t index) const {
   return reached;
 }
 
-Structure CheckStructure(const Module& module, const Types& types, const GpuTarget& target, Faults& faults) {
+Structure CheckStructure(const Module& module, const Types& types, const GpuTarget& target, ModuleFaults& faults) {
   return Scan(module, types, target, faults).Run();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limits on what a module makes others do: sizes of values, constants and variables, nesting, and code once calls
-// are inlined.
+// Enforces the limits on the work that a module causes in later stages: sizes of values, constants and variables,
+// nesting, and code size after inlining.
 #ifndef HPVMD_COMPILER_FRONT_SPIRV_STRUCTURE_H_
 #define HPVMD_COMPILER_FRONT_SPIRV_STRUCTURE_H_
 
@@ -15,22 +15,22 @@ namespace hpvm::spirv {
 
 struct Function {
   uint32_t id = 0;
-  uint32_t first = 0, last = 0;  // OpFunction and OpFunctionEnd, in Module::instructions.
-  std::vector<uint32_t> calls;   // Indices of functions, once a call.
+  uint32_t first = 0, last = 0;  // Indices of OpFunction and OpFunctionEnd in Module::instructions.
+  std::vector<uint32_t> calls;   // Indices of the called functions, one per call.
 };
 
 struct Structure {
   std::vector<Function> functions;
-  std::vector<uint32_t> function_of;  // By id: index + 1; 0: no function.
-  uint64_t private_bytes = 0;         // Function and Private storage of all functions.
-  uint64_t local_bytes = 0;           // Workgroup storage.
+  std::vector<uint32_t> function_of;  // Indexed by id: index of the function + 1; 0 when the id is no function.
+  uint64_t private_bytes = 0;         // Size of Function and Private storage of all functions.
+  uint64_t local_bytes = 0;           // Size of Workgroup storage.
 
-  // The functions that `index` reaches, itself included.
+  // Returns the functions that `index` reaches, including itself.
   std::vector<bool> ReachedFrom(uint32_t index) const;
 };
 
 // Stops at the first fault.
-Structure CheckStructure(const Module& module, const Types& types, const GpuTarget& target, Faults& faults);
+Structure CheckStructure(const Module& module, const Types& types, const GpuTarget& target, ModuleFaults& faults);
 
 }  // namespace hpvm::spirv
 

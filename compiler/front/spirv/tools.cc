@@ -26,8 +26,9 @@ struct Environment {
   const char* name;
 };
 
-// The one whose rules the device's driver goes by. Kernels that are translated are of OpenCL 1.2, whatever the driver's
-// own version; SPIR-V 1.1 and 1.2 came with OpenCL 2.2, and what else that has is on no list of ours.
+// Returns the environment whose rules the device's driver applies. Kernels that are translated follow OpenCL 1.2,
+// whatever the driver's own version; SPIR-V 1.1 and 1.2 came with OpenCL 2.2, whose other additions are on no list of
+// ours.
 Environment EnvironmentOf(const Module& module, const GpuTarget& target) {
   if (module.flavour == Flavour::kShader) {
     return target.api_version >= 13 ? Environment{SPV_ENV_VULKAN_1_3, "Vulkan 1.3"}
@@ -45,13 +46,13 @@ std::string WithoutNewline(std::string text) {
   while (!text.empty() && text.back() == '\n') {
     text.pop_back();
   }
-  constexpr size_t kTextMax = 2'000;  // Of a tool's message, which shows instructions in full.
+  constexpr size_t kTextMax = 2'000;  // Limit on the message of a tool, which shows instructions in full.
   return text.substr(0, kTextMax);
 }
 
 }  // namespace
 
-void ValidateWithTools(const Module& module, const GpuTarget& target, Faults& faults) {
+void ValidateWithTools(const Module& module, const GpuTarget& target, ModuleFaults& faults) {
   const Environment environment = EnvironmentOf(module, target);
   const Context context(spvContextCreate(environment.env));
   spv_const_binary_t binary{module.words.data(), module.words.size()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SPIRV-Tools, behind our own limits.
+// Runs SPIRV-Tools on modules that are within our own limits.
 #ifndef HPVMD_COMPILER_FRONT_SPIRV_TOOLS_H_
 #define HPVMD_COMPILER_FRONT_SPIRV_TOOLS_H_
 
@@ -8,8 +8,8 @@
 
 namespace hpvm::spirv {
 
-// Runs the validator for the environment of the device.
-void ValidateWithTools(const Module& module, const GpuTarget& target, Faults& faults);
+// Runs the validator for the device's environment.
+void ValidateWithTools(const Module& module, const GpuTarget& target, ModuleFaults& faults);
 
 }  // namespace hpvm::spirv
 

@@ -54,7 +54,7 @@ std::optional<uint64_t> IntegerOf(const Module& module, const Types& types, uint
                       : low;
 }
 
-void Types::ReadType(const Module& module, const Instruction& instruction, Faults& faults) {
+void Types::ReadType(const Module& module, const Instruction& instruction, ModuleFaults& faults) {
   const Kind kind = KindOf(instruction.opcode);
   if (kind == Kind::kNone) {
     return;
@@ -62,11 +62,11 @@ void Types::ReadType(const Module& module, const Instruction& instruction, Fault
   Type type;
   type.kind = kind;
   const auto fail = [&](const std::string& what) { faults.AddAt(instruction.at, Describe(instruction) + what); };
-  // Everything but pointers names only what stands before it, so that no type is part of itself.
+  // Every type but a pointer refers only to types before it, so that no type contains itself.
   const auto inner = [&](uint32_t id) -> const Type& {
     const Type& part = of(id);
     if (part.kind == Kind::kNone) {
-      fail(" names id " + std::to_string(id) + ", which is no type that stands before it.");
+      fail(" names id " + std::to_string(id) + ", which is not a type that is defined before it.");
     }
     type.depth = std::max(type.depth, part.depth + 1);
     return part;
@@ -76,7 +76,7 @@ void Types::ReadType(const Module& module, const Instruction& instruction, Fault
     case Kind::kFloat:
       type.width = module.Word(instruction, 1);
       if (type.width != 8 && type.width != 16 && type.width != 32 && type.width != 64) {
-        return fail(" has a width of " + std::to_string(type.width) + " bits; 8, 16, 32 and 64 are known.");
+        return fail(" has a width of " + std::to_string(type.width) + " bits; 8, 16, 32 and 64 are accepted.");
       }
       type.bytes = type.width / 8;
       break;
@@ -96,7 +96,7 @@ void Types::ReadType(const Module& module, const Instruction& instruction, Fault
       type.element = module.Word(instruction, 1);
       const std::optional<uint64_t> length = IntegerOf(module, *this, module.Word(instruction, 2));
       if (!length.has_value()) {
-        return fail(" has a length that is no plain integer constant.");
+        return fail(" has a length that is not a simple integer constant.");
       }
       type.count = *length;
       type.bytes = MultiplySaturating(inner(type.element).bytes, type.count);
@@ -104,7 +104,7 @@ void Types::ReadType(const Module& module, const Instruction& instruction, Fault
     }
     case Kind::kRuntimeArray:
       type.element = module.Word(instruction, 1);
-      type.bytes = inner(type.element).bytes;  // At least.
+      type.bytes = inner(type.element).bytes;  // A lower bound.
       break;
     case Kind::kStruct:
       if (instruction.count - 2u > limits::kMembersMax) {
@@ -140,10 +140,10 @@ void Types::ReadType(const Module& module, const Instruction& instruction, Fault
   types_[instruction.result] = std::move(type);
 }
 
-Types Types::Read(const Module& module, Faults& faults) {
+Types Types::Read(const Module& module, ModuleFaults& faults) {
   Types types;
   types.types_.resize(module.bound);
-  // One type of a few words can have thousands of members; all together are bounded by the words of the module.
+  // A type of a few words can have thousands of members; the words of the module bound all members together.
   for (const Instruction& instruction : module.instructions) {
     if (instruction.opcode == spv::OpFunction || faults.any()) {
       break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Types and constants of a module that CheckAllowed has let through, with their sizes and depths within limits.
+// Types and constants of a module that CheckAllowed has accepted, with sizes and depths within the limits.
 #ifndef HPVMD_COMPILER_FRONT_SPIRV_TYPES_H_
 #define HPVMD_COMPILER_FRONT_SPIRV_TYPES_H_
 
@@ -30,34 +30,35 @@ struct Type {
   };
   Kind kind = Kind::kNone;
   uint32_t width = 0;    // Bits of integers and floats.
-  uint32_t element = 0;  // Of vectors, matrices (columns), arrays; what pointers point to; results of functions.
+  uint32_t element = 0;  // Element type of vectors, arrays and matrices (a column); pointee of pointers; result type
+                         // of functions.
   uint64_t count = 0;    // Elements.
   uint32_t storage = 0;  // Pointers: spv::StorageClass.
-  uint32_t depth = 1;    // Types within types; pointers count one.
+  uint32_t depth = 1;    // Depth of type nesting; a pointer counts one.
   uint64_t bytes = 0;    // Without padding; saturates.
   std::vector<uint32_t> members;  // Structs; parameters of functions.
 };
 
 class Types {
  public:
-  // By id; kNone for ids that are no type.
+  // Returns the type with that id; its kind is kNone when the id is no type.
   const Type& of(uint32_t id) const { return id < types_.size() ? types_[id] : none_; }
-  // The type of a result.
+  // Returns the type of the instruction's result.
   const Type& of(const Instruction& instruction) const { return of(instruction.type); }
-  // "a vector of 4 32-bit floats".
+  // Returns a description such as "a vector of 4 32-bit floats".
   std::string Name(uint32_t id) const;
 
   // Stops at the first fault.
-  static Types Read(const Module& module, Faults& faults);
+  static Types Read(const Module& module, ModuleFaults& faults);
 
  private:
-  void ReadType(const Module& module, const Instruction& instruction, Faults& faults);
+  void ReadType(const Module& module, const Instruction& instruction, ModuleFaults& faults);
 
   std::vector<Type> types_;
   Type none_;
 };
 
-// The value of an integer constant, as its default has it where it may be specialised.
+// Returns the value of an integer constant; for a specialisation constant, its default.
 std::optional<uint64_t> IntegerOf(const Module& module, const Types& types, uint32_t id);
 
 }  // namespace hpvm::spirv

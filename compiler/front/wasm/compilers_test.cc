@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clang, rustc and AssemblyScript emit by default: the committed modules, and fresh ones of the compilers that are
-// installed, with and without wasm-opt.
+// Tests the default output of clang, rustc and AssemblyScript: the committed modules, and fresh modules from
+// installed compilers, with and without wasm-opt.
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ constexpr Row kRows[] = {
     {"saxpy_simd_opt", "saxpy", Saxpy}, {"count_threads", "count", Counts},  {"count_atomics64", "count", Counts},
 };
 
-// `x` and `out` begin as 0, 1, 2 ...; an instance an element.
+// `x` and `out` begin as 0, 1, 2 ...; each instance handles one element.
 void ExpectRuns(const Row& row, const std::string& path) {
   SCOPED_TRACE(path);
   const WasmOptions options{
@@ -74,7 +74,7 @@ TEST(CompilersTest, CommittedModules) {
   for (const Row& row : kRows) {
     ExpectRuns(row, kFolder + row.file + ".wasm");
   }
-  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {  // Each is in the table.
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {  // Each file is in the table.
     const std::string stem = entry.path().stem();
     EXPECT_TRUE(entry.path().extension() != ".wasm" ||
                 std::any_of(std::begin(kRows), std::end(kRows), [&](const Row& row) { return row.file == stem; }))

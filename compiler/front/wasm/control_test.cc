@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lowered modules compute, against wabt's interpreter.
+// Compares the results of lowered modules with wabt's interpreter.
 #include <algorithm>
 #include <filesystem>
 #include <random>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kInstances = 16;
 
-// The array that "run" leaves; nothing if an instance traps.
+// Returns the array that "run" writes; nothing when an instance traps.
 std::optional<std::vector<uint32_t>> RunInIr(const ir::Module& module) {
   std::vector<uint32_t> out(kInstances);
   ir::Launch launch;
@@ -34,7 +34,7 @@ std::optional<std::vector<uint32_t>> RunInIr(const ir::Module& module) {
   return out;
 }
 
-// Returns whether the module ran to its end.
+// Sets `*ran` when the module ran to its end.
 void ExpectSameAsWabt(const std::vector<uint8_t>& bytes, bool* ran) {
   WasmOptions options{.entry = "run", .params = {{.name = "out"}}, .module_name = "test"};
   const ReadOutcome outcome = ReadWasm(bytes, options);
@@ -61,8 +61,8 @@ TEST(WasmControlTest, EveryShapeRunsAsInWabt) {
   EXPECT_GE(count, 8);
 }
 
-// Writes random programs over four i32 locals, with every control instruction; loops end because each pass takes from
-// $fuel.
+// Writes random programs over four i32 locals with every control instruction; loops end because each iteration takes
+// from $fuel.
 class Generator {
  public:
   explicit Generator(uint32_t seed) : random_(seed) {}
@@ -91,7 +91,7 @@ class Generator {
   uint32_t Below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
   std::string Local() { return std::string("$") + "abcd"[Below(4)]; }
 
-  // An i32.
+  // Returns an expression of type i32.
   std::string Value(int depth) {
     switch (depth <= 0 ? Below(2) : Below(9)) {
       case 0:
@@ -149,7 +149,7 @@ class Generator {
   std::string Block(const std::string& kind, int depth, bool has_result) {
     labels_.push_back({kind == "loop", has_result});
     std::string text = "(" + kind + (has_result ? " (result i32)\n" : "\n");
-    if (kind == "loop") {  // Out of fuel, the function ends.
+    if (kind == "loop") {  // Without fuel, the function returns.
       text +=
           "(if (i32.eqz (global.get $fuel)) (then (return (local.get $a))))\n"
           "(global.set $fuel (i32.sub (global.get $fuel) (i32.const 1)))\n";
@@ -170,7 +170,7 @@ class Generator {
     return text + ")\n";
   }
 
-  // Whether a branch to that depth carries a value; the function's own label does.
+  // Returns true when a branch to that depth carries a value; the function's own label does.
   bool Carries(uint32_t depth) const {
     const Label& label = labels_[labels_.size() - 1 - depth];
     return depth + 1 == labels_.size() || (!label.is_loop && label.has_result);
@@ -200,7 +200,7 @@ class Generator {
   std::vector<Label> labels_;
 };
 
-// Random control flow computes what wabt computes.
+// Random control flow gives wabt's results.
 TEST(WasmControlTest, RandomProgramsRunAsInWabt) {
   int ran = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {

@@ -32,9 +32,10 @@ const Export* FindExport(const Module& module, const WasmOptions& options, const
       if (item.kind == ExternKind::kFunction && !module.functions[item.index].import) {
         return &item;
       }
-      diagnostics.push_back(Fault(place, std::nullopt,
-                                  "The entry \"" + options.entry + "\" is exported but is " +
-                                      (item.kind == ExternKind::kFunction ? "an imported function." : "no function.")));
+      diagnostics.push_back(
+          Fault(place, std::nullopt,
+                "The entry \"" + options.entry + "\" is exported but is " +
+                    (item.kind == ExternKind::kFunction ? "an imported function." : "not a function.")));
       return nullptr;
     }
     if (item.kind == ExternKind::kFunction) {
@@ -51,8 +52,8 @@ ValueType WasmType(Type type) {
   return kTypes[static_cast<size_t>(type)];
 }
 
-// The signature that the graph's parameters ask for. HPVM-web's sizes and indices may be i32 or i64; they are taken as
-// declared.
+// Returns the signature that the graph's parameters require. HPVM-web's sizes and indices may be i32 or i64; the
+// declared type is used.
 Signature WantedType(const Module& module, const WasmOptions& options, const Signature& declared) {
   Signature wanted;
   const auto add_integer = [&] {
@@ -72,7 +73,7 @@ Signature WantedType(const Module& module, const WasmOptions& options, const Sig
   return wanted;
 }
 
-// "buffer "a", f32 "alpha"".
+// Returns text such as "buffer "a", f32 "alpha"".
 std::string Listed(const std::vector<ParamSpec>& params) {
   std::string text;
   for (const ParamSpec& param : params) {

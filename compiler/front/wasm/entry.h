@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry: found, checked against what the graph passes, and for HPVM-web's convention wrapped.
+// Finds the entry function, checks it against what the graph passes, and wraps it for HPVM-web's convention.
 #ifndef HPVMD_COMPILER_FRONT_WASM_ENTRY_H_
 #define HPVMD_COMPILER_FRONT_WASM_ENTRY_H_
 
@@ -13,15 +13,15 @@
 
 namespace hpvm::wasm {
 
-// The index of the exported function, if its signature fits `options`.
+// Returns the index of the exported function when its signature fits `options`.
 std::optional<uint32_t> FindEntry(const Module& module, const WasmOptions& options, const std::string& place,
                                   Diagnostics& diagnostics);
 
-// The kernel's parameters in their standard form.
+// Returns the kernel's parameters in their standard form.
 std::vector<ir::KernelParam> EntryParams(const Module& module, const WasmOptions& options);
 
-// HPVM-web: a function with the standard parameters that calls `inner` with sizes, indices and extents added. Appended
-// to the module.
+// Appends a function for HPVM-web to the module: it takes the standard parameters and calls `inner` with sizes,
+// indices and extents added.
 ir::FunctionId WrapHpvmWeb(ir::FunctionId inner, ir::Module& out);
 
 }  // namespace hpvm::wasm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels compiled from C by clang: the IR is compared with the text beside the kernel, and what it computes with C++
+// Tests kernels that clang compiled from C: compares the IR with the text beside the kernel, and the results with C++
 // written for the test. HPVMD_BLESS=1 rewrites the texts.
 #include <algorithm>
 #include <array>
@@ -34,7 +34,7 @@ ParamSpec Int(const char* name) { return {.name = name, .is_buffer = false}; }
 
 class GoldenTest : public testing::Test {
  protected:
-  // Reads, verifies and compares with the expected text.
+  // Reads and verifies a module, and compares its IR with the expected text.
   void Load(const std::string& file, const std::string& entry, std::vector<ParamSpec> params) {
     const WasmOptions options{.entry = entry, .params = std::move(params), .module_name = file};
     ReadOutcome outcome = ReadWasm(ReadBytes(kFolder + file + ".wasm"), options);
@@ -139,7 +139,7 @@ TEST_F(GoldenTest, DataTable) {
   std::vector<uint32_t> out(2 * kCount), want;
   std::generate(bytes.begin(), bytes.end(), [&] { return static_cast<uint8_t>(random_()); });
   for (int i = 0; i < kCount; ++i) {
-    uint32_t crc = 0xffffffff;  // The reflected CRC-32, a bit at a time.
+    uint32_t crc = 0xffffffff;  // The reflected CRC-32, one bit at a time.
     for (int j = 0; j < kLength; ++j) {
       crc ^= bytes[i * kLength + j];
       for (int bit = 0; bit < 8; ++bit) {
@@ -148,7 +148,7 @@ TEST_F(GoldenTest, DataTable) {
     }
     const std::array last{crc, ~crc, __builtin_bswap32(crc)};
     want.push_back(last[(1 + i) % 3]);
-    want.push_back(7 + kLength);  // Not shared between instances.
+    want.push_back(7 + kLength);  // The table is not shared between instances.
   }
   ASSERT_NO_FATAL_FAILURE(Run({kCount, 1, 1}, {1, 1, 1}, {Buffer(bytes), Buffer(out), Scalar(kLength), Scalar(1)}));
   EXPECT_EQ(out, want);
@@ -186,7 +186,7 @@ TEST_F(GoldenTest, Histogram) {
   EXPECT_EQ(sum[0], want_sum);
 }
 
-// A file that no test reads would look tested.
+// A file that no test reads would appear to be tested.
 TEST(GoldenFolderTest, HasNoOrphans) {
   const std::vector<std::string> stems = {"matmul_unrolled", "early_return", "shadow_stack",
                                           "data_table",      "barrier_loop", "histogram"};

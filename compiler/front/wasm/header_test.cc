@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// client/kernel/hpvm.h with the real compiler: every function it declares is one that the front end knows. Skipped
-// where clang 22 is missing.
+// Tests client/kernel/hpvm.h with the real compiler: the front end knows every function that the header declares.
+// Skipped when clang 22 is missing.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -36,7 +36,7 @@ class HeaderTest : public testing::Test {
     }
   }
 
-  // Whether clang takes it; what it says is in Log().
+  // Returns true when clang accepts the source; Log() holds its messages.
   bool Build(const std::string& source, const std::string& name, const std::string& flags) {
     std::ofstream(folder_ / name) << source;
     const std::string command =
@@ -58,7 +58,7 @@ class HeaderTest : public testing::Test {
   std::filesystem::path folder_;
 };
 
-// Every function of the library, and every one that is an instruction.
+// Returns calls of every library function and of every math function that is an instruction.
 std::string Mathematics() {
   std::string source = "  float x = (float)b[2];\n  double y = b[3];\n";
   const auto add = [&](const std::string& name, uint32_t arguments, bool is_f64) {
@@ -127,7 +127,8 @@ std::string EveryFunction() {
   return source + Mathematics() + "}\n";
 }
 
-// C, C++, old and new, both address widths, with and without optimisation and the atomic instructions; no warning.
+// Compiles without warnings as C and C++, old and new, with both address widths, with and without optimisation and
+// atomic instructions.
 TEST_F(HeaderTest, EveryFunctionIsKnown) {
   const std::string source = EveryFunction();
   for (const std::string flags :
@@ -142,7 +143,7 @@ TEST_F(HeaderTest, EveryFunctionIsKnown) {
   }
 }
 
-// Reals by way of their bits: each pair of signs, both directions; and vectors.
+// Atomics on reals work through their bits: each pair of signs, both directions. Vectors work, too.
 TEST_F(HeaderTest, RealAtomicsAndVectorsCompute) {
   const std::string source =
       "#include \"hpvm.h\"\n"
@@ -200,7 +201,7 @@ HPVM_KERNEL void run(float* a, double* b) {
   }
 }
 
-// Atomics that clang would make plain accesses are refused; with the instructions they are taken.
+// Atomics that clang would compile to plain accesses are refused; with the atomic instructions they are accepted.
 TEST_F(HeaderTest, RefusesAtomicsThatAreNone) {
   const std::string kernel = "HPVM_KERNEL void run(int64_t* a, double* b) { __atomic_fetch_add(a, 1, 5); *b = 0; }\n";
   EXPECT_FALSE(Build("#include \"hpvm.h\"\n" + kernel, "kernel.c", "--target=wasm32"));
@@ -213,7 +214,7 @@ TEST_F(HeaderTest, RefusesAtomicsThatAreNone) {
   ExpectAccepted();
 }
 
-// A format of a wrapper's is refused, and clang checks the values.
+// A wrapper's format parameter is refused, and clang checks the values.
 TEST_F(HeaderTest, PrintTakesLiterals) {
   ASSERT_TRUE(
       Build("#include \"hpvm.h\"\n"
@@ -231,7 +232,7 @@ TEST_F(HeaderTest, PrintTakesLiterals) {
   EXPECT_THAT(Log(), testing::HasSubstr("-Wformat"));
 }
 
-// The header is for kernels only.
+// The header supports only kernel targets.
 TEST_F(HeaderTest, RefusesOtherTargets) {
   EXPECT_FALSE(
       Build("#include \"hpvm.h\"\n", "kernel.c", "--target=x86_64-linux-gnu -Wno-unused-command-line-argument"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules made to hurt: few bytes that ask for much. Each is refused by name and place, and cheaply.
+// Tests malicious modules, whose few bytes ask for much. Each is refused by name and position, at low cost.
 #include <ctime>
 #include <functional>
 #include <string>
@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using Bytes = std::vector<uint8_t>;
 
-constexpr double kSecondsMax = 5;  // Of processor time; each takes a fraction, and some run under sanitizers.
+constexpr double kSecondsMax = 5;  // Processor time; each test takes a fraction, and some run under sanitizers.
 
 Bytes Number(uint64_t value) {
   Bytes bytes;
@@ -44,7 +44,7 @@ Bytes Repeated(const Bytes& item, size_t count) {
   return bytes;
 }
 Bytes Section(uint8_t id, const Bytes& content) { return Bytes{id} + Number(content.size()) + content; }
-// A section of `count` equal items.
+// Returns a section of `count` equal items.
 Bytes Items(uint8_t id, size_t count, const Bytes& item) { return Section(id, Number(count) + Repeated(item, count)); }
 
 const Bytes kHeader = {0, 'a', 's', 'm', 1, 0, 0, 0};
@@ -73,7 +73,7 @@ void ExpectRefused(const Bytes& bytes, const std::string& want) {
   EXPECT_LE(*outcome.diagnostics[0].offset, bytes.size());
 }
 
-// Locals cost a few bytes of module whatever their number.
+// Locals cost a few bytes of module, whatever their number.
 TEST(HostileTest, Locals) {
   const Bytes code = {0x0b};
   ExpectRefused(OneFunction(Bytes{1} + Number(0xffffffff) + Bytes{0x7f} + code), "local count must be < 0x10000000");
@@ -95,7 +95,7 @@ TEST(HostileTest, MillionFunctions) {
   ExpectRefused(Functions(1'000'001), "The module has more functions than the limit (1000000).");
 }
 
-// Items of a few bytes each become large ones in memory.
+// Items of a few bytes each become large items in memory.
 TEST(HostileTest, ManyItems) {
   const size_t count = 1'000'001;
   ExpectRefused(kHeader + Items(1, count, kType), "more types than the limit (1000000)");
@@ -116,7 +116,7 @@ TEST(HostileTest, ManyItems) {
   ExpectRefused(kHeader + Section(1, Bytes{1} + kType) + Section(3, {1, 0}) + Section(7, exports), "more exports than");
 }
 
-// A function of one byte may have a thousand parameters.
+// A one-byte function may have a thousand parameters.
 TEST(HostileTest, Signatures) {
   const Bytes type = Bytes{0x60} + Number(1'000) + Bytes(1'000, 0x7b) + Bytes{0};
   ExpectRefused(kHeader + Section(1, Bytes{1} + type) + Items(3, 100'000, {0}),
@@ -125,7 +125,7 @@ TEST(HostileTest, Signatures) {
   ExpectRefused(kHeader + Section(1, Bytes{1} + wide), "more parameters or results (1001) than the limit (1000)");
 }
 
-// What is declared is not allocated; what is used is bounded.
+// Declared table sizes are not allocated; used ones are bounded.
 TEST(HostileTest, Tables) {
   const auto module = [](const std::string& tables, const std::string& body) {
     return Assemble("(module " + tables + "(func (export \"run\") " + body + "))");
@@ -141,7 +141,7 @@ TEST(HostileTest, Tables) {
   ExpectRefused(module(tables, body), "tables and element segments need more bytes");
 }
 
-// Claims that the bytes do not bear out.
+// Counts and sizes that exceed the module's bytes are refused.
 TEST(HostileTest, FalseClaims) {
   const Bytes huge = Number(0xffffffff);
   for (const uint8_t section : {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12}) {
@@ -170,7 +170,7 @@ constexpr char kRich[] =
     "   (table.copy $t $t (i32.const 1) (i32.const 0) (i32.const 2))"
     "   (i32.store (i32.const 5) (call_indirect $t (type $i) (i32.const 1)))))";
 
-// Links the module with imports that may be anything.
+// Links the module with imports of the types that it declares.
 void LinkAny(const Bytes& bytes) {
   Diagnostics diagnostics;
   const auto outline = OutlineModule(bytes, diagnostics);
@@ -216,7 +216,7 @@ void ReadAny(const Bytes& bytes) {
   LinkAny(bytes);
 }
 
-// Cut and bent bytes give one fault or a module that verifies, never anything else.
+// Truncated and mutated bytes give one fault or a module that verifies.
 TEST(HostileTest, CutAndBent) {
   const Bytes good = Assemble(kRich);
   ASSERT_TRUE(Read(good).module) << ToString(Read(good).diagnostics);
@@ -234,7 +234,7 @@ TEST(HostileTest, CutAndBent) {
   }
 }
 
-// Unsigned numbers of ten bytes have one bit in the last one; wabt's reader drops three more that may stand there.
+// The last byte of a ten-byte unsigned number has one bit; wabt's reader drops three more bits that it may contain.
 TEST(HostileTest, NumbersBeyond64Bits) {
   const char want[] = "not valid WebAssembly: a number is larger than 64 bits.";
   const auto ten = [](uint8_t last) { return Repeated({0x80}, 9) + Bytes{last}; };
@@ -243,7 +243,7 @@ TEST(HostileTest, NumbersBeyond64Bits) {
     return kHeader + Section(1, Bytes{1} + kType) + Section(3, {1, 0}) + Section(5, Bytes{1} + pages) + kExport +
            Section(10, Bytes{1} + Number(body.size()) + body);
   };
-  const Bytes one = {4, 1};  // A 64-bit memory of a page.
+  const Bytes one = {4, 1};  // A 64-bit memory of one page.
   const Bytes address = {0x42, 0}, vector = Bytes{0xfd, 0x0c} + Repeated({0}, 16);
   const auto load = [&](const Bytes& offset) { return module(one, address + Bytes{0x28, 2} + offset + Bytes{0x1a}); };
   EXPECT_TRUE(Read(load(ten(0))).module);
@@ -256,11 +256,11 @@ TEST(HostileTest, NumbersBeyond64Bits) {
     ExpectRefused(module(Bytes{5} + ten(last) + Bytes{1}, {}), want);
     ExpectRefused(module(Bytes{5, 1} + ten(last), {}), want);
   }
-  EXPECT_FALSE(Read(load(ten(16))).module);  // The reader sees these.
+  EXPECT_FALSE(Read(load(ten(16))).module);  // wabt's reader refuses these itself.
   EXPECT_TRUE(Read(module(Bytes{5} + ten(0) + Bytes{1}, {})).module);
 }
 
-// What is not supported has its name and its place.
+// Unsupported features are refused by name and position.
 TEST(HostileTest, OtherProposals) {
   const auto body = [](const Bytes& code) { return OneFunction(Bytes{0} + code + Bytes{0x0b}); };
   ExpectRefused(body({0x12, 0}), "\"return_call\" is refused: tail calls are not supported");
@@ -273,7 +273,7 @@ TEST(HostileTest, OtherProposals) {
   ExpectRefused(kHeader + Section(13, {0}), "tag section: exceptions are not supported");
 }
 
-// A name makes no stack pointer of a global of another type.
+// A name does not turn a global of another type into the stack pointer.
 TEST(HostileTest, StackPointersByNameOnly) {
   const std::string name = "__stack_pointer";
   Bytes bytes = {0, 'a',  's', 'm', 1, 0,    0,    0,    1,  4, 1,   0x60, 0,    0,   3, 2,  1, 0,   5,   3,   1,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the front end takes for a module of 10 MiB: the math library's functions many times over. "validated" has
-// them all read and none lowered; "lowered" has them in a table through which the kernel calls.
+// Measures the front end on a module of 10 MiB that repeats the math library's functions. "validated" reads them all
+// and lowers none; "lowered" has them in a table through which the kernel calls.
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -38,7 +38,7 @@ uint32_t Number(Span bytes, size_t* at) {
   }
 }
 
-// What follows the count of a section.
+// A section: its number of items, and the bytes after that number.
 struct Section {
   uint32_t count = 0;
   Bytes items;
@@ -107,7 +107,7 @@ Bytes Inflate(bool is_reached) {
   return module;
 }
 
-// Processor time, since a machine that measures may do other things too.
+// Measures processor time, since other work may run on the machine.
 double Milliseconds() { return static_cast<double>(std::clock()) * 1e3 / CLOCKS_PER_SEC; }
 
 void Measure(const char* name, const Bytes& module) {

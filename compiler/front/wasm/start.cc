@@ -20,7 +20,7 @@ struct Free {
 };
 using Bytes = std::unique_ptr<uint8_t[], Free>;
 
-// Zeroed, and backed by memory only where it is touched.
+// Returns zeroed bytes, which are backed by memory only where they are touched.
 Bytes Allocate(uint64_t bytes) { return Bytes(static_cast<uint8_t*>(std::calloc(bytes == 0 ? 1 : bytes, 1))); }
 
 void Copy(const std::vector<ir::DataSegment>& segments, uint8_t* to) {
@@ -29,7 +29,7 @@ void Copy(const std::vector<ir::DataSegment>& segments, uint8_t* to) {
   }
 }
 
-// The import that is called at that place.
+// Returns the import that the call at that offset names.
 std::string CalledImport(const Module& module, uint32_t source) {
   for (const Function& function : module.functions) {
     for (const Instr& instr : function.code) {
@@ -51,8 +51,7 @@ std::string Explain(const Module& module, const ir::Module& start, const ir::Tra
   if (report.code == ir::TrapCode::kHost) {
     const std::string import = report.source == 0 ? function : CalledImport(module, report.source);
     return what + "is refused: it calls \"hpvm." + import +
-           "\", which means something only while instances run. A start function runs once, when the kernel is "
-           "compiled.";
+           "\", which works only while instances run. A start function runs once, when the kernel is compiled.";
   }
   return what + "traps: " + std::string(ir::Name(report.code)) + " in function \"" + function + "\".";
 }

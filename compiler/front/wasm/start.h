@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Start functions run once, in the interpreter, while a kernel is compiled: what they leave is the kernel's initial
-// state.
+// Runs start functions once, in the interpreter, while a kernel is compiled. The state after that is the kernel's
+// initial state.
 #ifndef HPVMD_COMPILER_FRONT_WASM_START_H_
 #define HPVMD_COMPILER_FRONT_WASM_START_H_
 
@@ -12,8 +12,8 @@
 
 namespace hpvm::wasm {
 
-// Runs `start`, whose entry is the start function of `module`, and writes the memory, globals and state that it leaves
-// into `out`, whose state is a beginning of start's. False after a diagnostic.
+// Runs `start`, whose entry is the start function of `module`, and writes the resulting memory, globals and state to
+// `out`, whose state is a prefix of that of `start`. Returns false after a diagnostic.
 bool RunStart(const Module& module, ir::Module start, const std::string& place, ir::Module& out,
               Diagnostics& diagnostics);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What start functions leave, and which ones are refused; tables, references and segments of kernels.
+// Tests the state after start functions, start functions that are refused, and kernels' tables, references and
+// segments.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -56,7 +57,7 @@ std::string Store(int at, const std::string& value) {
   return "(i32.store offset=" + std::to_string(4 * at) + " (local.get 0) " + value + ")";
 }
 
-// Memory, its size, globals, tables and segments are as the start function leaves them, for every instance.
+// Every instance sees memory, its size, globals, tables and segments as the start function left them.
 TEST(StartTest, LeavesItsStateToTheKernel) {
   ExpectOut(
       "(module (type $i (func (result i32))) (memory 1 4) (data $p \"abcd\") (data (i32.const 8) \"\\07\")"
@@ -85,7 +86,7 @@ TEST(StartTest, LeavesItsStateToTheKernel) {
       {7, 'c', 199, 2, 42, 8, 6, 2, 0xffffffff});
 }
 
-// A start function that calls through the table may be the only one that does; the kernel then has no state.
+// When only the start function calls through the table, the kernel has no state.
 TEST(StartTest, KernelsCarryOnlyWhatTheyUse) {
   const ReadOutcome outcome =
       ReadWasm(Assemble("(module (memory 1) (table 1 funcref) (elem (i32.const 0) $f) (func $f (i32.store (i32.const 0)"
@@ -100,7 +101,7 @@ TEST(StartTest, KernelsCarryOnlyWhatTheyUse) {
   EXPECT_EQ(outcome.module->memory_bytes_max, 65536u);
 }
 
-// Start functions that need a launch, do not end, or trap are refused with their place.
+// Start functions that need a launch, do not end, or trap are refused with their position.
 TEST(StartTest, RefusesByName) {
   struct Case {
     const char* name;
@@ -110,8 +111,7 @@ TEST(StartTest, RefusesByName) {
   };
   const Case kCases[] = {
       {"Query", "(import \"hpvm\" \"instance_id\" (func $i (param i32) (result i32)))",
-       "(drop (call $i (i32.const 0)))",
-       "it calls \"hpvm.instance_id\", which means something only while instances run."},
+       "(drop (call $i (i32.const 0)))", "it calls \"hpvm.instance_id\", which works only while instances run."},
       {"Barrier", "(import \"hpvm\" \"barrier\" (func $b))", "(call $b)", "it calls \"hpvm.barrier\""},
       {"GroupMemory", "(import \"hpvm\" \"local_alloc\" (func $a (param i32) (result i32)))",
        "(drop (call $a (i32.const 16)))", "it calls \"hpvm.local_alloc\""},
@@ -143,7 +143,7 @@ TEST(StartTest, RefusesByName) {
   }
 }
 
-// A barrier that the start function might reach but does not is none of its business.
+// A barrier that the start function could reach but does not reach is no fault.
 TEST(StartTest, RefusesOnlyWhatItDoes) {
   ExpectOut(
       "(module (import \"hpvm\" \"instance_id\" (func $i (param i32) (result i32))) (memory 1)"
@@ -156,7 +156,7 @@ TEST(StartTest, RefusesOnlyWhatItDoes) {
       {9});
 }
 
-// References, typed select, block results and calls of kernels.
+// References, typed select, block results and calls work in kernels.
 TEST(KernelTest, ReferencesAndVectors) {
   ExpectOut(
       "(module (type $i (func (result i32))) (memory 1) (table $t 3 10 funcref) (table $x 1 externref)"
@@ -191,7 +191,7 @@ TEST(KernelTest, ReferencesAndVectors) {
       {1, 2, 1, 3, 2, 0xffffffff, 5, 50, 13, 13, 1, 13, 13});
 }
 
-// The traps of calls through references, with their places.
+// Calls through references trap with the right codes and positions.
 TEST(KernelTest, IndirectCallsTrap) {
   const std::string head =
       "(module (type $i (func (result i32))) (type $l (func (result i64))) (memory 1) (table $t 2 funcref)"
@@ -202,7 +202,7 @@ TEST(KernelTest, IndirectCallsTrap) {
   EXPECT_EQ(Trap(head + "(table.get $t (i32.const 2)))))"), ir::TrapCode::kTableOutOfBounds);
 }
 
-// Types that look alike in the kernel IR are still different ones.
+// Types that look alike in the kernel IR stay different.
 TEST(KernelTest, SignaturesKeepTheirIdentity) {
   const std::string head =
       "(module (type $i (func (param i32))) (type $f (func (param funcref))) (type $v (func (param v128)))"
@@ -216,7 +216,7 @@ TEST(KernelTest, SignaturesKeepTheirIdentity) {
   ExpectOut(head + "(call_indirect (type $same) (i32.const 7) (i32.const 0))" + Store(0, "(i32.const 3)") + "))", {3});
 }
 
-// The module with its only table made one of 64-bit indices, which the assembler does not know.
+// Returns the module with its only table turned into one with 64-bit indices, which the assembler does not support.
 std::vector<uint8_t> WithTable64(const std::string& wat) {
   std::vector<uint8_t> bytes = Assemble(wat);
   const std::array<uint8_t, 5> section = {4, 4, 1, 0x70, 0};  // A table of funcref without a maximum.
@@ -226,7 +226,7 @@ std::vector<uint8_t> WithTable64(const std::string& wat) {
   return bytes;
 }
 
-// Calls through 64-bit tables look at the whole index; nothing else is supported on them.
+// Calls through 64-bit tables check the whole index; no other use of such tables is supported.
 TEST(KernelTest, Table64) {
   const auto module = [](const std::string& body) {
     return WithTable64(
@@ -259,7 +259,7 @@ TEST(KernelTest, Table64) {
   }
 }
 
-// Bulk operations with 64-bit addresses.
+// Bulk operations accept 64-bit addresses.
 TEST(KernelTest, Memory64Bulk) {
   const std::vector<uint8_t> bytes = Assemble(
       "(module (memory i64 1) (data $p \"abcdef\") (func (export \"run\") (param i64)"
@@ -277,7 +277,7 @@ TEST(KernelTest, Memory64Bulk) {
   EXPECT_EQ(out, (std::array<uint8_t, 8>{'c', 'd', 'e', 0, 7, 7, 0, 0}));
 }
 
-// The entry takes numbers only.
+// The entry accepts only numbers.
 TEST(KernelTest, EntryTypes) {
   const WasmOptions options{
       .entry = "run", .params = {{.name = "s", .is_buffer = false, .scalar = ir::Type::kI32}}, .module_name = "m"};

@@ -39,14 +39,14 @@ struct Reading {
   Diagnostics& diagnostics;
 };
 
-// Start functions run in the interpreter, exactly.
+// Start functions run in the interpreter with exact forms.
 MathForms FormsFor(const WasmOptions& options, bool is_start) {
   return !options.fast_math || is_start ? MathForms::kExact
          : options.device_math          ? MathForms::kDevice
                                         : MathForms::kFast;
 }
 
-// The functions of `reach` and what they call in other modules. `out` has its data and state already.
+// Lowers the functions of `reach` and those that they call in other modules. `out` already has its data and state.
 bool LowerAll(const Reading& reading, const Layout& layout, const Reach& reach, bool is_start, ir::Module& out) {
   const Module& module = reading.module;
   out.functions.resize(reach.order.size());
@@ -91,7 +91,8 @@ bool LowerKernel(const Reading& reading, const Layout& layout, const Reach& reac
   return !HasErrors(reading.diagnostics);
 }
 
-// Runs the start function on `out`, which has its memory and state already. `reach` is that of the entry and it.
+// Runs the start function on `out`, which already has its memory and state. `reach` covers the entry and the start
+// function.
 bool ApplyStart(const Reading& reading, const Layout& layout, const Reach& reach, ir::Module& out) {
   ir::Module start = out;
   start.params.clear();
@@ -102,7 +103,7 @@ bool ApplyStart(const Reading& reading, const Layout& layout, const Reach& reach
   return RunStart(reading.module, std::move(start), reading.place, out, reading.diagnostics);
 }
 
-// Everything but the name and the parameters. False after a diagnostic.
+// Reads everything except the name and the parameters. Returns false after a diagnostic.
 bool ReadKernel(const Reading& reading, uint32_t entry, ir::Module& out) {
   const Module& module = reading.module;
   std::vector<uint32_t> roots = {entry};
@@ -119,7 +120,7 @@ bool ReadKernel(const Reading& reading, uint32_t entry, ir::Module& out) {
     if (!ApplyStart(reading, layout, reach, out)) {
       return false;
     }
-    // Only what the entry reaches goes on; the references keep their numbers.
+    // Keeps only what the entry reaches; the references keep their numbers.
     const std::vector<uint32_t> references = std::move(reach.references);
     reach = Walk(module, std::array{entry}, {});
     if (reach.UsesState()) {
@@ -177,7 +178,7 @@ void CheckImports(const Module& module, const std::string& place, Diagnostics& d
   }
 }
 
-// The entry's own signature as parameters; FindEntry refuses what they cannot say.
+// Returns the entry's own signature as parameters; FindEntry refuses types that parameters cannot express.
 std::vector<ParamSpec> AnyParams(const Module& module, const std::string& entry) {
   std::vector<ParamSpec> params;
   for (const Export& item : module.exports) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes give a fault or a module that verifies, as a kernel and linked with anything.
+// Any bytes give a fault or a module that verifies, both as a kernel and as a linked module.
 #include <cstdint>
 #include <string>
 
@@ -13,7 +13,8 @@
 namespace hpvm::wasm {
 namespace {
 
-// Options that fit the first exported function that could be a kernel, so that mutated modules reach the lowering.
+// Returns options that fit the first exported function that could be a kernel, so that mutated modules reach the
+// lowering.
 WasmOptions OptionsFor(std::span<const uint8_t> bytes) {
   WasmOptions options;
   options.module_name = "fuzz";
@@ -33,7 +34,7 @@ WasmOptions OptionsFor(std::span<const uint8_t> bytes) {
   return options;
 }
 
-// Imports are what the module says that they are.
+// Links the module with imports of the types that it declares.
 void Link(std::span<const uint8_t> bytes) {
   Diagnostics diagnostics;
   const auto outline = OutlineModule(bytes, diagnostics);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is refused, and how it is said; what becomes of memory, data, tables, imports and conventions.
+// Tests refusals and their messages, and the lowering of memory, data, tables, imports and conventions.
 #include "compiler/front/wasm/wasm_front.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ WasmOptions Options(std::vector<ParamSpec> params = {}, Abi abi = Abi::kHpvm) {
   return {.entry = "run", .params = std::move(params), .abi = abi, .module_name = "m"};
 }
 
-// The one fault of a module that is refused.
+// Returns the only fault of a refused module.
 Diagnostic Fault(const std::vector<uint8_t>& bytes, const WasmOptions& options = Options()) {
   const ReadOutcome outcome = ReadWasm(bytes, options);
   EXPECT_FALSE(outcome.module);
@@ -54,7 +54,7 @@ constexpr Refused kRefused[] = {
      "The module exports no function named \"run\". It exports \"ran\"."},
     {"NoExports", "(module (func))",
      "It exports no function; link with -Wl,--export-dynamic or mark the kernel HPVM_KERNEL."},
-    {"EntryIsMemory", "(module (memory (export \"run\") 1))", "The entry \"run\" is exported but is no function."},
+    {"EntryIsMemory", "(module (memory (export \"run\") 1))", "The entry \"run\" is exported but is not a function."},
     {"EntryIsImport", "(module (import \"hpvm\" \"barrier\" (func $b)) (export \"run\" (func $b)))",
      "The entry \"run\" is exported but is an imported function."},
     {"UnknownImport",
@@ -63,16 +63,16 @@ constexpr Refused kRefused[] = {
     {"PrefixedImport", "(module (import \"hpvm\" \"hpvm_barier\" (func)) (func (export \"run\")))",
      "Near names are barrier."},
     {"FarImport", "(module (import \"hpvm\" \"print_the_number\" (func)) (func (export \"run\")))",
-     "The names it has are those of client/kernel/hpvm.h."},
+     "The functions of \"hpvm\" are those of client/kernel/hpvm.h."},
     {"OtherModule", "(module (import \"env\" \"sinf\" (func (param f32) (result f32))) (func (export \"run\")))",
      "The import \"env.sinf\" does not exist. It is an undefined symbol of the kernel's sources"},
     {"Wasi", "(module (import \"wasi_snapshot_preview1\" \"fd_write\" (func)) (func (export \"run\")))",
      "A kernel has no operating system"},
     {"ImportSignature", "(module (import \"hpvm\" \"barrier\" (func (param i32))) (func (export \"run\")))",
-     "The import \"hpvm.barrier\" is declared as (i32) -> (); it is () -> ()."},
+     "The import \"hpvm.barrier\" is declared as (i32) -> (); its type is () -> ()."},
     {"ImportAddress",
      "(module (import \"hpvm\" \"local_alloc\" (func (param i64) (result i64))) (func (export \"run\")))",
-     "is declared as (i64) -> (i64); it is (i32) -> (i32)."},
+     "is declared as (i64) -> (i64); its type is (i32) -> (i32)."},
     {"ImportedMemory", "(module (import \"env\" \"memory\" (memory 1)) (func (export \"run\")))",
      "The memory import \"env.memory\" is refused: a kernel imports functions of \"hpvm\" only. Let the module declare "
      "its own"},
@@ -116,7 +116,7 @@ TEST(WasmFrontTest, RefusesByName) {
   }
 }
 
-// The offset is the instruction's first byte.
+// The offset is that of the instruction's first byte.
 TEST(WasmFrontTest, OffsetsPointAtInstructions) {
   const std::vector<uint8_t> bytes = Assemble("(module (func (export \"run\") (nop) (return_call 0)))");
   const Diagnostic fault = Fault(bytes);
@@ -126,7 +126,7 @@ TEST(WasmFrontTest, OffsetsPointAtInstructions) {
   EXPECT_EQ(bytes[*fault.offset + 1], 0);
 }
 
-// The same for operations that trap, behind prefixed ones too.
+// Operations that trap have the offset of their instruction, also after prefixed ones.
 TEST(WasmFrontTest, TrapsKnowTheirInstruction) {
   const std::string wat =
       "(module (memory 1) (func (export \"run\") (param i32) (memory.fill (local.get 0) (i32.const 0) (i32.const 4))"
@@ -143,7 +143,7 @@ TEST(WasmFrontTest, TrapsKnowTheirInstruction) {
   EXPECT_EQ(checked, 2);
 }
 
-// Both signatures stand in the sentence.
+// The message contains both signatures.
 TEST(WasmFrontTest, SaysHowTheSignatureDiffers) {
   const std::string wat = "(module (memory 1) (func (export \"run\") (param i32 f32)))";
   const std::vector<uint8_t> bytes = Assemble(wat);
@@ -162,7 +162,7 @@ TEST(WasmFrontTest, SaysHowTheSignatureDiffers) {
   EXPECT_THAT(Fault(bytes, Options({buffer}, Abi::kHpvmWeb)).message, HasSubstr("in the HPVM-web convention."));
 }
 
-// Truncated and mutated bytes give one fault or a module that verifies, never anything else.
+// Truncated and mutated bytes give one fault or a module that verifies.
 TEST(WasmFrontTest, MalformedBytesAreFaults) {
   const std::vector<uint8_t> good = Assemble(
       "(module (import \"hpvm\" \"instance_id\" (func $id (param i32) (result i32))) (memory 1) (data (i32.const 8) "
@@ -187,14 +187,14 @@ TEST(WasmFrontTest, MalformedBytesAreFaults) {
   }
 }
 
-// An end too many closes the function; what follows it must not count as its body.
+// An extra end closes the function; the code after it must not count as its body.
 TEST(WasmFrontTest, RefusesCodeBehindTheEnd) {
   std::vector<uint8_t> bytes = {0, 'a', 's', 'm', 1,   0,   0,   0, 1, 4,  1, 0x60, 0, 0, 3,    2,    1,   0,
                                 7, 7,   1,   3,   'r', 'u', 'n', 0, 0, 10, 6, 1,    4, 0, 0x0b, 0x01, 0x0b};
   EXPECT_THAT(Fault(bytes).message, HasSubstr("an instruction follows the function's end"));
 }
 
-// An end too few: the body's last byte closes a block instead of the function.
+// When an end is missing, the body's last byte closes a block instead of the function.
 TEST(WasmFrontTest, RefusesBlocksLeftOpen) {
   std::vector<uint8_t> bytes = {0, 'a', 's', 'm', 1,   0,   0,   0, 1, 4,  1, 0x60, 0, 0, 3,    2,    1,    0,
                                 7, 7,   1,   3,   'r', 'u', 'n', 0, 0, 10, 7, 1,    5, 0, 0x02, 0x40, 0x01, 0x0b};
@@ -230,7 +230,7 @@ TEST(WasmFrontTest, BoundsNesting) {
   EXPECT_EQ(Fault(Nested(1'000'000)).message, "Blocks nest deeper than the limit (1000).");
 }
 
-// Few bytes can declare many locals.
+// A few bytes can declare many locals.
 TEST(WasmFrontTest, BoundsLocals) {
   std::string wat = "(module (func (export \"run\")";
   for (int i = 0; i < 50'001; ++i) {
@@ -239,7 +239,7 @@ TEST(WasmFrontTest, BoundsLocals) {
   EXPECT_EQ(Fault(Assemble(wat + "))")).message, "The function has more locals (50001) than the limit (50000).");
 }
 
-// Locals times blocks is what the IR costs; it is bounded although the module is small.
+// The IR's size is the number of locals times blocks; it is bounded although the module is small.
 TEST(WasmFrontTest, BoundsValues) {
   std::string wat = "(module (func (export \"run\")";
   constexpr int kLocals = 40'000, kDepth = 990;
@@ -256,7 +256,7 @@ TEST(WasmFrontTest, BoundsValues) {
   EXPECT_THAT(Fault(Assemble(wat)).message, HasSubstr("needs more values in the kernel IR than the limit"));
 }
 
-// memory.grow decides how far the memory may reach.
+// memory.grow determines the maximum size of the memory.
 TEST(WasmFrontTest, MemoryMaximum) {
   struct Case {
     const char* memory;
@@ -274,7 +274,7 @@ TEST(WasmFrontTest, MemoryMaximum) {
   }
 }
 
-// Later segments win, and what is left is sorted and does not touch.
+// Later segments win; the merged segments are sorted and do not touch.
 TEST(WasmFrontTest, MergesSegments) {
   const std::vector<std::vector<uint8_t>> bytes = {{1, 1, 1, 1, 1, 1}, {2, 2}, {3, 3, 3}, {}, {5}, {6, 6}};
   const std::vector<uint64_t> offsets = {10, 12, 14, 0, 30, 8};
@@ -297,7 +297,7 @@ TEST(WasmFrontTest, MergesSegments) {
   EXPECT_EQ(merged[0].bytes.size(), 9u);
 }
 
-// Only what the entry reaches is lowered, and the table counts only if something calls through it.
+// Only functions that the entry reaches are lowered, and a table counts only when reachable code calls through it.
 TEST(WasmFrontTest, DropsWhatIsNotReached) {
   const ir::Module direct = Read(
       "(module (table 1 funcref) (elem (i32.const 0) $b) (func $a) (func $b) (func $c (call $a))"
@@ -314,7 +314,7 @@ TEST(WasmFrontTest, DropsWhatIsNotReached) {
   EXPECT_EQ(indirect.state_bytes, 12u);
 }
 
-// A shared memory is a warning: the atomics work, the sharing is not what the author may think.
+// A shared memory gives a warning: atomics work, but instances do not share the memory as the author may expect.
 TEST(WasmFrontTest, WarnsOfSharedMemory) {
   const ReadOutcome outcome = ReadWasm(Assemble("(module (memory 1 1 shared) (func (export \"run\") (atomic.fence)"
                                                 " (drop (i64.atomic.rmw16.add_u (i32.const 0) (i64.const 1)))))"),
@@ -325,7 +325,7 @@ TEST(WasmFrontTest, WarnsOfSharedMemory) {
   EXPECT_EQ(outcome.diagnostics[0].severity, Severity::kWarning);
 }
 
-// 64-bit memory makes addresses, buffers and the import's signature wide.
+// A 64-bit memory makes addresses, buffers and the import's signature 64 bits wide.
 TEST(WasmFrontTest, Memory64) {
   const ir::Module module = Read(
       "(module (import \"hpvm\" \"local_alloc\" (func $l (param i64) (result i64)))"
@@ -344,7 +344,7 @@ TEST(WasmFrontTest, Memory64) {
   EXPECT_EQ(buffer[0], sizeof(buffer) + 1);
 }
 
-// HPVM-web passes sizes, indices and extents, which the wrapper asks for.
+// The wrapper adds the sizes, indices and extents of the HPVM-web convention.
 TEST(WasmFrontTest, HpvmWebConvention) {
   const ir::Module module = Read(
       "(module (memory 1) (func (export \"run\") (param $a i32) (param $bytes i64) (param $s f32)"

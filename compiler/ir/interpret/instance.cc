@@ -7,7 +7,7 @@
 namespace hpvm::ir {
 namespace {
 
-uint8_t no_bytes = 0;  // What an access of 0 bytes points to.
+uint8_t no_bytes = 0;  // The target of accesses of 0 bytes.
 
 }  // namespace
 
@@ -189,7 +189,7 @@ const Code* Instance::CallHost(uint32_t reference, const Code* code, uint64_t* f
   }
   const TrapCode outcome = host->Call(reference, type_index, values);
   if (const InstanceStorage* storage = launch_->launch.instance; storage != nullptr) {
-    memory_.SetBytes(storage->memory_bytes);  // The callee may share the memory and have grown it.
+    memory_.SetBytes(storage->memory_bytes);  // The callee may share the memory and may have grown it.
   }
   if (outcome != TrapCode::kNone) {
     return Trap(outcome, code);
@@ -213,7 +213,7 @@ uint8_t* Instance::InBuffers(uint64_t address, uint64_t bytes, bool is_write, co
   const auto& arguments = launch_->launch.arguments;
   const auto& params = module().params;
   if (launch_->addresses.separate) {
-    return nullptr;  // Only accesses of their own reach them.
+    return nullptr;  // Only accesses of space param reach separate buffers.
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
     const uint64_t offset = address - launch_->addresses.base[i];
@@ -225,7 +225,7 @@ uint8_t* Instance::InBuffers(uint64_t address, uint64_t bytes, bool is_write, co
       TrapAt(TrapCode::kReadOnlyBuffer, code, address, bytes);
       return nullptr;
     }
-    // A buffer without bytes may have no data; 0 bytes of it are asked for.
+    // A buffer without bytes may have no data; the access has 0 bytes.
     return bytes == 0 ? &no_bytes : arguments[i].data + offset;
   }
   return nullptr;
@@ -266,7 +266,7 @@ uint8_t* Instance::InStack(uint64_t address, uint64_t offset, uint64_t bytes, bo
   return InModule(address, offset, bytes, is_write, code);
 }
 
-// Whether a pass has taken the operation's check away.
+// Returns true when a pass has removed the operation's check.
 bool Instance::IsSaidInside(const Code* code) const {
   const auto at = static_cast<size_t>(code - function().code.data());
   return module().function(FunctionId(function().index)).op(function().ops[at]).is_inside;
@@ -300,7 +300,7 @@ uint8_t* Instance::InParam(uint64_t address, uint64_t offset, uint64_t bytes, bo
 uint8_t* Instance::InState(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code) {
   uint64_t at = 0;
   if (__builtin_add_overflow(address, offset, &at) || !state_memory_.Holds(at, bytes)) {
-    Trap(TrapCode::kOutOfBounds, code);  // No address: none reaches the state.
+    Trap(TrapCode::kOutOfBounds, code);  // Without an address, because no address reaches the state.
     return nullptr;
   }
   return is_write ? state_memory_.Write(at, bytes) : state_memory_.Read(at);

@@ -7,12 +7,13 @@
 namespace hpvm::ir {
 namespace {
 
-// What following one address stored in module memory takes.
+// Memory for tracking one address stored in module memory.
 constexpr uint64_t kStoredBytes = 64;
-// An address combined with a smaller number by `or` keeps its buffer: the compiler knew that the bits are free.
+// An address combined with a smaller number by `or` keeps its buffer, because the compiler knew that the bits are
+// free.
 constexpr uint64_t kOrMax = 4096;
 
-// Nothing when it is of more than one buffer, or a multiple of one.
+// Returns no provenance when the sum stems from more than one buffer, or from a multiple of one.
 Provenance Sum(Provenance a, Provenance b) {
   if (a.plus == b.minus) {
     a.plus = b.minus = 0;
@@ -63,14 +64,14 @@ void InstanceCheck::SetResults(const Step& step, const Op& op, ValueRecord value
 }
 
 void InstanceCheck::Use(size_t base, uint32_t slot) {
-  // Reported once: the same value is often used several times.
+  // Reported once, because the same value is often used several times.
   if (const uint32_t read = std::exchange(Of(base, slot).unwritten, 0); read != 0) {
     const UnwrittenRead& found = unwritten_reads_[read - 1];
     launch_.ReportUninitialized(found.site, found.location, found.bytes, false);
   }
 }
 
-// Operands that are more than moved. The value of a store is judged once it is known where it went.
+// Checks operands that are used beyond being moved. A store's value is checked once the target is known.
 void InstanceCheck::UseOperands(const Step& step) {
   const Code& code = *step.code;
   if (code.run == step::Move) {
@@ -133,7 +134,7 @@ void InstanceCheck::AfterArithmetic(const Step& step, const Op& op, const Instan
       result = Sum(a, {b.minus, b.plus});
       break;
     case Opcode::kAnd:
-      // An alignment keeps the upper bits; anything else makes a number of an address.
+      // An alignment keeps the upper bits; any other mask turns an address into a number.
       if (is_one && HasTopBit(Operand(instance, a.is_none() ? code.a : code.b), op.type)) {
         result = one;
       }
@@ -200,8 +201,8 @@ Location InstanceCheck::LocationOf(const Step& step, const Op& op, const Instanc
   }
 }
 
-// Whether the bytes lie on the stack and none of them is written. One that is, is enough: a wide load may copy a struct
-// with padding.
+// Returns true when the bytes lie on the stack and all are unwritten. A single written byte makes the read valid,
+// because a wide load may copy a struct with padding.
 bool InstanceCheck::IsUnwritten(const Location& location, uint64_t bytes) const {
   uint64_t begin = 0, end = 0;
   stack_.Cut(location.offset, bytes, &begin, &end);
@@ -296,7 +297,7 @@ void InstanceCheck::AfterStore(const Step& step, const Op& op, const Location& l
   StorePrivate(location, op.width, values.size() == 1 ? Of(step.base, values[0].index).from : Provenance{});
 }
 
-// memory_copy passes on what it reads of module memory, and does not judge it: structs have padding.
+// memory_copy propagates the marks of the module memory that it reads, without checking them: structs have padding.
 void InstanceCheck::AfterBulk(const Step& step, const Op& op, const Instance& instance) {
   const Code& code = *step.code;
   const uint64_t bytes = Operand(instance, code.c), memory_bytes = instance.memory().bytes();
@@ -311,7 +312,7 @@ void InstanceCheck::AfterBulk(const Step& step, const Op& op, const Instance& in
   const Location from = launch_.Locate(Operand(instance, code.b), bytes, memory_bytes);
   const bool judges = from.memory != FindingMemory::kModule;
   CheckAccess(step, instance, from, bytes, AccessKind::kRead, judges, Of(step.base, code.b).from.through());
-  // The bytes' marks are read before the access to the target sets its own.
+  // The source's marks are read before the access to the target sets its own.
   std::vector<bool> written;
   uint64_t begin = 0, end = 0;
   if (to.memory == FindingMemory::kModule) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checked launch knows of one instance: which buffer its values were computed from, and what it has written of
-// its stack. Only the interpreter includes it.
+// The state of one instance in a checked launch: the buffers that its values were computed from, and the stack bytes
+// that it has written. Internal to the interpreter.
 #ifndef HPVMD_COMPILER_IR_INTERPRET_INSTANCE_CHECK_H_
 #define HPVMD_COMPILER_IR_INTERPRET_INSTANCE_CHECK_H_
 
@@ -15,48 +15,49 @@
 
 namespace hpvm::ir {
 
-// The buffers whose addresses a value is a sum and difference of. Compilers write y[i] as x + i + (y - x).
+// The buffers whose addresses are added and subtracted in a value. Compilers write y[i] as x + i + (y - x).
 struct Provenance {
-  uint16_t plus = 0, minus = 0;  // Parameter + 1; 0 is none.
+  uint16_t plus = 0, minus = 0;  // Parameter + 1; 0 when there is none.
 
   bool is_none() const { return plus == 0 && minus == 0; }
-  // The parameter that an address of it should stay in, + 1, or 0.
+  // Returns 1 + the parameter in which an address with this provenance should stay, or 0.
   uint32_t through() const { return minus == 0 ? plus : 0; }
 };
 
 struct ValueRecord {
   Provenance from;
-  // 1 + the place in InstanceCheck's list of the load that read it from bytes nothing had written; 0: none did. Such a
-  // value may be moved, stored in module memory and loaded again, as padding is; any other use is reported.
+  // 1 + the index, in InstanceCheck's list, of the load that read the value from unwritten bytes; 0 when there is
+  // none. Such a value may be moved, stored in module memory and loaded again, as padding is; any other use is
+  // reported.
   uint32_t unwritten = 0;
 };
 
 class InstanceCheck {
  public:
-  // A step that has been made.
+  // A completed step.
   struct Step {
     const Code* code;
     const DecodedFunction* function;
-    size_t base;       // Of its frame, in slots.
-    const Code* call;  // The call that the frame came from; null for the entry's.
+    size_t base;       // First slot of its frame.
+    const Code* call;  // The call that created the frame; null for the entry's frame.
   };
 
   InstanceCheck(LaunchCheck& launch, const DecodedModule& decoded) : launch_(launch), decoded_(decoded) {}
 
-  // The instance stands before its first step. `local` is its number in its group.
+  // Call it before the instance's first step. `local` is the instance's number in its group.
   void Start(const Instance& instance, uint32_t local);
-  // Before each step.
+  // Call it before each step.
   void Before(const Step& step) {
     if (!unwritten_reads_.empty()) {
       UseOperands(step);
     }
   }
-  // After each step that did not trap.
+  // Call it after each step that did not trap.
   void After(const Step& step, const Instance& instance);
   CheckedSite SiteAt(const Instance& instance, const DecodedFunction& function, const Code* code) const;
 
  private:
-  // `slot` of the frame that the instance is in: not after calls and returns.
+  // Returns the value in `slot` of the instance's current frame; invalid after calls and returns.
   static uint64_t Operand(const Instance& instance, uint32_t slot) { return instance.frame()[slot]; }
   ValueRecord& Of(size_t base, uint32_t slot) { return values_[base + slot]; }
   const Op& OpOf(const Step& step) const;
@@ -83,9 +84,9 @@ class InstanceCheck {
   LaunchCheck& launch_;
   const DecodedModule& decoded_;
   uint32_t local_ = 0;
-  std::vector<ValueRecord> values_;  // One a slot of the instance's stack of frames.
+  std::vector<ValueRecord> values_;  // One per slot of the instance's stack of frames.
   std::vector<Provenance> globals_;
-  // By address, in module memory, of addresses stored there at a multiple of their size.
+  // Keyed by address in module memory: provenance of addresses stored there at a multiple of their size.
   std::unordered_map<uint64_t, Provenance> stored_;
   StackRecord stack_;
   struct UnwrittenRead {
@@ -93,8 +94,8 @@ class InstanceCheck {
     Location location;
     uint64_t bytes = 0;
   };
-  std::vector<UnwrittenRead> unwritten_reads_;           // The first of each load.
-  std::unordered_map<uint32_t, uint32_t> read_of_site_;  // 1 + the place in it.
+  std::vector<UnwrittenRead> unwritten_reads_;           // The first read of each load.
+  std::unordered_map<uint32_t, uint32_t> read_of_site_;  // 1 + the index in unwritten_reads_.
 };
 
 }  // namespace hpvm::ir

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instances that the caller keeps, calls of other modules, prints, and stopping within a copy.
+// Tests instances whose storage the caller keeps, calls of other modules, prints, and stopping within a copy.
 #include <array>
 #include <atomic>
 #include <string>
@@ -40,7 +40,7 @@ struct Storage {
   InstanceStorage instance{memory.data(), kPage, 3 * kPage, globals.data(), state.data()};
 };
 
-// Adds one to a byte of memory, of the state and to a global, and grows the memory by `pages`.
+// Adds one to a byte of memory, to a byte of the state and to a global, and grows the memory by `pages`.
 constexpr char kKeeping[] = R"(module "keeping"
 memory 65536 196608
 data 5 "63"
@@ -66,7 +66,7 @@ func f0 "kernel" (%pages: i32) -> () {
 }
 )";
 
-// An instance that the caller keeps is neither reset before a launch nor put back after it.
+// The launch neither initialises nor restores an instance whose storage the caller keeps.
 TEST(InstanceTest, StorageIsKept) {
   const Interpreter interpreter = Load(kKeeping);
   Storage storage;
@@ -81,7 +81,7 @@ TEST(InstanceTest, StorageIsKept) {
     EXPECT_EQ(storage.instance.memory_bytes, (1 + run) * kPage);
   }
   EXPECT_EQ(CodeOf(interpreter, launch), TrapCode::kNone);
-  EXPECT_EQ(storage.instance.memory_bytes, 3 * kPage);  // Full: memory_grow gave -1.
+  EXPECT_EQ(storage.instance.memory_bytes, 3 * kPage);  // At its maximum: memory_grow returned -1.
 }
 
 // Storage that lacks a part, or that two instances would share, is refused.
@@ -104,7 +104,7 @@ TEST(InstanceTest, MalformedStorageIsRefused) {
   }
 }
 
-// Passes on 11 and 2.5, and leaves what comes back in the state. f1 is reference 4, of the module itself.
+// Passes 11 and 2.5 to the host, and stores the results in the state. f1 is reference 4, of the module itself.
 constexpr char kLinked[] = R"(module "linked"
 memory 65536 196608
 uses linked
@@ -141,7 +141,7 @@ class OtherModule final : public HostCalls {
     EXPECT_EQ(values[0], 11u);
     EXPECT_EQ(values[1], 0x4004000000000000u);
     values[0] = 0x123456789abcdefu;
-    values[1] = ~uint64_t{0};  // The upper half of an i32 means nothing.
+    values[1] = ~uint64_t{0};  // The upper half of an i32 is meaningless.
     shared_.memory_bytes = 2 * kPage;
     return outcome;
   }
@@ -157,7 +157,7 @@ uint64_t Word(const Storage& storage, size_t offset, size_t bytes) {
   return value;
 }
 
-// References outside the module's own go to the host, which may grow the shared memory; its own do not.
+// References outside the module's own go to the host, which may grow the shared memory; its own references do not.
 TEST(InstanceTest, CallsOtherModules) {
   const Interpreter interpreter = Load(kLinked);
   Storage storage;
@@ -177,7 +177,7 @@ TEST(InstanceTest, CallsOtherModules) {
   EXPECT_EQ(Word(storage, 0, 8), 11u);
 }
 
-// What ends the other module ends the caller, at the call; without a host there is no other module.
+// A trap of the other module ends the caller at the call; without a host there is no other module.
 TEST(InstanceTest, TrapsOfOtherModules) {
   const Interpreter interpreter = Load(kLinked);
   Storage storage;
@@ -211,7 +211,7 @@ class Lines final : public PrintSink {
   std::string text;
 };
 
-// A print hands over the instance, the format and the bits of its values; without a sink it does nothing.
+// A print passes on the instance, the format and the bits of its values; without a sink it does nothing.
 TEST(InstanceTest, Prints) {
   const Interpreter interpreter = Load(R"(module "printing"
 format "plain"
@@ -224,10 +224,10 @@ func f0 "kernel" () -> () {
   %m: i32 = const.i32 -1
   if b0 %i {
     print p1 (%m, %f, %i)
-    leave b0 ()
+    br b0 ()
   } else {
     print p0 ()
-    leave b0 ()
+    br b0 ()
   }
   return ()
 }
@@ -241,7 +241,8 @@ func f0 "kernel" () -> () {
   EXPECT_EQ(lines.text, "0:p0\n1:p1 4294967295 4607182418800017408 1\n");
 }
 
-// Fills, copies and initialises megabytes in parts that count as steps, in the order that overlapping bytes ask for.
+// Fills, copies and initialisations of megabytes run in parts that count as steps, in the order that overlap
+// requires.
 TEST(InstanceTest, LargeCopiesAreCutRightly) {
   const Interpreter interpreter = Load(R"(module "copies"
 memory 67108864 67108864
@@ -277,7 +278,7 @@ func f0 "kernel" (%x: i32, %from: i32, %to: i32, %n: i32) -> () {
   }
 }
 
-// A large fill does not outlast the launch: it is stopped between parts.
+// A large fill does not delay the stop of a launch: it is stopped between parts.
 TEST(InstanceTest, LargeFillsAreStopped) {
   const Interpreter interpreter = Load(R"(module "fill"
 memory 67108864 67108864
@@ -296,10 +297,10 @@ func f0 "kernel" (%n: i32) -> () {
   ASSERT_TRUE(stopped.ok());
   EXPECT_EQ(stopped->code, TrapCode::kStopped);
   EXPECT_EQ(stopped->source, 5u);
-  EXPECT_EQ(run(64)->code, TrapCode::kNone);  // The instance, and 63 looks between 64 parts.
+  EXPECT_EQ(run(64)->code, TrapCode::kNone);  // The instance, and 63 polls between 64 parts.
 }
 
-// The address in the report of a misaligned atomic is where it would have landed.
+// The report of a misaligned atomic contains the address after wrapping.
 TEST(InstanceTest, MisalignedAddressesWrapAsOthers) {
   const Interpreter interpreter = Load(R"(module "atomic"
 param buffer inout "x"

@@ -79,7 +79,7 @@ class GroupRunner {
       }
     }
   }
-  // Some instance of the group does not wait where the lowest one that waits does.
+  // Reports an instance of the group that does not wait where the lowest waiting instance does.
   TrapReport Diverge(std::span<Instance> group, Instance& waiting) {
     const Code* barrier = waiting.waits_at() - 1;
     for (const Instance& other : group) {
@@ -117,7 +117,7 @@ StatusOr<TrapReport> RunInstances(LaunchState& launch, uint64_t begin, uint64_t 
   return TrapReport{};
 }
 
-// x fastest.
+// Compares with x fastest.
 bool IsBefore(const Triple& a, const Triple& b) {
   return std::lexicographical_compare(a.rbegin(), a.rend(), b.rbegin(), b.rend());
 }
@@ -126,7 +126,7 @@ StatusOr<TrapReport> RunGroups(LaunchState& launch, uint64_t begin, uint64_t end
   GroupRunner runner(launch);
   TrapReport lowest;
   for (uint64_t i = begin; i < end; ++i) {
-    // A later group may hold lower instances than the one that trapped; only a check asks for them.
+    // A later group may contain lower instances than the one that trapped; only a check requires the lowest.
     if (lowest.code != TrapCode::kNone && IsBefore(lowest.instance, BoxOfGroup(launch.launch, i).origin)) {
       continue;
     }
@@ -164,7 +164,7 @@ StatusOr<TrapReport> Interpreter::Run(const Launch& launch, const InterpretOptio
   HPVMD_ASSIGN_OR_RETURN(AddressSpace addresses, AssignAddresses(m, launch.arguments));
   const uint64_t steps = options.steps_max == 0 ? ~uint64_t{0} : options.steps_max;
   const uint64_t mask = m.is_memory64 ? ~uint64_t{0} : 0xffffffffu;
-  // On the heap: group memory is too large for a worker's stack.
+  // On the heap, because group memory is too large for a worker's stack.
   const std::unique_ptr<LaunchState> state(
       new LaunchState{*decoded_, launch, std::move(addresses), mask, steps, nullptr, {}});
   const uint64_t end = std::min(options.end, WorkUnits(m, launch));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference interpreter: plain, and the meaning of the IR. Every back end is compared with it.
+// The reference interpreter defines the semantics of the IR. Every back end is compared with it.
 //
-// It runs instances one after another, x fastest. Kernels that use barriers or group memory run group by group; where
-// there are barriers the instances of a group take turns, each running until it waits or ends. The virtual machine
-// keeps its own stacks, so a kernel cannot exhaust the thread's.
+// It runs instances one after another, x fastest. Kernels that use barriers or group memory run group by group; with
+// barriers, the instances of a group take turns, each running until it waits or ends. The virtual machine has its own
+// stacks, so a kernel cannot exhaust the thread's stack.
 #ifndef HPVMD_COMPILER_IR_INTERPRET_INTERPRET_H_
 #define HPVMD_COMPILER_IR_INTERPRET_INTERPRET_H_
 
@@ -18,18 +18,18 @@
 namespace hpvm::ir {
 
 struct InterpretOptions {
-  // The part to run, in WorkUnits (launch.h): instances, or whole groups. Cut to what exists.
+  // The part to run, in WorkUnits (launch.h): instances, or whole groups. Clipped to the existing units.
   uint64_t begin = 0;
   uint64_t end = std::numeric_limits<uint64_t>::max();
-  // Instances, loop iterations and calls after which the launch ends with kStopped, counted over all instances; 0 is
-  // no limit.
+  // Limit on instances, loop iterations and calls, counted over all instances; a launch that exceeds it ends with
+  // kStopped. 0 means no limit.
   uint64_t steps_max = 0;
 };
 
 class DecodedModule;
 
-// A module made ready to run. Immutable, so several threads may run parts of one launch at a time; buffers are then
-// shared between them, and atomics are atomic.
+// A module prepared for execution. It is immutable, so several threads may run parts of one launch concurrently; they
+// then share the buffers, and atomics are atomic.
 class Interpreter {
  public:
   // Refuses a module that does not verify.
@@ -40,9 +40,10 @@ class Interpreter {
 
   const Module& module() const;
 
-  // kNone: every instance of the part ended. Otherwise the trap of one instance, after which nothing more ran;
-  // buffers keep what was written so far. kStopped: the stop word was set, or steps_max reached. A status means that
-  // the launch is malformed (arguments, extents) or memory is short; then nothing ran.
+  // Returns kNone when every instance of the part ended. Otherwise returns the trap of one instance, after which
+  // nothing more ran; buffers keep the data written so far. kStopped means that the stop word was set or steps_max
+  // reached. An error status means that the launch is malformed (arguments, extents) or memory is short; then nothing
+  // ran.
   StatusOr<TrapReport> Run(const Launch& launch, const InterpretOptions& options = {}) const;
 
  private:
@@ -51,7 +52,7 @@ class Interpreter {
   std::unique_ptr<const DecodedModule> decoded_;
 };
 
-// Create and Run in one call.
+// Calls Create and Run.
 StatusOr<TrapReport> Interpret(const Module& module, const Launch& launch, const InterpretOptions& options = {});
 
 }  // namespace hpvm::ir

@@ -11,7 +11,7 @@ namespace {
 
 using namespace numeric;
 
-// Every base and every buffer is aligned, so the address's alignment is the host pointer's. Null: trapped.
+// Every base and every buffer is aligned, so the address has the host pointer's alignment. Returns null after a trap.
 template <Space kSpace, typename T>
 T* Cell(const Code* code, const uint64_t* frame, Instance& instance, bool is_write) {
   if ((frame[code->a] + code->imm) % sizeof(T) != 0) {
@@ -88,7 +88,7 @@ template <typename T>
 T FloatSum(T a, T b) {
   using F = std::conditional_t<sizeof(T) == 4, float, double>;
   if constexpr (sizeof(T) < 4) {
-    return a;  // The verifier refuses narrow ones.
+    return a;  // The verifier refuses narrow operations.
   } else {
     return std::bit_cast<T>(std::bit_cast<F>(a) + std::bit_cast<F>(b));
   }

@@ -21,7 +21,7 @@ const Code* JumpIfZero(const Code* code, uint64_t* frame, Instance&) {
   return frame[code->a] == 0 ? code + static_cast<int64_t>(code->imm) : code + 1;
 }
 
-// The entries are distances from here; the last one is the default.
+// The entries are distances from this Code; the last one is the default.
 const Code* JumpTable(const Code* code, uint64_t* frame, Instance& instance) {
   const uint64_t last = code->c - 1;
   const uint64_t index = frame[code->a] < last ? frame[code->a] : last;
@@ -39,7 +39,7 @@ const Code* CallRef(const Code* code, uint64_t* frame, Instance& instance) {
   if (reference == 0) {
     return instance.Trap(TrapCode::kUninitializedElement, code);
   }
-  const uint32_t own = reference - m.first_reference;  // Wraps to a large one below the first.
+  const uint32_t own = reference - m.first_reference;  // A reference below the first one wraps to a large number.
   if (own >= m.references.size()) {
     return m.is_linked ? instance.CallHost(reference, code, frame) : instance.Trap(TrapCode::kIndirectCall, code);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From regions to flat code. Requires a verified module.
+// Decodes regions to flat code. Requires a verified module.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -40,11 +40,11 @@ class Decoder {
     RegionId region;
     size_t next = 0;
   };
-  // A jump whose distance is known once the target's end is.
+  // A jump whose distance is known when the target's end is known.
   struct Fixup {
     bool is_table = false;
-    size_t place = 0;  // In code, or in jumps.
-    size_t from = 0;   // The Code it is a distance from.
+    size_t place = 0;  // Index in code or in jumps.
+    size_t from = 0;   // The Code from which the distance counts.
   };
 
   size_t Here() const { return out_.code.size(); }
@@ -65,7 +65,7 @@ class Decoder {
       case Opcode::kLoop:
       case Opcode::kIf:
         return OpenBlock(id);
-      case Opcode::kLeave:
+      case Opcode::kBr:
       case Opcode::kContinue: {
         const Target& target = f_.targets_of(op)[0];
         if (FallsThrough(target)) {
@@ -73,7 +73,7 @@ class Decoder {
         }
         return JumpTo(target, f_.operands_of(op), op.source);
       }
-      case Opcode::kLeaveTable:
+      case Opcode::kBrTable:
         return Table(op);
       case Opcode::kReturn: {
         Code& code = Emit(step::Return, op.source);
@@ -188,7 +188,7 @@ class Decoder {
       out_.code[fixup.place].imm = static_cast<uint64_t>(distance);
     }
   }
-  // Whether leaving it from the end of the region being decoded arrives at the next code.
+  // Returns true when a br of `target` at the end of the current region arrives at the next Code.
   bool FallsThrough(const Target& target) const {
     const Op& op = f_.op(target.op);
     return !target.is_continue && open_.back().region == (op.code == Opcode::kIf ? op.otherwise : op.body);
@@ -215,7 +215,7 @@ class Decoder {
     code.b = static_cast<uint32_t>(first);
     code.c = static_cast<uint32_t>(targets.size());
     out_.jumps.resize(first + targets.size());
-    // Each distinct target has its moves and jump once.
+    // Each distinct target has a single stub with its moves and jump.
     std::map<std::pair<OpId, bool>, int64_t> stubs;
     for (size_t i = 0; i < targets.size(); ++i) {
       const auto [stub, is_new] =
@@ -226,7 +226,7 @@ class Decoder {
       out_.jumps[first + i] = stub->second;
     }
   }
-  // Parallel: a value that is also a destination is read before it is overwritten.
+  // Moves in parallel: a value that is also a destination is read before it is overwritten.
   void Moves(ValueId first, std::span<const ValueId> values) {
     const uint32_t count = static_cast<uint32_t>(values.size());
     bool is_safe = true;
@@ -256,13 +256,13 @@ class Decoder {
 
   const Function& f_;
   DecodedFunction out_;
-  OpId op_;              // At hand.
-  uint32_t origin_ = 0;  // Of the operation at hand.
+  OpId op_;              // The current operation.
+  uint32_t origin_ = 0;  // Origin of the current operation.
   std::vector<Open> open_;
-  std::vector<size_t> begin_;                  // Loops: where the next iteration starts.
+  std::vector<size_t> begin_;                  // For loops: the start of the next iteration.
   std::vector<std::vector<Fixup>> ends_;       // Jumps to the end of an operation.
-  std::unordered_map<uint32_t, size_t> else_;  // Ifs: the JumpIfZero.
-  uint32_t scratch_ = 0;                       // Slots above the values.
+  std::unordered_map<uint32_t, size_t> else_;  // For ifs: the JumpIfZero.
+  uint32_t scratch_ = 0;                       // Number of slots above the values.
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ const Code* Unary(const Code* code, uint64_t* frame, Instance&) {
   return code + 1;
 }
 
-// The true value, rounded.
+// Computes the rounded exact value.
 template <double (*kCompute)(double)>
 const Code* Approx(const Code* code, uint64_t* frame, Instance&) {
   frame[code->result] = ToBits(static_cast<float>(kCompute(FromBits<float>(frame[code->a]))));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queries, groups, globals, constants and select.
+// Handlers for queries, groups, globals, constants and select.
 #include "compiler/ir/interpret/machine.h"
 
 namespace hpvm::ir {

@@ -8,7 +8,7 @@
 namespace hpvm::ir {
 namespace {
 
-// Stored is what memory holds, signed to sign-extend; Wide the unsigned type of the result's width.
+// Stored is the type in memory, signed to sign-extend; Wide is the unsigned type of the result's width.
 template <Space kSpace, typename Stored, typename Wide>
 const Code* Load(const Code* code, uint64_t* frame, Instance& instance) {
   const uint8_t* from = Resolve<kSpace>(instance, code, frame[code->a], sizeof(Stored), false);
@@ -95,8 +95,8 @@ const Code* MemoryGrow(const Code* code, uint64_t* frame, Instance& instance) {
   return code + 1;
 }
 
-// Cuts [0, bytes) into parts after each of which the stop word is looked at, in falling order if `is_backward`; false
-// when the launch is to stop.
+// Runs `move` on parts of [0, bytes), in descending order if `is_backward`, and polls the stop word after each part.
+// Returns false when the launch must stop.
 template <typename Move>
 bool InParts(uint64_t bytes, bool is_backward, Instance& instance, const Code* code, Move&& move) {
   constexpr uint64_t kPartBytes = uint64_t{1} << 20;
@@ -118,7 +118,7 @@ const Code* MemoryCopy(const Code* code, uint64_t* frame, Instance& instance) {
   if (from == nullptr) {
     return nullptr;
   }
-  // Parts that move towards higher addresses go last to first, so that none overwrites what is still to be read.
+  // A move to higher addresses runs its last part first, so that no part overwrites bytes that are still to be read.
   const bool done = InParts(bytes, to > from, instance, code,
                             [&](uint64_t at, uint64_t part) { std::memmove(to + at, from + at, part); });
   return done ? code + 1 : nullptr;
@@ -138,9 +138,10 @@ const Code* MemoryFill(const Code* code, uint64_t* frame, Instance& instance) {
 
 const Code* MemoryInit(const Code* code, uint64_t* frame, Instance& instance) {
   const std::vector<uint8_t>& segment = instance.module().passive_segments[code->imm];
-  const uint64_t from = frame[code->b], bytes = frame[code->c];  // Of 32 bits: the sum does not overflow.
+  const uint64_t from = frame[code->b], bytes = frame[code->c];  // 32-bit numbers: the sum does not overflow.
   if (from + bytes > segment.size()) {
-    return instance.Trap(TrapCode::kOutOfBounds, code);  // No address: none reaches the segment.
+    return instance.Trap(TrapCode::kOutOfBounds, code);  // Without an address, because no address reaches the
+                                                         // segment.
   }
   uint8_t* to = instance.Flat(frame[code->a], 0, bytes, true, code);
   if (to == nullptr) {

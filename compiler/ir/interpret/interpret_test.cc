@@ -36,7 +36,7 @@ Argument Of(std::vector<T>& elements) {
   return {reinterpret_cast<uint8_t*>(elements.data()), elements.size() * sizeof(T), 0};
 }
 
-// y[instance] += 1, and the shared count y[extent] atomically.
+// Adds 1 to y[instance], and atomically to the shared count y[extent].
 constexpr char kCount[] = R"(module "count"
 param buffer inout "y"
 entry f0
@@ -56,7 +56,7 @@ func f0 "count" (%y: i32) -> () {
 }
 )";
 
-// A part of a launch runs those instances and no others.
+// A part of a launch runs exactly its instances.
 TEST(InterpretTest, RunsTheChosenPart) {
   const Interpreter interpreter = Load(kCount);
   std::vector<int32_t> y(11);
@@ -69,7 +69,7 @@ TEST(InterpretTest, RunsTheChosenPart) {
   EXPECT_EQ(y, (std::vector<int32_t>{0, 0, 0, 1, 1, 1, 0, 0, 1, 1, 5}));
 }
 
-// Parts of one launch on several threads: every instance once, atomics not torn.
+// Parts of one launch run on several threads: every instance runs once, and atomics are not torn.
 TEST(InterpretTest, PartsRunOnSeveralThreads) {
   constexpr uint64_t kInstances = 20000, kThreads = 4;
   const Interpreter interpreter = Load(kCount);
@@ -93,7 +93,7 @@ TEST(InterpretTest, PartsRunOnSeveralThreads) {
   EXPECT_EQ(y, want);
 }
 
-// Groups are the parts of a kernel that uses group memory, also where groups do not lie in a row.
+// Groups are the parts of a kernel that uses group memory, also where a group's instances are not contiguous.
 TEST(InterpretTest, PartsOfGroupedKernelsAreGroups) {
   std::string text = kCount;
   text.insert(text.find("param"), "uses group_memory\n");
@@ -126,7 +126,7 @@ TEST(InterpretTest, StepsAreLimited) {
   EXPECT_EQ(report->source, 44u);
 }
 
-// The stop word, set by another thread, ends an endless loop soon.
+// The stop word, set by another thread, soon ends an endless loop.
 TEST(InterpretTest, StopWordEndsAnEndlessLoop) {
   const Interpreter interpreter = Load(kEndless);
   std::atomic<uint32_t> stop{0};
@@ -142,7 +142,7 @@ TEST(InterpretTest, StopWordEndsAnEndlessLoop) {
   EXPECT_EQ(report->code, TrapCode::kStopped);
 }
 
-// The stop word is also seen between instances that neither loop nor call.
+// The stop word is also polled between instances that neither loop nor call.
 TEST(InterpretTest, StopWordEndsManyShortInstances) {
   const Interpreter interpreter = Load("module \"m\"\nentry f0\nfunc f0 \"f\" () -> () {\n  return ()\n}\n");
   const std::atomic<uint32_t> stop{1};
@@ -154,7 +154,7 @@ TEST(InterpretTest, StopWordEndsManyShortInstances) {
   EXPECT_EQ(report->code, TrapCode::kStopped);
 }
 
-// A gigabyte of module memory costs an instance what it touches: copying it per instance would take minutes.
+// An instance with a gigabyte of module memory costs only what it touches: a copy per instance would take minutes.
 TEST(InterpretTest, LargeMemoryIsNotCopied) {
   const Interpreter interpreter = Load(R"(module "large"
 memory 1073741824 1073741824
@@ -180,7 +180,7 @@ func f0 "large" (%y: i32) -> () {
   EXPECT_EQ(y[0], 8000);
 }
 
-// Loop parameters are assigned at once: a swap does not lose a value.
+// Loop parameters are assigned simultaneously: a swap does not lose a value.
 TEST(InterpretTest, ContinueAssignsInParallel) {
   const Interpreter interpreter = Load(R"(module "fibonacci"
 param buffer inout "y"
@@ -195,7 +195,7 @@ func f0 "fibonacci" (%y: i32) -> () {
     if next %more {
       continue again (%b, %c, %a)
     } else {
-      leave again (%b, %swapped)
+      br again (%b, %swapped)
     }
     trap 1
   }
@@ -211,8 +211,8 @@ func f0 "fibonacci" (%y: i32) -> () {
   EXPECT_EQ(y, (std::vector<int32_t>{987, 377}));
 }
 
-// A table picks leaves and continues, its last entry for any other index, and passes values to each.
-TEST(InterpretTest, LeaveTable) {
+// A table selects leaves and continues, uses its last entry for any other index, and passes values to each.
+TEST(InterpretTest, BrTable) {
   const Interpreter interpreter = Load(R"(module "table"
 param buffer inout "y"
 param i32 "k"
@@ -227,20 +227,20 @@ func f0 "table" (%y: i32, %k: i32) -> () {
         %j: i32 = sub.i32 %i, %one
         %m: i32 = add.i32 %n, %one
         %pass: i32 = block pick () {
-          leave_table %i [pick, in, out, pick] (%m)
+          br_table %i [pick, in, out, pick] (%m)
         }
         continue again (%j, %pass)
       }
-      leave in (%l)
+      br in (%l)
     }
     %double: i32 = add.i32 %inner, %inner
-    leave out (%double)
+    br out (%double)
   }
   store.i32 flat %y, %outer
   return ()
 }
 )");
-  // k = 1 leaves `in` with 101; 2 leaves `out` with 101; 3 goes round once, then as 2 with 102.
+  // k = 1 leaves `in` with 101; 2 leaves `out` with 101; 3 runs another iteration, then behaves as 2 with 102.
   for (const auto& [k, want] : {std::pair(1, 202), std::pair(2, 101), std::pair(3, 102), std::pair(5, 104)}) {
     std::vector<int32_t> y(1);
     Launch launch;
@@ -251,14 +251,14 @@ func f0 "table" (%y: i32, %k: i32) -> () {
   }
 }
 
-// Regions as deep as the limit are read, verified, printed and run without exhausting the thread's stack.
+// Regions nested up to the limit are read, verified, printed and run without exhausting the thread's stack.
 TEST(InterpretTest, DeepNesting) {
   std::string text = "module \"deep\"\nentry f0\nfunc f0 \"deep\" () -> () {\n";
   for (uint32_t i = 1; i < kRegionDepthMax; ++i) {
     text += "block b" + std::to_string(i) + " () {\n";
   }
   for (uint32_t i = kRegionDepthMax - 1; i > 0; --i) {
-    text += "leave b" + std::to_string(i) + " ()\n}\n";
+    text += "br b" + std::to_string(i) + " ()\n}\n";
   }
   text += "return ()\n}\n";
   const StatusOr<Module> module = ParseModule(text);
@@ -274,7 +274,7 @@ TEST(InterpretTest, DeepNesting) {
   EXPECT_EQ(Message(ParseModule(deeper).status()), "Line 4099: Regions nest deeper than the limit (4096).");
 }
 
-// Calls give back their results in order, and frames do not overlap.
+// Calls return their results in order, and frames do not overlap.
 TEST(InterpretTest, CallsReturnSeveralValues) {
   const Interpreter interpreter = Load(R"(module "calls"
 param buffer inout "y"
@@ -328,7 +328,7 @@ TEST(InterpretTest, RefusesMalformedLaunches) {
   EXPECT_EQ(y[0], 1);
 }
 
-// Create refuses what does not verify.
+// Create refuses modules that do not verify.
 TEST(InterpretTest, RefusesInvalidModules) {
   const auto refused = Interpreter::Create(Parse("module \"m\"\nentry f0\nfunc f0 \"f\" () -> (i32) {\n  trap 1\n}\n"));
   ASSERT_FALSE(refused.ok());

@@ -9,16 +9,16 @@ namespace {
 
 constexpr uint32_t kStampMax = std::numeric_limits<uint32_t>::max();
 
-FindingPlace ToPlace(const CheckedSite& site) {
-  FindingPlace place;
+FindingLocation ToPlace(const CheckedSite& site) {
+  FindingLocation place;
   place.instance = site.instance;
   place.function = site.function;
   place.source = site.source;
   return place;
 }
 
-FindingPlace ToPlace(const CheckedSite& site, AccessKind kind) {
-  FindingPlace place = ToPlace(site);
+FindingLocation ToPlace(const CheckedSite& site, AccessKind kind) {
+  FindingLocation place = ToPlace(site);
   place.is_write = IsWrite(kind);
   place.is_atomic = IsAtomic(kind);
   return place;
@@ -55,7 +55,7 @@ LaunchCheck::LaunchCheck(const DecodedModule& decoded, const Launch& launch, con
   PlaceBuffers();
 }
 
-// Buffers that share bytes share a record, so that a race through two parameters is one.
+// Buffers that share bytes share a record, so that a race through two parameters is found.
 void LaunchCheck::PlaceBuffers() {
   std::vector<size_t> order;
   for (size_t i = 0; i < launch_.arguments.size(); ++i) {
@@ -76,7 +76,7 @@ void LaunchCheck::PlaceBuffers() {
     }
     for (size_t i = first; i < last; ++i) {
       const bool is_output = order[i] < outputs.size() && outputs[order[i]];
-      // Bytes that are bound twice may have their content from the other parameter.
+      // Bytes that are bound twice may have the content of the other parameter.
       buffers_[order[i]] = {records_.size(), data(order[i]) - begin, is_output && last == first + 1};
     }
     records_.emplace_back(end - begin, &bytes_left_);
@@ -128,7 +128,7 @@ AccessRecord& LaunchCheck::RecordOf(const Location& location, uint64_t* offset) 
     *offset = location.offset;
     return group_record_;
   }
-  const BufferPlace& place = buffers_[location.param];
+  const BufferLocation& place = buffers_[location.param];
   *offset = place.offset + location.offset;
   return records_[place.record];
 }
@@ -137,8 +137,8 @@ void LaunchCheck::Access(const CheckedSite& site, AccessKind kind, bool reads, c
                          uint64_t bytes) {
   uint64_t offset = 0;
   AccessRecord& record = RecordOf(location, &offset);
-  // Outputs and group memory begin as zeros, and counting from there with atomics is what they are for. A plain read of
-  // what nobody has written is a mistake all the same.
+  // Outputs and group memory begin as zeros, and kernels count from zero with atomics. A plain read of unwritten
+  // bytes is nevertheless a mistake.
   const bool begins_as_zeros = location.memory == FindingMemory::kGroup || buffers_[location.param].is_output;
   if (reads && !IsAtomic(kind) && begins_as_zeros) {
     if (const std::optional<uint64_t> at = record.FirstUnwritten(offset, bytes); at.has_value()) {
@@ -155,8 +155,8 @@ void LaunchCheck::Access(const CheckedSite& site, AccessKind kind, bool reads, c
   }
 }
 
-FindingPlace LaunchCheck::PlaceOf(const Mark& mark, AccessKind kind) const {
-  FindingPlace place;
+FindingLocation LaunchCheck::PlaceOf(const Mark& mark, AccessKind kind) const {
+  FindingLocation place;
   if (by_groups_) {
     const auto next = std::ranges::upper_bound(group_stamps_, mark.stamp);
     const uint64_t group = begin_ + static_cast<uint64_t>(next - group_stamps_.begin()) - 1;
@@ -167,7 +167,8 @@ FindingPlace LaunchCheck::PlaceOf(const Mark& mark, AccessKind kind) const {
   place.is_write = IsWrite(kind);
   place.is_atomic = IsAtomic(kind);
   if (mark.site() == Mark::kSitesMax - 1) {
-    place.function = static_cast<uint32_t>(decoded_.functions.size());  // Too many operations to tell.
+    place.function = static_cast<uint32_t>(decoded_.functions.size());  // There are too many operations to tell which
+                                                                        // one it was.
     return place;
   }
   const auto next = std::ranges::upper_bound(site_begin_, mark.site());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interpreter's inside: functions decoded to flat code, and the state of a running instance. Only interpret*.cc
-// include it.
+// The interpreter's internals: functions decoded to flat code, and the state of a running instance. Only
+// interpret*.cc include it.
 //
 // A value's slot in the frame is its index. One Code is one step; its handler does the work and returns the next
-// Code, or null when the instance ended, trapped or waits. Jumps are relative.
+// Code, or null when the instance has ended, trapped or waits. Jumps are relative.
 #ifndef HPVMD_COMPILER_IR_INTERPRET_MACHINE_H_
 #define HPVMD_COMPILER_IR_INTERPRET_MACHINE_H_
 
@@ -27,10 +27,10 @@ using Handler = const Code* (*)(const Code* code, uint64_t* frame, Instance& ins
 struct Code {
   Handler run = nullptr;
   uint32_t result = 0;  // Slot of the first result.
-  // Operands' slots; for lists: `b` the first place in DecodedFunction::slots, `c` the count. store128 has its address
-  // in `a` and the rest in a list.
+  // Slots of the operands; for lists, `b` is the first index in DecodedFunction::slots and `c` the count. store128
+  // has its address in `a` and the other operands in a list.
   uint32_t a = 0, b = 0, c = 0;
-  uint64_t imm = 0;  // As Op::imm; jumps: the distance in Codes.
+  uint64_t imm = 0;  // As Op::imm; for jumps, the distance in Codes.
   uint32_t source = 0;
   uint32_t extra = 0;   // Op::space_index.
   uint32_t origin = 0;  // Op::origin.
@@ -38,13 +38,13 @@ struct Code {
 
 struct DecodedFunction {
   uint32_t index = 0;
-  uint32_t first_param = 0;  // Slot.
+  uint32_t first_param = 0;  // A slot.
   uint32_t param_count = 0;
   uint32_t frame_slots = 0;
   std::vector<Code> code;
-  std::vector<OpId> ops;        // One a Code: the operation that it belongs to.
+  std::vector<OpId> ops;        // One per Code: the operation that it belongs to.
   std::vector<uint32_t> slots;  // Operands of calls and returns.
-  std::vector<int64_t> jumps;   // Targets of tables.
+  std::vector<int64_t> jumps;   // Targets of jump tables.
 };
 
 class DecodedModule {
@@ -55,10 +55,10 @@ class DecodedModule {
   std::vector<DecodedFunction> functions;
 };
 
-// Appends the function's code; interpret_decode.cc.
+// Decodes a function (interpret_decode.cc).
 DecodedFunction Decode(const Module& module, FunctionId id);
 
-// The handlers of a family; each in the file of its name.
+// These return the handler of an operation; each is defined in its family's file.
 Handler IntegerHandler(const Op& op);
 Handler FloatHandler(const Op& op);
 Handler ConversionHandler(const Op& op, Type result);
@@ -66,7 +66,7 @@ Handler MemoryHandler(const Op& op);
 Handler AtomicHandler(const Op& op);
 Handler LaunchHandler(const Op& op);  // Queries, barrier, local_alloc, globals, select, const.
 
-// Steps without an operation of their own; interpret_control.cc.
+// Steps without an operation of their own (interpret_control.cc).
 namespace step {
 const Code* Move(const Code* code, uint64_t* frame, Instance& instance);
 const Code* Jump(const Code* code, uint64_t* frame, Instance& instance);
@@ -80,17 +80,17 @@ const Code* Return(const Code* code, uint64_t* frame, Instance& instance);
 const Code* Trap(const Code* code, uint64_t* frame, Instance& instance);
 }  // namespace step
 
-// Calls of one instance nest at most so deep, and its frames take at most so many slots (8 bytes each).
+// Limits on the nesting of one instance's calls, and on the slots (8 bytes each) of its frames.
 inline constexpr size_t kCallDepthMax = 4096;
 inline constexpr size_t kStackSlotsMax = size_t{4} << 20;
 
-// What the instances of one Run share. Lives on the stack of Run; used by one thread.
+// State that the instances of one Run share. It lives as long as Run; one thread uses it.
 struct LaunchState {
   const DecodedModule& decoded;
   const Launch& launch;
   AddressSpace addresses;
   uint64_t address_mask = 0;
-  uint64_t steps_left = 0;       // ~0: no limit.
+  uint64_t steps_left = 0;       // ~0 when there is no limit.
   LaunchCheck* check = nullptr;  // Optional.
   alignas(16) std::array<uint8_t, kGroupMemoryBytesMax> group_memory;
 };
@@ -107,19 +107,19 @@ class Instance {
   ~Instance();
 
   Status Allocate();
-  // Puts everything private back to the initial state, unless it is borrowed, and stands before the entry's first step.
-  // `local` is its number in its group.
+  // Resets everything private to the initial state, unless it is borrowed, and positions the instance at the entry's
+  // first step. `local` is its number in its group.
   void Start(const std::array<uint64_t, 3>& id, uint32_t local = 0);
-  // Runs until it ends, traps or waits at a barrier.
+  // Runs the instance until it ends, traps or waits at a barrier.
   InstanceState Run();
 
   const TrapReport& trap_report() const { return trap_; }
   const Code* waits_at() const { return next_; }
   InstanceState state() const { return state_; }
-  // Null unless the launch is checked.
+  // Returns null unless the launch is checked.
   const InstanceCheck* check() const { return check_.get(); }
 
-  // For handlers.
+  // The following members are for handlers.
   const LaunchState& launch() const { return *launch_; }
   LaunchState& launch() { return *launch_; }
   const Module& module() const { return launch_->decoded.module; }
@@ -133,8 +133,8 @@ class Instance {
   size_t frame_base() const { return frames_.back().base; }
   size_t stack_slots() const { return stack_.size(); }
 
-  // The host address of [address, address + bytes) if one range holds it all (and may be written); else records the
-  // trap and gives null.
+  // Returns the host address of [address, address + bytes) when a single range (writable for writes) holds it;
+  // otherwise records the trap and returns null.
   uint8_t* Flat(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
   uint8_t* InModule(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
   uint8_t* InStack(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
@@ -142,14 +142,14 @@ class Instance {
   uint8_t* InParam(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
   uint8_t* InGroup(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
   uint8_t* InState(uint64_t address, uint64_t offset, uint64_t bytes, bool is_write, const Code* code);
-  // memory_grow: the old size in pages, or false.
+  // Implements memory_grow: returns false, or true with the old size in pages.
   bool Grow(uint64_t pages, uint64_t* old_pages);
   // Calls a function of another module.
   const Code* CallHost(uint32_t reference, const Code* code, uint64_t* frame);
-  // The next group memory; false when there is no more.
+  // Allocates group memory; returns false when none is left.
   bool AllocateLocal(uint64_t bytes, uint64_t* address);
 
-  // False when the launch is to stop; records it.
+  // Returns false, and records it, when the launch must stop.
   bool CountStep(const Code* code);
   const Code* Enter(const DecodedFunction& callee, const Code* call, const Code* return_to);
   const Code* Leave(const Code* code, uint64_t* frame);
@@ -179,14 +179,14 @@ class Instance {
   std::vector<uint64_t> stack_;
   std::vector<Frame> frames_;
   std::vector<uint64_t> own_globals_;
-  uint64_t* globals_ = nullptr;  // own_globals_, or the launch's.
+  uint64_t* globals_ = nullptr;  // Points to own_globals_ or to the launch's globals.
   std::array<uint64_t, 3> id_{};
   uint64_t group_used_ = 0;
   TrapReport trap_;
   std::unique_ptr<InstanceCheck> check_;
 };
 
-// The bytes of an access; null: it trapped.
+// Returns the bytes of an access; null after a trap.
 template <Space kSpace>
 uint8_t* Resolve(Instance& instance, const Code* code, uint64_t address, uint64_t bytes, bool is_write) {
   if constexpr (kSpace == Space::kParam) {
@@ -197,12 +197,12 @@ uint8_t* Resolve(Instance& instance, const Code* code, uint64_t address, uint64_
     return instance.InStack(address, code->imm, bytes, is_write, code);
   } else if constexpr (kSpace == Space::kState) {
     return instance.InState(address, code->imm, bytes, is_write, code);
-  } else {  // Group memory is where an address in space group is expected, and found like others.
+  } else {  // Space group is only a hint: an address in it is located like a flat one.
     return instance.Flat(address, code->imm, bytes, is_write, code);
   }
 }
 
-// What `of` gives for the unsigned type of that width.
+// Returns the result of `of` for the unsigned type of that width.
 template <typename F>
 Handler ForWidth(uint8_t width, F&& of) {
   return width == 1   ? of.template operator()<uint8_t>()

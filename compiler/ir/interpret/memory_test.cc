@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads, stores and atomics of every type, width and space against byte arithmetic.
+// Compares loads, stores and atomics of every type, width and space with byte arithmetic.
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -18,7 +18,7 @@ constexpr uint64_t kBufferBase = 131072;
 
 uint64_t Mask(uint32_t bytes) { return bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << (bytes * 8)) - 1; }
 
-// The little-endian number at `at`.
+// Returns the little-endian number at `at`.
 uint64_t ReadBytes(const uint8_t* at, uint32_t bytes) {
   uint64_t value = 0;
   for (uint32_t i = bytes; i > 0; --i) {
@@ -31,7 +31,7 @@ struct Access {
   Type type;
   uint32_t width;
   bool sign;
-  std::string space;  // With the operand that reaches the buffer's first byte in it.
+  std::string space;  // Includes the operand that reaches the buffer's first byte in that space.
 };
 
 std::vector<Access> Accesses(bool is_load) {
@@ -59,13 +59,13 @@ std::string Spelling(const Access& access, const std::string& name) {
          (access.sign ? "signed " : "") + access.space;
 }
 
-// Runs a body over a 32-byte buffer %b and a scalar i64 %v; the body's value goes to the 8-byte buffer %r.
+// Runs a body on a 32-byte buffer %b and a scalar i64 %v; the body's value goes to the 8-byte buffer %r.
 struct Bench {
   alignas(8) uint8_t buffer[32];
   uint64_t result = 0;
 
   TrapReport Run(const std::string& body, uint64_t v = 0) {
-    std::iota(buffer, buffer + 32, uint8_t{0x78});  // 0x78..0x97: signs differ.
+    std::iota(buffer, buffer + 32, uint8_t{0x78});  // 0x78..0x97 have different signs.
     const std::string text =
         "module \"m\"\nmemory 65536 65536\nparam buffer inout \"b\"\nparam buffer inout \"r\"\n"
         "param i64 \"v\"\nentry f0\nfunc f0 \"f\" (%b: i32, %r: i32, %v: i64) -> () {\n"
@@ -82,7 +82,7 @@ struct Bench {
   }
 };
 
-// A load gives the bytes at any alignment, extended as it says, up to the last byte of the buffer and not beyond.
+// A load returns the bytes at any alignment, extended as specified, up to the last byte of the buffer and not beyond.
 TEST(IrMemoryTest, Loads) {
   for (const Access& access : Accesses(true)) {
     const std::string type(Name(access.type));
@@ -107,7 +107,7 @@ TEST(IrMemoryTest, Loads) {
   }
 }
 
-// A store writes its bytes and no other.
+// A store writes only its bytes.
 TEST(IrMemoryTest, Stores) {
   constexpr uint64_t kValue = 0xf1e2d3c4b5a69788;
   for (const Access& access : Accesses(false)) {
@@ -147,7 +147,7 @@ const std::pair<const char*, Combine> kUpdates[] = {
     {"atomic_max_u", [](uint64_t a, uint64_t b, uint32_t) { return a > b ? a : b; }},
 };
 
-// Each update gives the old value, zero-extended, and writes its own bytes only.
+// Each update returns the old value, zero-extended, and writes only its own bytes.
 TEST(IrMemoryTest, AtomicUpdates) {
   for (const Access& access : Accesses(false)) {
     if (!IsInt(access.type)) {
@@ -176,7 +176,7 @@ TEST(IrMemoryTest, AtomicUpdates) {
   }
 }
 
-// Every atomic traps at every misaligned address, in every width.
+// Every atomic of every width traps at every misaligned address.
 TEST(IrMemoryTest, MisalignedAtomics) {
   for (const Access& access : Accesses(false)) {
     if (!IsInt(access.type)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every arithmetic operation and conversion at edge values, against computations that share nothing with numeric.h:
-// integers in 128 bits and bit by bit, floats in binary128 rounded once.
+// Compares every arithmetic operation and conversion at edge values with computations that share nothing with
+// numeric.h: integers in 128 bits and bit by bit, floats in binary128 rounded once.
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -98,7 +98,7 @@ std::vector<uint64_t> Edges(Type type) {
   return edges;
 }
 
-// What an operation should do: bits, or a trap.
+// The expected outcome of an operation: bits, or a trap.
 using Want = OpOutcome;
 Want Value(uint64_t bits) { return {TrapCode::kNone, bits}; }
 using Reference = std::function<Want(Type type, Type result, const std::vector<uint64_t>& v)>;
@@ -127,7 +127,7 @@ uint64_t RotateLeft(uint64_t bits, uint64_t count, Type type) {
   return result;
 }
 
-// The low bits of `a`, signed.
+// Sign-extends the low bits of `a`.
 Reference Narrow(uint32_t width) {
   return [width](Type type, Type, const std::vector<uint64_t>& v) {
     Int128 value = Unsigned(v[0], type) % (Int128{1} << width);
@@ -167,7 +167,7 @@ Reference Division(bool is_signed, bool wants_remainder) {
   return [=](Type type, Type, const std::vector<uint64_t>& v) { return Divide(type, v, is_signed, wants_remainder); };
 }
 
-// Division by a power of two, rounded down.
+// Divides by a power of two, rounding down.
 Reference ShiftRight(bool is_signed) {
   return [=](Type type, Type, const std::vector<uint64_t>& v) {
     const Int128 a = is_signed ? SignedOf(v[0], type) : Unsigned(v[0], type);
@@ -193,7 +193,7 @@ std::map<Opcode, Reference> IntegerReferences() {
       {kDivU, Division(false, false)},
       {kRemS, Division(true, true)},
       {kRemU, Division(false, true)},
-      // Through sums, so that the operators under test are not used.
+      // Computed by sums, so that the operators under test are not used.
       {kAnd, OnBits([](uint64_t a, uint64_t b, Type) { return ~(~a | ~b); })},
       {kOr, OnBits([](uint64_t a, uint64_t b, Type) { return ~(~a & ~b); })},
       {kXor, OnBits([](uint64_t a, uint64_t b, Type) { return (a | b) - (a & b); })},
@@ -227,8 +227,8 @@ Reference OnFloats(Float128 (*compute)(Float128 a, Float128 b)) {
   };
 }
 
-// To an integral value; `choose` says by how much the floor is corrected, given the fraction above it and whether the
-// floor is odd.
+// Rounds to an integral value; `choose` returns the correction of the floor, given the fraction above it and whether
+// the floor is odd.
 Reference Integral(int (*choose)(double fraction, bool is_odd, bool is_negative)) {
   return [choose](Type type, Type, const std::vector<uint64_t>& v) {
     const double a = AsDouble(v[0], type);
@@ -244,7 +244,7 @@ Reference Integral(int (*choose)(double fraction, bool is_odd, bool is_negative)
   };
 }
 
-// r is the correctly rounded root iff x lies between the squares of the midpoints around r.
+// r is the correctly rounded root if and only if x lies between the squares of the midpoints around r.
 Want Root(Type type, Type, const std::vector<uint64_t>& v) {
   const double x = AsDouble(v[0], type);
   if (x == 0 || std::isnan(x) || (std::isinf(x) && x > 0)) {
@@ -253,7 +253,7 @@ Want Root(Type type, Type, const std::vector<uint64_t>& v) {
   if (x < 0) {
     return Value(Nan(type));
   }
-  // Bisection over the bit patterns of positive floats, which are ordered as their values are.
+  // Bisects the bit patterns of positive floats, which are ordered as their values are.
   uint64_t low = 0, high = type == Type::kF32 ? 0x7f7fffffu : 0x7fefffffffffffffu;
   while (low < high) {
     const uint64_t middle = low + (high - low + 1) / 2;
@@ -268,7 +268,7 @@ Want Root(Type type, Type, const std::vector<uint64_t>& v) {
   return Value(half * half < x ? low + 1 : low);
 }
 
-// Orders floats as integers, -0 below +0.
+// Orders floats as integers, with -0 below +0.
 int64_t Key(uint64_t bits, Type type) {
   const uint64_t sign = uint64_t{1} << (Width(type) - 1);
   return (bits & sign) != 0 ? -static_cast<int64_t>(bits & (sign - 1)) - 1 : static_cast<int64_t>(bits);
@@ -329,7 +329,7 @@ Want Truncate(Type type, Type result, const std::vector<uint64_t>& v, bool is_si
   if (std::isnan(a)) {
     return saturates ? Value(0) : Want{TrapCode::kInvalidConversion, 0};
   }
-  // 128 bits hold what is near the limits; anything larger is out of range.
+  // 128 bits hold numbers near the limits; anything larger is out of range.
   const bool is_huge = a > 1e30 || a < -1e30;
   const Int128 cut = is_huge ? (a > 0 ? most + 1 : least - 1) : static_cast<Int128>(a);
   if (cut > most || cut < least) {
@@ -416,7 +416,7 @@ std::vector<Opcode> OpcodesOf(std::initializer_list<Family> families) {
   return codes;
 }
 
-// Every integer operation, i32 and i64, on all pairs of edge values.
+// Tests every integer operation, i32 and i64, on all pairs of edge values.
 TEST(IrOpsTest, Integers) {
   std::map<Opcode, Reference> references = IntegerReferences();
   for (const Opcode code : OpcodesOf({Family::kIntUnary, Family::kIntBinary, Family::kIntCompare})) {
@@ -431,7 +431,7 @@ TEST(IrOpsTest, Integers) {
   }
 }
 
-// Every float operation, f32 and f64, on all pairs of edge values.
+// Tests every float operation, f32 and f64, on all pairs of edge values.
 TEST(IrOpsTest, Floats) {
   std::map<Opcode, Reference> references = FloatReferences();
   for (const Opcode code : OpcodesOf({Family::kFloatUnary, Family::kFloatBinary, Family::kFloatCompare})) {
@@ -443,7 +443,7 @@ TEST(IrOpsTest, Floats) {
   }
 }
 
-// The result is the true value, rounded, of what devices approximate.
+// Operations that devices approximate return the rounded exact value.
 TEST(IrOpsTest, Approximations) {
   const auto rounded = [](double (*compute)(double)) {
     return [=](Type type, Type, const std::vector<uint64_t>& v) {
@@ -460,7 +460,7 @@ TEST(IrOpsTest, Approximations) {
   }
 }
 
-// Every conversion between every pair of types for which it exists.
+// Tests every conversion between every pair of types for which it exists.
 TEST(IrOpsTest, Conversions) {
   std::map<Opcode, Reference> references = ConversionReferences();
   const std::map<Opcode, std::vector<std::pair<Type, Type>>> fixed = {
@@ -491,7 +491,7 @@ TEST(IrOpsTest, Conversions) {
   }
 }
 
-// select takes the first value unless the condition is 0.
+// select returns the first value unless the condition is 0.
 TEST(IrOpsTest, Select) {
   for (const Type type : {Type::kI32, Type::kI64, Type::kF32, Type::kF64}) {
     const OpRunner runner(Opcode::kSelect, type, {Type::kI32, type, type}, type);

@@ -12,7 +12,7 @@ namespace hpvm::ir {
 namespace {
 
 constexpr uint64_t kPageBytes = 64 * 1024;
-uint8_t no_bytes = 0;  // Where memories of 0 bytes stand; never accessed.
+uint8_t no_bytes = 0;  // The address of memories of 0 bytes; never accessed.
 
 }  // namespace
 
@@ -70,7 +70,7 @@ void PrivateMemory::RestoreGranule(uint64_t granule) {
   const uint64_t begin = granule * kGranuleBytes;
   const uint64_t end = std::min(begin + kGranuleBytes, bytes_max_);
   std::fill(data_ + begin, data_ + end, uint8_t{0});
-  // The first segment that ends after `begin`; they are sorted and do not overlap.
+  // Finds the first segment that ends after `begin`; segments are sorted and do not overlap.
   auto segment = std::partition_point(initial_.begin(), initial_.end(),
                                       [&](const DataSegment& s) { return s.address + s.bytes.size() <= begin; });
   for (; segment != initial_.end() && segment->address < end; ++segment) {

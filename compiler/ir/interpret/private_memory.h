@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes private to one instance, module memory or state: mapped once, put back to their initial content between
-// instances by rewriting only what was stored to. Or borrowed from a caller, and then never put back.
+// Module memory or state, private to one instance: mapped once, and restored between instances by rewriting only the
+// bytes that were stored to. A memory borrowed from a caller is never restored.
 #ifndef HPVMD_COMPILER_IR_INTERPRET_PRIVATE_MEMORY_H_
 #define HPVMD_COMPILER_IR_INTERPRET_PRIVATE_MEMORY_H_
 
@@ -20,13 +20,13 @@ class PrivateMemory {
   PrivateMemory& operator=(PrivateMemory&& other) = delete;
   ~PrivateMemory();
 
-  // Borrows the segments. Reserves bytes_max of address space; pages are taken as they are touched.
+  // Borrows the segments. Reserves bytes_max of address space; pages are committed when they are touched.
   Status Map(std::span<const DataSegment> initial, uint64_t bytes, uint64_t bytes_max);
   // Uses bytes_max bytes at `data`.
   void Borrow(uint8_t* data, uint64_t bytes, uint64_t bytes_max);
-  // Only of what was mapped.
+  // Only for mapped memory.
   void Restore();
-  // Only of what is borrowed: the owner says that it has so many bytes now.
+  // Only for borrowed memory: sets the size after the owner has changed it.
   void SetBytes(uint64_t bytes) { bytes_ = bytes; }
 
   uint64_t bytes() const { return bytes_; }
@@ -43,7 +43,7 @@ class PrivateMemory {
     }
     return data_ + address;
   }
-  // The old size in pages of 64 KiB, or false when it cannot grow so far.
+  // Returns true with the old size in pages of 64 KiB, or false when the memory cannot grow that far.
   bool Grow(uint64_t pages, uint64_t* old_pages);
 
  private:
@@ -53,10 +53,10 @@ class PrivateMemory {
   void RestoreGranule(uint64_t granule);
 
   std::span<const DataSegment> initial_;
-  uint8_t* data_ = nullptr;  // Never null once mapped or borrowed: 0 bytes have a place too.
+  uint8_t* data_ = nullptr;  // Never null once mapped or borrowed, even for 0 bytes.
   uint64_t bytes_ = 0, bytes_initial_ = 0, bytes_max_ = 0;
   uint64_t mapped_bytes_ = 0;
-  std::vector<bool> is_dirty_;  // All set if borrowed, so that nothing is listed.
+  std::vector<bool> is_dirty_;  // All set when borrowed, so that no granule is listed.
   std::vector<uint32_t> dirty_;
 };
 

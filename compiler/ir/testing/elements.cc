@@ -22,7 +22,7 @@ constexpr ElementInfo kElements[] = {
 };
 const ElementInfo& InfoOf(Element element) { return kElements[static_cast<size_t>(element)]; }
 
-// Runs this long or longer are written "x * n".
+// Runs of at least this length are written "x * n".
 constexpr uint64_t kRepeatMin = 9;
 constexpr uint64_t kCountMax = 1 << 24;
 
@@ -57,7 +57,7 @@ bool ParseBits(Element element, const std::string& text, uint64_t* bits) {
 template <typename F>
 std::string FloatText(F value) {
   if (std::isnan(value)) {
-    return "nan";  // Sign and payload are free.
+    return "nan";  // Sign and payload are unspecified.
   }
   char text[64];
   return {text, std::to_chars(text, text + sizeof(text), value).ptr};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A buffer's or scalar's contents as text: "i32 1 2 3", "f32 0 * 16". "claim 4294967296" is a buffer that says it has
-// so many bytes but holds none: for launches that nothing may touch.
+// Contents of a buffer or scalar as text: "i32 1 2 3", "f32 0 * 16". "claim 4294967296" is a buffer that claims that
+// size but holds no bytes: for launches that must not access it.
 #ifndef HPVMD_COMPILER_IR_TESTING_ELEMENTS_H_
 #define HPVMD_COMPILER_IR_TESTING_ELEMENTS_H_
 
@@ -19,9 +19,9 @@ class Elements {
  public:
   uint8_t* data() { return reinterpret_cast<uint8_t*>(words_.data()); }
   uint64_t bytes() const { return claimed_bytes_ != 0 ? claimed_bytes_ : bytes_; }
-  // The first element's bits, as a scalar argument carries them.
+  // Returns the first element's bits, as a scalar argument carries them.
   uint64_t FirstBits() const { return words_.empty() ? 0 : words_[0]; }
-  // As it was read, but with runs of more than eight equal elements written "x * n" and every NaN "nan".
+  // Returns the text form, with runs of more than eight equal elements written "x * n" and every NaN "nan".
   std::string ToString() const;
 
  private:
@@ -33,7 +33,7 @@ class Elements {
   Element element_ = Element::kU8;
   uint64_t bytes_ = 0;
   uint64_t claimed_bytes_ = 0;
-  std::vector<uint64_t> words_;  // Aligned for atomics.
+  std::vector<uint64_t> words_;  // Words, so that the data is aligned for atomics.
 };
 
 StatusOr<Elements> ParseElements(std::string_view text);

@@ -18,7 +18,7 @@
 namespace hpvm::ir::testing {
 namespace {
 
-// Some bytes of another argument.
+// A part of another argument's bytes.
 struct View {
   std::string of;
   uint64_t first = 0, bytes = 0;
@@ -29,8 +29,8 @@ struct Run {
   std::array<uint64_t, 3> group{1, 1, 1};
   bool is_stopped = false;
   bool always_outputs = false;
-  std::map<std::string, Elements> arguments;  // By parameter.
-  std::map<std::string, View> views;          // By parameter.
+  std::map<std::string, Elements> arguments;  // Keyed by parameter.
+  std::map<std::string, View> views;          // Keyed by parameter.
 };
 
 std::vector<std::string> Lines(std::string_view text) {
@@ -42,7 +42,7 @@ std::vector<std::string> Lines(std::string_view text) {
   return lines;
 }
 
-// The rest of the line after ";; word", if it is that directive.
+// Returns the rest of the line after ";; word" when the line is that directive.
 bool TakeDirective(const std::string& line, const std::string& word, std::string* rest) {
   const std::string start = ";; " + word;
   if (line.substr(0, start.size()) != start || (line.size() > start.size() && line[start.size()] != ' ')) {
@@ -130,7 +130,7 @@ StatusOr<Argument> ArgumentFor(const KernelParam& param, Run& run) {
   return Argument{elements.data() + first, bytes, 0};
 }
 
-// Runs one run and gives its expectation lines.
+// Executes one run and returns its expectation lines.
 StatusOr<std::vector<std::string>> Execute(const Module& module, Run& run, const Engine& engine) {
   Launch launch;
   launch.extent = run.extent;

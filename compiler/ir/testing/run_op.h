@@ -17,16 +17,16 @@ struct OpOutcome {
   uint64_t bits = 0;
 };
 
-// A kernel `result[0] = op(operands)`; the operands are scalar parameters.
+// Runs a kernel `result[0] = op(operands)`; the operands are scalar parameters.
 class OpRunner {
  public:
-  // Checks that it parses and verifies; GoogleTest failures otherwise.
+  // Adds a GoogleTest failure when the kernel does not parse or verify.
   OpRunner(Opcode code, Type type, const std::vector<Type>& operands, Type result);
 
   OpOutcome Run(const std::vector<uint64_t>& operands) const;
 
  private:
-  std::vector<Interpreter> interpreter_;  // One, or none if it failed.
+  std::vector<Interpreter> interpreter_;  // One interpreter, or none after a failure.
 };
 
 }  // namespace hpvm::ir::testing

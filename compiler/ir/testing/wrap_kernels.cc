@@ -6,8 +6,8 @@ namespace {
 
 constexpr uint64_t kWords = kWrapInstances * 6 + 16;
 
-// `type`: of addresses. The body finds %id, %w (a zero that no compiler knows, times 16) and %to, the address of the
-// instance's word of "r".
+// `type` is the address type. The body can use %id, %w (zero, which no compiler can know, times 16) and %to, the
+// address of the instance's word of "r".
 std::string Module(const std::string& type, const std::string& body) {
   const std::string to_type = type == "i32" ? "%to: i32 = add.i32 %r, %word\n"
                                             : "%far: i64 = extend_u.i32 %word\n%to: i64 = add.i64 %r, %far\n";
@@ -20,7 +20,7 @@ std::string Module(const std::string& type, const std::string& body) {
          "\nreturn ()\n}\n";
 }
 
-// %a and %b, both from %t, which is `base` plus the record plus %w: two bytes of a record that are 8 apart, as sums.
+// %a and %b, both derived from %t, which is `base` plus the record plus %w: two bytes of a record, 8 apart, as sums.
 std::string Fields(const std::string& base) {
   return "%at: i32 = mul.i32 %id, %size\n%record: i32 = add.i32 " + base +
          ", %at\n%t: i32 = add.i32 %record, %w\n%upper: i32 = const.i32 88\n%lower: i32 = const.i32 80\n"
@@ -35,7 +35,7 @@ std::string SumOf(const std::string& type, const std::string& width) {
 }  // namespace
 
 std::vector<WrapKernel> WrapKernels() {
-  // A constant of the author's own, added inside and taken off outside.
+  // A constant from the author, added inside and subtracted outside.
   const std::string apart =
       "%more: i32 = const.i32 16\n%later: i32 = add.i32 %id, %more\n%at: i32 = mul.i32 %later, %size\n"
       "%t: i32 = add.i32 %at, %w\n%upper: i32 = const.i32 680\n%lower: i32 = const.i32 688\n"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels whose addresses are sums that wrap around 2^32 on the way: what drivers' compilers get wrong that extend such
-// a sum before they have taken a constant off (docs/GPU.md). Wrong code reaches 4 GiB behind the buffer.
+// Kernels whose addresses are sums that temporarily wrap around 2^32. Some drivers' compilers extend such a sum
+// before they subtract a constant (docs/GPU.md); the wrong code accesses 4 GiB beyond the buffer.
 #ifndef HPVMD_COMPILER_IR_TESTING_WRAP_KERNELS_H_
 #define HPVMD_COMPILER_IR_TESTING_WRAP_KERNELS_H_
 
@@ -14,15 +14,16 @@ namespace hpvm::ir::testing {
 
 struct WrapKernel {
   std::string name;
-  std::string text;  // Of the module, whose parameters are the buffers "r" (inout) and "x" (in).
+  std::string text;  // Text of a module with the buffers "r" (inout) and "x" (in) as parameters.
 };
 
-// Records of 48 bytes whose two fields instance i reads (or writes), one launch of kWrapInstances instances each.
+// Returns kernels on records of 48 bytes: instance i reads (or writes) two fields; one launch has kWrapInstances
+// instances.
 std::vector<WrapKernel> WrapKernels();
 
 inline constexpr uint64_t kWrapInstances = 4096;
 
-// The content of "r" and "x", in 64-bit words, and a launch on them, which borrows them.
+// The contents of "r" and "x", in 64-bit words, and a launch that borrows them.
 struct WrapBuffers {
   std::vector<uint64_t> r, x;
   WrapBuffers();

@@ -56,7 +56,7 @@ Token Lexer::String(Token token) {
   }
   token.text = text_.substr(begin, at_ - begin);
   if (at_ == text_.size() || text_[at_] == '\n') {
-    return token;  // No closing quote: kBad.
+    return token;  // Without a closing quote, the token is kBad.
   }
   ++at_;
   token.kind = TokenKind::kString;

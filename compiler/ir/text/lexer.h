@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cuts the text form into tokens. Any bytes are accepted; what fits no token comes out as kBad.
+// Cuts the text form into tokens. Accepts any bytes; bytes that fit no token become kBad.
 #ifndef HPVMD_COMPILER_IR_TEXT_LEXER_H_
 #define HPVMD_COMPILER_IR_TEXT_LEXER_H_
 
@@ -12,7 +12,7 @@ enum class TokenKind : uint8_t { kEnd, kWord, kValue, kNumber, kString, kPunctua
 
 struct Token {
   TokenKind kind = TokenKind::kEnd;
-  std::string_view text;  // Borrowed from the lexer's text. Strings without quotes, values without `%`.
+  std::string_view text;  // Points into the lexer's text. Excludes the quotes of strings and the `%` of values.
   uint32_t line = 1;
 };
 

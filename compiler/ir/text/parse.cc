@@ -150,8 +150,8 @@ class ModuleParser {
     const uint32_t line = r_.token().line;
     HPVMD_RETURN_IF_ERROR(r_.Indexed('f', &index));
     if (index != m_.functions.size()) {
-      return r_.ErrorAt(line, "Function f" + std::to_string(index) + " stands where f" +
-                                  std::to_string(m_.functions.size()) + " is due.");
+      return r_.ErrorAt(line, "Function f" + std::to_string(index) + " is found where f" +
+                                  std::to_string(m_.functions.size()) + " is expected.");
     }
     Function& function = m_.functions.emplace_back();
     HPVMD_RETURN_IF_ERROR(r_.String(&function.name));

@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/verify/verify.h"
 
 namespace hpvm::ir {
 namespace {
 
-// Reads one function from its parameters on. Not recursive: a text may nest regions as deeply as kRegionDepthMax.
+// Reads one function from its parameters on. Not recursive, because a text may nest regions up to kRegionDepthMax.
 class FunctionParser {
  public:
   FunctionParser(TokenReader& reader, Function& function) : r_(reader), f_(function) {}
@@ -246,7 +246,7 @@ class FunctionParser {
     std::vector<ValueId> operands;
     if (op.code == Opcode::kTrap) {
       HPVMD_RETURN_IF_ERROR(r_.Number(&op.imm));
-    } else if (op.code == Opcode::kLeaveTable) {
+    } else if (op.code == Opcode::kBrTable) {
       HPVMD_RETURN_IF_ERROR(Use(&operands));
       HPVMD_RETURN_IF_ERROR(r_.Expect("["));
       do {
@@ -345,7 +345,7 @@ class FunctionParser {
   std::unordered_map<std::string_view, ValueId> values_;
   std::unordered_map<std::string_view, OpId> blocks_;
   std::vector<RegionId> open_;
-  std::vector<Definition> results_;  // Of the operation being read.
+  std::vector<Definition> results_;  // Results of the operation being read.
 };
 
 }  // namespace

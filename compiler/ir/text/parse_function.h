@@ -8,7 +8,7 @@
 
 namespace hpvm::ir {
 
-// Reads one function of the text form, from its parameters to the closing brace. The name is the caller's.
+// Reads one function of the text form, from its parameters to the closing brace. The caller reads the name.
 Status ParseFunction(TokenReader& reader, Function& function);
 
 }  // namespace hpvm::ir

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <vector>
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/text/text.h"
 
 namespace hpvm::ir {
@@ -30,7 +30,7 @@ std::string HexBytes(std::span<const uint8_t> bytes) {
   return text;
 }
 
-// Printable ASCII stands for itself; any other byte is \hh.
+// Printable ASCII is copied; any other byte becomes \hh.
 std::string Quoted(std::string_view name) {
   std::string text = "\"";
   for (const char c : name) {
@@ -67,7 +67,7 @@ class FunctionPrinter {
     if (f_.body.valid()) {
       open_.push_back({f_.body});
     }
-    // Not recursive: regions nest as deeply as the module says.
+    // Not recursive, because the module's regions may nest deeply.
     while (!open_.empty()) {
       Open& top = open_.back();
       const Region& region = f_.region(top.region);
@@ -87,7 +87,7 @@ class FunctionPrinter {
     }
     out_ += f_.body.valid() ? "\n" : "}\n";
   }
-  // "(%0: i32, %1: f32)", which also numbers them.
+  // Prints "(%0: i32, %1: f32)" and numbers these values.
   void Params() {
     out_ += '(';
     for (uint32_t i = 0; f_.body.valid() && i < f_.region(f_.body).param_count; ++i) {
@@ -218,7 +218,7 @@ class FunctionPrinter {
       out_ += ' ' + std::to_string(op.imm);
       return;
     }
-    if (op.code == Opcode::kLeaveTable) {
+    if (op.code == Opcode::kBrTable) {
       out_ += ' ';
       Use(values.empty() ? ValueId() : values[0]);
       values = values.subspan(values.empty() ? 0 : 1);

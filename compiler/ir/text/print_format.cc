@@ -12,10 +12,10 @@
 namespace hpvm::ir {
 namespace {
 
-// One % and what follows it.
+// A % and the directive after it.
 struct Directive {
-  size_t end = 0;     // In the format, behind the conversion.
-  std::string flags;  // Each once.
+  size_t end = 0;     // Offset in the format after the conversion.
+  std::string flags;  // Each flag once.
   std::optional<uint32_t> width, precision;
   std::string_view length;  // "", "hh", "h", "l", "ll", "j", "z", "t".
   char conversion = 0;
@@ -32,7 +32,7 @@ Status Fault(size_t at, std::string_view what) {
                                     std::string(what));
 }
 
-// A width or precision; leaves nothing when there are no digits.
+// Reads a width or precision; leaves `field` unset when there are no digits.
 Status ParseField(std::string_view format, size_t* at, std::optional<uint32_t>* field) {
   const size_t begin = *at;
   uint32_t number = 0;
@@ -63,7 +63,7 @@ std::string_view ParseLength(std::string_view rest) {
   return rest.substr(0, 0);
 }
 
-// The directive whose % is at `begin`.
+// Parses the directive whose % is at `begin`.
 StatusOr<Directive> ParseDirective(std::string_view format, size_t begin) {
   Directive directive;
   size_t at = begin + 1;
@@ -106,7 +106,7 @@ bool IsWide(std::string_view length, bool is_memory64) {
   return length == "ll" || length == "j" || (is_memory64 && (length == "l" || length == "z" || length == "t"));
 }
 
-// C leaves some flags undefined for some conversions; those mean nothing here.
+// C leaves some flags undefined for some conversions; here they have no effect.
 bool IsUseful(char flag, char conversion) {
   switch (flag) {
     case '0':
@@ -121,7 +121,7 @@ bool IsUseful(char flag, char conversion) {
   }
 }
 
-// The directive up to its precision.
+// Returns the directive up to its precision.
 std::string Head(const Directive& directive) {
   std::string text = "%";
   for (const char flag : directive.flags) {
@@ -156,7 +156,7 @@ void Pad(const Directive& directive, std::string_view text, std::string* out) {
   out->append(is_left ? missing : 0, ' ');
 }
 
-// The integer as its length says, sign- or zero-extended.
+// Returns the integer, sign- or zero-extended from its length.
 uint64_t Extended(const Directive& directive, uint64_t bits) {
   const bool is_signed = Has("di", directive.conversion);
   if (directive.length == "ll") {
@@ -168,7 +168,7 @@ uint64_t Extended(const Directive& directive, uint64_t bits) {
 }
 
 void FormatNumber(const Directive& directive, uint64_t bits, std::string* out) {
-  // The largest double has 309 digits before the point, and at most kPrintFieldMax follow.
+  // The largest double has 309 digits before the point, and at most kPrintFieldMax digits follow.
   std::array<char, 320 + limits::kPrintFieldMax> buffer;
   const bool is_float = Has(kFloats, directive.conversion);
   const std::string format = Head(directive) + (is_float ? "" : "ll") + directive.conversion;

@@ -23,7 +23,7 @@ std::string Formatted(std::string_view format, bool is_memory64, std::vector<uin
   return parsed.ok() ? FormatPrint(parsed->text, values) : "";
 }
 
-// Operand types follow C's for the target; the normal form is the same for both.
+// Operand types follow C's types for the target; the normal form is the same for both targets.
 TEST(PrintFormatTest, KnowsTheOperands) {
   const struct {
     std::string_view format;
@@ -53,7 +53,7 @@ TEST(PrintFormatTest, KnowsTheOperands) {
   }
 }
 
-// Each refusal names its place.
+// Each refusal contains its offset.
 TEST(PrintFormatTest, RefusesTheRest) {
   const struct {
     std::string format, message;
@@ -87,7 +87,7 @@ TEST(PrintFormatTest, RefusesTheRest) {
               testing::HasSubstr("takes more values (65)"));
 }
 
-// Values as C prints them.
+// Values print as in C.
 TEST(PrintFormatTest, PrintsNumbers) {
   const auto f64 = [](double value) { return std::bit_cast<uint64_t>(value); };
   const uint64_t minus_one = 0xffffffffu;
@@ -105,7 +105,7 @@ TEST(PrintFormatTest, PrintsNumbers) {
   EXPECT_EQ(Formatted("%.255f", false, {f64(-1.7976931348623157e308)}).size(), 1u + 309 + 1 + 255);
 }
 
-// Strings are those of the module's initial memory, nothing else.
+// %s prints only strings in the module's initial memory.
 TEST(PrintFormatTest, PrintsLiterals) {
   const std::vector<uint8_t> bytes = {'o', 'n', 'e', 0, 't', 'w', 'o', 0, 'x'};
   const std::vector<DataSegment> memory = {{100, bytes}, {200, {'y', 0}}};
@@ -117,7 +117,7 @@ TEST(PrintFormatTest, PrintsLiterals) {
   EXPECT_EQ(text("%s", 103), "");
   EXPECT_EQ(text("<%6s>", 104), "<   two>");
   EXPECT_EQ(text("<%-6.2s>", 104), "<tw    >");
-  EXPECT_EQ(text("%s", 108), "x");  // Memory behind the segment is zero.
+  EXPECT_EQ(text("%s", 108), "x");  // Memory after the segment is zero.
   EXPECT_EQ(text("%s", 200), "y");
   for (const uint64_t address : {uint64_t{0}, uint64_t{99}, uint64_t{109}, uint64_t{202}, ~uint64_t{0}}) {
     EXPECT_THAT(text("%s", address), testing::HasSubstr("(no literal at 0x"));
@@ -132,7 +132,7 @@ TEST(PrintFormatTest, PrintsLiterals) {
   EXPECT_EQ(FindLiteral(adjacent, 12, 1000), "c");
 }
 
-// Formatting never depends on the format being good: what it cannot do it copies.
+// Formatting accepts any format: it copies directives that it cannot format.
 TEST(PrintFormatTest, IsTotal) {
   EXPECT_EQ(FormatPrint("%d %d", std::vector<uint64_t>{1}), "1 %d");
   EXPECT_EQ(FormatPrint("%n%*d%", std::vector<uint64_t>{1, 2}), "%n%*d%");
@@ -147,7 +147,7 @@ TEST(PrintFormatTest, IsTotal) {
     for (uint64_t& value : values) {
       value = uint64_t{random()} << (random() % 33) | random();
     }
-    // A field is at most 255 wide with 255 digits behind the point of a number of 309.
+    // A field is at most 255 wide, with 255 digits after the point of a number of 309 digits.
     EXPECT_LE(FormatPrint(format, values).size(), format.size() + values.size() * 600);
     const StatusOr<PrintFormat> parsed = ParsePrintFormat(format, (i & 1) != 0);
     if (parsed.ok()) {

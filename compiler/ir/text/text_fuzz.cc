@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text is refused or read; what is read prints, and reads back to the same text unless it is invalid; what
-// verifies runs, briefly, inside its buffers, and does the same when it is checked.
+// Any text is refused or parsed; a parsed module prints, and reads back to the same text unless it is invalid; a
+// module that verifies runs briefly within its buffers, and a checked launch gives the same results.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -53,7 +53,7 @@ Outcome RunBriefly(const Module& module, Checker* checker) {
 
 void RunBothWays(const Module& module) {
   if (module.memory_bytes_max > (uint64_t{16} << 20)) {
-    return;  // One fill of a gigabyte would look like a hang.
+    return;  // A fill of a gigabyte would look like a hang.
   }
   const Outcome plain = RunBriefly(module, nullptr);
   if (module.is_linked) {
@@ -61,7 +61,7 @@ void RunBothWays(const Module& module) {
   }
   Checker checker({.is_output = std::vector<bool>(module.params.size(), true), .record_bytes_max = uint64_t{16} << 20});
   const Outcome checked = RunBriefly(module, &checker);
-  // Of a launch that traps, another instance's trap may be reported, after more has been written.
+  // When a launch traps, the check may report another instance's trap, after more has been written.
   HPVMD_CHECK((plain.trap == TrapCode::kNone) == (checked.trap == TrapCode::kNone));
   HPVMD_CHECK(plain.trap != TrapCode::kNone || plain.buffers == checked.buffers);
   for (const Finding& finding : checker.findings()) {

@@ -6,14 +6,14 @@
 
 #include "gtest/gtest.h"
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::ir {
 namespace {
 
-// Everything a module can hold, in canonical form.
+// All that a module can contain, in canonical form.
 constexpr char kEverything[] = R"(module "all \22\5c\0a\ff" memory64
 memory 65536 131072
 uses barrier
@@ -68,11 +68,11 @@ func f0 "entry\00" (%0: i64, %1: i64, %2: f32, %3: i64) -> () {
   %20: i32, %21: f32 = loop b0 (%22: i32 = %4, %23: f32 = %2) @13 {
     %24: i32 = block b1 () {
       %25: i32 = if b2 %22 @14 {
-        leave b1 (%4) @15
+        br b1 (%4) @15
       } else {
-        leave b2 (%22)
+        br b2 (%22)
       }
-      leave_table %25 [b1, b1] (%25)
+      br_table %25 [b1, b1] (%25)
     }
     continue b0 (%24, %23) @16
   }
@@ -96,7 +96,7 @@ func f3 "log" exact () -> () {
 }
 )";
 
-// The canonical text comes out as it went in.
+// Canonical text is printed unchanged.
 TEST(TextTest, RoundTripsEverything) {
   const StatusOr<Module> module = ParseModule(kEverything);
   ASSERT_TRUE(module.ok()) << module.status();
@@ -129,11 +129,11 @@ TEST(TextTest, OpcodeNames) {
   EXPECT_FALSE(OpcodeFromText("madd", &code));
 }
 
-// Names, comments, blanks and decimal floats are read, and printed canonically.
+// Names, comments, blanks and decimal floats are accepted, and printed in canonical form.
 TEST(TextTest, ReadsLooseText) {
   const StatusOr<Module> module = ParseModule(
       ";; a comment\nmodule \"m\" ;; another\nentry f0 func f0 \"f\"(%why:i32)->(){%x_1:f32=const.f32 -1.5e-1\n"
-      "%y:f64 = const.f64 inf\n\t%z:i32=const.i32 0xffffffff if top %why{leave top()}else{leave top()}return()}");
+      "%y:f64 = const.f64 inf\n\t%z:i32=const.i32 0xffffffff if top %why{br top()}else{br top()}return()}");
   ASSERT_TRUE(module.ok()) << module.status();
   EXPECT_EQ(Print(*module), R"(module "m"
 entry f0
@@ -142,9 +142,9 @@ func f0 "f" (%0: i32) -> () {
   %2: f64 = const.f64 0x7ff0000000000000
   %3: i32 = const.i32 -1
   if b0 %0 {
-    leave b0 ()
+    br b0 ()
   } else {
-    leave b0 ()
+    br b0 ()
   }
   return ()
 }
@@ -159,7 +159,7 @@ struct Case {
 
 constexpr char kStart[] = "module \"m\"\nentry f0\nfunc f0 \"f\" (%a: i32) -> () {\n";
 
-// Errors in the module's directives name the line, what is missing and what stands there.
+// Errors in the module's directives name the line, the expected token and the token found.
 TEST(TextTest, DirectiveErrors) {
   const Case cases[] = {
       {"Empty", "", "Line 1: Expected \"module\"; found the end of the text."},
@@ -186,7 +186,7 @@ TEST(TextTest, DirectiveErrors) {
       {"Entry", "module \"m\"\nfunc f0", "Line 2: Expected \"entry\"; found \"func\"."},
       {"EntryHuge", "module \"m\"\nentry f4294967295",
        "Line 2: Expected an index such as \"f3\"; found \"f4294967295\"."},
-      {"Order", "module \"m\"\nentry f0\nfunc f1", "Line 3: Function f1 stands where f0 is due."},
+      {"Order", "module \"m\"\nentry f0\nfunc f1", "Line 3: Function f1 is found where f0 is expected."},
       {"After", "module \"m\"\nentry f0\nglobal i32 0",
        "Line 3: Expected \"func\" or the end of the text; found \"global\"."},
       {"Raw", "module \x01\x02", "Line 1: Expected a string in quotes; found \"?\"."},
@@ -196,7 +196,7 @@ TEST(TextTest, DirectiveErrors) {
   }
 }
 
-// Errors in a function's body.
+// Errors in a function's body name the line.
 TEST(TextTest, BodyErrors) {
   const Case cases[] = {
       {"Unended", "return ()\n", "Line 5: Expected the name of an operation; found the end of the text."},
@@ -209,9 +209,9 @@ TEST(TextTest, BodyErrors) {
       {"Undefined", "%x: i32 = add.i32 %a, %q", "Line 4: The value \"%q\" is used before it is defined."},
       {"OwnResult", "%x: i32 = add.i32 %x, %a", "Line 4: The value \"%x\" is used before it is defined."},
       {"Twice", "%a: i32 = const.i32 1", "Line 4: The value \"%a\" is defined twice."},
-      {"BlockTwice", "block b () {\nleave b ()\n}\nblock b () {", "Line 7: The block \"b\" is defined twice."},
-      {"Label", "leave b ()", "Line 4: Expected the name of an enclosing block, loop or if; found \"b\"."},
-      {"Else", "if b %a {\nleave b ()\n}\nreturn ()", "Line 7: Expected \"else\"; found \"return\"."},
+      {"BlockTwice", "block b () {\nbr b ()\n}\nblock b () {", "Line 7: The block \"b\" is defined twice."},
+      {"Label", "br b ()", "Line 4: Expected the name of an enclosing block, loop or if; found \"b\"."},
+      {"Else", "if b %a {\nbr b ()\n}\nreturn ()", "Line 7: Expected \"else\"; found \"return\"."},
       {"TerminatorResult", "%x: i32 = return ()", "Line 4: A terminator has no results."},
       {"Space", "%x: i32 = load.i32 %a",
        "Line 4: Expected a space (flat, param(k), module, stack, private(k), group, state or scratch); found \"a\"."},
@@ -229,7 +229,7 @@ TEST(TextTest, BodyErrors) {
   }
 }
 
-// The builder makes what the text form reads: the same loop both ways.
+// The builder creates the same loop as the text form.
 TEST(TextTest, BuilderAndParserAgree) {
   Module module;
   module.name = "m";
@@ -253,7 +253,7 @@ TEST(TextTest, BuilderAndParserAgree) {
   b.Return({}, 7);
   b.End();
   const ValueId result = b.Results(branch)[0];
-  b.LeaveTable(result, std::array{Target{loop, true}, Target{loop, true}}, {}, 8);
+  b.BrTable(result, std::array{Target{loop, true}, Target{loop, true}}, {}, 8);
   b.End();
   b.Trap(TrapCode::kUnreachable, 9);
   b.End();
@@ -265,11 +265,11 @@ func f0 "count" (%0: i32) -> () {
     %2: i32 = if b1 %1 @6 {
       %3: i32 = const.i32 1
       %4: i32 = sub.i32 %1, %3
-      leave b1 (%4)
+      br b1 (%4)
     } else {
       return () @7
     }
-    leave_table %2 [continue b0, continue b0] () @8
+    br_table %2 [continue b0, continue b0] () @8
   }
   trap 1 @9
 }
@@ -280,11 +280,11 @@ func f0 "count" (%0: i32) -> () {
   EXPECT_EQ(Print(*parsed), want);
 }
 
-// ForEachOp visits in the order of the text, both arms of an if included.
+// ForEachOp visits operations in the order of the text, including both arms of an if.
 TEST(WalkTest, VisitsInTextOrder) {
   const StatusOr<Module> module = ParseModule(std::string(kStart) +
-                                              "%x: i32 = const.i32 1\nif b %a {\n%y: i32 = const.i32 2\nleave b ()\n} "
-                                              "else {\n%z: i32 = const.i32 3\nleave b ()\n}\n%w: i32 = const.i32 4\n"
+                                              "%x: i32 = const.i32 1\nif b %a {\n%y: i32 = const.i32 2\nbr b ()\n} "
+                                              "else {\n%z: i32 = const.i32 3\nbr b ()\n}\n%w: i32 = const.i32 4\n"
                                               "return ()\n}\n");
   ASSERT_TRUE(module.ok()) << module.status();
   std::string visited;
@@ -292,7 +292,7 @@ TEST(WalkTest, VisitsInTextOrder) {
     const Op& op = module->functions[0].op(id);
     visited += op.code == Opcode::kConst ? std::to_string(op.imm) : std::string(1, Info(op.code).text[0]);
   });
-  EXPECT_EQ(visited, "1i2l3l4r");
+  EXPECT_EQ(visited, "1i2b3b4r");
 }
 
 }  // namespace

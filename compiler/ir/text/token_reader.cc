@@ -8,7 +8,7 @@
 namespace hpvm::ir {
 namespace {
 
-// Whole-token unsigned number, decimal or 0x.
+// Parses a token that is an unsigned number as a whole, decimal or 0x.
 bool ParseUnsigned(std::string_view text, uint64_t* value) {
   const bool is_hex = text.substr(0, 2) == "0x";
   text.remove_prefix(is_hex ? 2 : 0);
@@ -16,7 +16,7 @@ bool ParseUnsigned(std::string_view text, uint64_t* value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// An integer that fits `width` bits, signed or unsigned.
+// Parses an integer that fits `width` bits, signed or unsigned.
 bool ParseInteger(std::string_view text, uint32_t width, uint64_t* bits) {
   const bool is_negative = text.substr(0, 1) == "-";
   text.remove_prefix(is_negative ? 1 : 0);
@@ -54,7 +54,7 @@ Status TokenReader::ErrorAt(uint32_t line, std::string_view message) {
 Status TokenReader::Expected(std::string_view what) const {
   std::string found =
       token_.kind == TokenKind::kEnd ? "the end of the text" : '"' + std::string(token_.text.substr(0, 40)) + '"';
-  // What a hostile text holds is not repeated raw.
+  // Unprintable characters of a hostile text are replaced.
   for (char& c : found) {
     c = c >= 0x20 && c < 0x7f ? c : '?';
   }

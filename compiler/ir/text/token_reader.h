@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One token of look-ahead and the small pieces of the text form's grammar: names, numbers, types, strings. Errors
-// name the line.
+// Reads tokens with one token of look-ahead, and the small elements of the text form's grammar: names, numbers,
+// types, strings. Errors name the line.
 #ifndef HPVMD_COMPILER_IR_TEXT_TOKEN_READER_H_
 #define HPVMD_COMPILER_IR_TEXT_TOKEN_READER_H_
 
@@ -26,7 +26,7 @@ class TokenReader {
   bool IsPunctuation(std::string_view mark) const {
     return token_.kind == TokenKind::kPunctuation && token_.text == mark;
   }
-  // Skips the token if it is that one; says whether it was.
+  // Both skip the token if it is the given one, and return whether it was.
   bool TakeWord(std::string_view word);
   bool TakePunctuation(std::string_view mark);
 
@@ -40,10 +40,10 @@ class TokenReader {
   Status String(std::string* bytes);             // With \hh escapes.
   Status HexBytes(std::vector<uint8_t>* bytes);  // "00ff"
 
-  // "Line 12: `message`".
+  // Returns an error of the form "Line 12: `message`".
   Status Error(std::string_view message) const { return ErrorAt(token_.line, message); }
   static Status ErrorAt(uint32_t line, std::string_view message);
-  // "Expected `what`; found "..."."
+  // Returns an error of the form "Expected `what`; found "..."."
   Status Expected(std::string_view what) const;
 
  private:

@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/verify/verify_module.h"
 #include "compiler/ir/verify/verify_op.h"
 
 namespace hpvm::ir {
 namespace {
 
-// F1 to F5, then O1 to O4 for each operation.
+// Checks F1 to F5, then O1 to O6 for each operation, except the types of O6.
 class FunctionVerifier {
  public:
   FunctionVerifier(const Module& module, FunctionId id, Diagnostics& out)
@@ -23,7 +23,7 @@ class FunctionVerifier {
         place_("function f" + std::to_string(id.index) + " \"" + f_.name + '"') {}
 
   void Verify() {
-    // Each step relies on the ones before it.
+    // Each step relies on the steps before it.
     if (CheckIds() && CheckTree()) {
       Walk();
     }
@@ -33,7 +33,7 @@ class FunctionVerifier {
   struct Open {
     RegionId region;
     size_t next = 0;
-    size_t values_before = 0;  // Size of defined_order_ when it was opened.
+    size_t values_before = 0;  // Size of defined_order_ when the region was opened.
   };
 
   bool CheckIds() {
@@ -84,7 +84,7 @@ class FunctionVerifier {
     if (!Own(f_.body, OpId(), owned)) {
       return false;
     }
-    // Operations that stand in no region own nothing.
+    // Operations outside all regions own nothing.
     for (const Region& region : f_.regions) {
       for (const OpId id : region.ops) {
         const Op& op = f_.op(id);
@@ -98,7 +98,8 @@ class FunctionVerifier {
         }
       }
     }
-    // Each region has one owner and the body has none, so what the walk reaches from the body is a tree.
+    // Each region has one owner and the body has none, so the regions that the walk reaches from the body form a
+    // tree.
     return true;
   }
   bool CheckTargetIds(const Op& op) {
@@ -121,7 +122,7 @@ class FunctionVerifier {
     is_defined_.resize(f_.values.size());
     is_visible_.resize(f_.values.size());
     if (f_.types_of(ParamsOf(f_.region(f_.body))) != f_.type.params) {
-      Fail("The body's parameters are not of the function type's types.");
+      Fail("The types of the body's parameters differ from those of the function type.");
     }
     OpenRegion(f_.body);
     while (!open_.empty()) {
@@ -134,7 +135,7 @@ class FunctionVerifier {
       const OpId id = region.ops[top.next++];
       CheckOp(id, top.next == region.ops.size());
       const Op& op = f_.op(id);
-      if (op.code == Opcode::kLeaveTable) {
+      if (op.code == Opcode::kBrTable) {
         CountTable(op);
       }
       if (!OwnsRegions(op.code)) {
@@ -181,7 +182,7 @@ class FunctionVerifier {
     const Op& op = f_.op(id);
     const std::string name = '"' + std::string(Info(op.code).text) + "\": ";
     if (IsTerminator(op.code) != is_last) {
-      Fail(name + (is_last ? "A region ends in an operation that is no terminator."
+      Fail(name + (is_last ? "A region ends in an operation that is not a terminator."
                            : "A terminator stands before the end of its region."),
            op.source);
     }
@@ -254,11 +255,11 @@ class FunctionVerifier {
   Diagnostics& out_;
   std::string place_;
   std::vector<Open> open_;
-  std::vector<bool> is_open_;     // A block, loop or if whose region is being walked.
-  std::vector<bool> is_defined_;  // Values: at any time so far.
-  std::vector<bool> is_visible_;  // Values: now.
+  std::vector<bool> is_open_;     // True for a block, loop or if whose region is being walked.
+  std::vector<bool> is_defined_;  // True for values defined so far.
+  std::vector<bool> is_visible_;  // True for values visible now.
   std::vector<ValueId> defined_order_;
-  uint64_t table_values_ = 0;  // O5.
+  uint64_t table_values_ = 0;  // For O5.
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ std::string CheckConversion(const OpContext& c) {
     case Opcode::kReinterpret:
       ok = IsInt(from) != IsInt(to) && Bytes(from) == Bytes(to);
       break;
-    default:  // The truncations.
+    default:  // Truncations.
       ok = !IsInt(from) && IsInt(to);
   }
   if (!ok) {

@@ -32,7 +32,7 @@ std::string CheckCallRef(const OpContext& c) {
   return fault.empty() ? ExpectResults(c, types[c.op.imm].results) : fault;
 }
 
-// O6 but for the types, which CheckUses compares over the module.
+// Checks O6 except for the types, which VerifyUses compares across the module.
 std::string CheckPrint(const OpContext& c) {
   if (c.op.imm >= c.module.formats.size()) {
     return "The format (" + std::to_string(c.op.imm) + ") does not exist; the module has " +
@@ -58,7 +58,7 @@ std::string CheckIf(const OpContext& c) {
 
 std::string CheckTargets(const OpContext& c, uint32_t first_value) {
   const Function& f = c.function;
-  // A table may name one target thousands of times; it is checked once.
+  // A table may name one target thousands of times; the target is checked once.
   std::vector<std::pair<OpId, bool>> targets;
   for (const Target& target : f.targets_of(c.op)) {
     targets.emplace_back(target.op, target.is_continue);
@@ -78,12 +78,12 @@ std::string CheckTargets(const OpContext& c, uint32_t first_value) {
   return "";
 }
 
-std::string CheckLeaveTable(const OpContext& c) {
+std::string CheckBrTable(const OpContext& c) {
   if (c.op.target_count == 0) {
-    return "A leave_table has no default target.";
+    return "A br_table has no default target.";
   }
   if (c.op.operand_count == 0 || c.operand(0) != Type::kI32) {
-    return "The first operand of a leave_table is the i32 index.";
+    return "The first operand of a br_table is the i32 index.";
   }
   return CheckTargets(c, 1);
 }
@@ -93,7 +93,7 @@ std::string CheckJump(const OpContext& c) {
     return "A leave or continue has one target.";
   }
   if (c.function.targets_of(c.op)[0].is_continue != (c.op.code == Opcode::kContinue)) {
-    return "The target's kind is not the terminator's.";
+    return "The target's kind does not match the terminator's.";
   }
   return CheckTargets(c, 0);
 }
@@ -116,11 +116,11 @@ std::string CheckControl(const OpContext& c) {
       return CheckBlock(c);
     case Opcode::kIf:
       return CheckIf(c);
-    case Opcode::kLeave:
+    case Opcode::kBr:
     case Opcode::kContinue:
       return CheckJump(c);
-    case Opcode::kLeaveTable:
-      return CheckLeaveTable(c);
+    case Opcode::kBrTable:
+      return CheckBrTable(c);
     case Opcode::kReturn:
       return ExpectOperands(c, c.function.type.results);
     default:  // trap

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/verify/verify_op.h"
 
 namespace hpvm::ir {
@@ -15,14 +15,14 @@ std::string CheckSpace(const OpContext& c) {
            std::to_string(c.module.params.size()) + ".";
   }
   if (op.space == Space::kParam && !c.module.params[op.space_index].is_buffer) {
-    return "The parameter (" + std::to_string(op.space_index) + ") is no buffer.";
+    return "The parameter (" + std::to_string(op.space_index) + ") is not a buffer.";
   }
   if (op.space == Space::kStack) {
     if (&c.function != &c.module.functions[c.module.entry.index] || !c.module.stack_frame.has_value()) {
       return "The space stack does not exist outside of the entry of a module with a stack_frame.";
     }
     if (Info(op.code).family == Family::kAtomic || op.imm > c.module.stack_frame->begin) {
-      return "The space stack has no atomics and no immediates above where the stack's frame begins.";
+      return "The space stack has no atomics, and no immediates above the beginning of the stack's frame.";
     }
   }
   if (op.is_inside && (op.space != Space::kParam || Info(op.code).family == Family::kAtomic)) {

@@ -31,7 +31,7 @@ void CheckSegments(const std::vector<DataSegment>& segments, uint64_t bytes, con
 void CheckMemoryAndData(const Module& m, Diagnostics& out) {
   const std::string place = "module \"" + m.name + '"';
   if (m.memory_bytes % kPageBytes != 0 || m.memory_bytes_max % kPageBytes != 0) {
-    ReportFault(out, place, "The memory's size is no multiple of 64 KiB.");
+    ReportFault(out, place, "The memory's size is not a multiple of 64 KiB.");
   }
   if (m.memory_bytes > m.memory_bytes_max || m.memory_bytes_max > limits::kModuleMemoryBytesMax) {
     ReportFault(out, place,
@@ -64,7 +64,7 @@ void CheckStateAndReferences(const Module& m, const std::string& place, Diagnost
   const std::optional<uint32_t> pointer = m.stack_pointer;
   if (pointer.has_value() && (*pointer >= m.globals.size() || !m.globals[*pointer].is_mutable ||
                               m.globals[*pointer].type != m.address_type())) {
-    ReportFault(out, place, "The stack pointer is no mutable global of the address type.");
+    ReportFault(out, place, "The stack pointer is not a mutable global of the address type.");
   }
   if (const std::optional<StackFrame>& frame = m.stack_frame;
       frame.has_value() && (frame->begin >= frame->end || frame->end > m.memory_bytes || frame->begin % 8 != 0 ||

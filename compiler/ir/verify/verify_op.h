@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks of single operations, one function a family group. Each gives the fault as a sentence, or nothing. They
-// are called with ids in range (F1) and targets that enclose the operation.
+// Checks of single operations, one function per group of families. Each returns the fault as a sentence, or nothing.
+// Callers ensure that ids are in range (F1) and that targets enclose the operation.
 #ifndef HPVMD_COMPILER_IR_VERIFY_VERIFY_OP_H_
 #define HPVMD_COMPILER_IR_VERIFY_VERIFY_OP_H_
 
@@ -21,7 +21,7 @@ struct OpContext {
   Type result(uint32_t i) const { return function.type_of(ValueId(op.first_result.index + i)); }
 };
 
-// Empty when the operands from `first_operand` on have exactly those types.
+// Returns no fault when the operands from `first_operand` on have exactly those types.
 std::string ExpectOperands(const OpContext& c, std::span<const Type> types, uint32_t first_operand = 0);
 std::string ExpectResults(const OpContext& c, std::span<const Type> types);
 std::string ExpectSignature(const OpContext& c, std::initializer_list<Type> operands,

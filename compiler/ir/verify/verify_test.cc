@@ -13,7 +13,7 @@
 namespace hpvm::ir {
 namespace {
 
-// %b: i32 buffer, %f: f32, %l: i64; global g0 is immutable, g1 mutable; f1 takes (i32) and gives (i32).
+// %b: i32 buffer, %f: f32, %l: i64; global g0 is immutable, g1 mutable; f1 takes (i32) and returns (i32).
 std::string WithBody(const std::string& body) {
   return "module \"m\"\nmemory 65536 65536\nglobal i32 0x1\nglobal mut i32 0x1\n"
          "state 8\nsegment \"01\"\nreftype (i32) -> (i32)\nreftype () -> ()\nref f1 r0\nformat \"%d\"\n"
@@ -66,7 +66,7 @@ constexpr Case kBodies[] = {
     {"Address", "%x: i32 = load.i32 flat %l\nreturn ()", "\"load\": The operands (i64) are not of the types (i32)."},
     {"Param", "%x: i32 = load.i32 param(3) %b\nreturn ()",
      "\"load\": The parameter (3) does not exist; the kernel has 3."},
-    {"ScalarParam", "%x: i32 = load.i32 param(1) %b\nreturn ()", "\"load\": The parameter (1) is no buffer."},
+    {"ScalarParam", "%x: i32 = load.i32 param(1) %b\nreturn ()", "\"load\": The parameter (1) is not a buffer."},
     {"Private", "%x: i32 = load.i32 private(0) %b\nreturn ()", "\"load\": The space private is not in use yet."},
     {"AtomicFloat", "%x: f32 = atomic_add.f32 flat %b, %f\nreturn ()",
      "\"atomic_add\": The operation does not exist for f32."},
@@ -108,39 +108,39 @@ constexpr Case kBodies[] = {
      "\"atomic_load\": The space state has no atomics."},
     {"StateAddress", "%x: i32 = load.i32 state %l\nreturn ()",
      "\"load\": The operands (i64) are not of the types (i32)."},
-    {"NoTerminator", "%x: i32 = add.i32 %b, %b", "\"add\": A region ends in an operation that is no terminator."},
+    {"NoTerminator", "%x: i32 = add.i32 %b, %b", "\"add\": A region ends in an operation that is not a terminator."},
     {"Empty", "", "A region is empty."},
     {"EarlyTerminator", "return ()\nreturn ()", "\"return\": A terminator stands before the end of its region."},
     {"ReturnValues", "return (%b)", "\"return\": The operands (i32) are not of the types ()."},
     {"TrapCode", "trap 0", "\"trap\": The trap code (0) does not exist."},
     {"TrapStopped", "trap 100", "\"trap\": The trap code (100) does not exist."},
-    {"IfCondition", "if x %l {\nleave x ()\n} else {\nleave x ()\n}\nreturn ()",
+    {"IfCondition", "if x %l {\nbr x ()\n} else {\nbr x ()\n}\nreturn ()",
      "\"if\": The operands (i64) are not of the types (i32)."},
-    {"BlockParam", "block x (%p: i64 = %b) {\nleave x ()\n}\nreturn ()",
+    {"BlockParam", "block x (%p: i64 = %b) {\nbr x ()\n}\nreturn ()",
      "\"block\": The operands (i32) are not of the types (i64)."},
-    {"LeaveValues", "%r: i32 = block x () {\nleave x (%f)\n}\nreturn ()",
-     "\"leave\": The operands (f32) are not of the types (i32)."},
+    {"LeaveValues", "%r: i32 = block x () {\nbr x (%f)\n}\nreturn ()",
+     "\"br\": The operands (f32) are not of the types (i32)."},
     {"ContinueBlock", "block x () {\ncontinue x ()\n}\nreturn ()", "\"continue\": Only a loop can be continued."},
     {"ContinueValues", "loop x (%p: i32 = %b) {\ncontinue x ()\n}\nreturn ()",
      "\"continue\": The operands () are not of the types (i32)."},
-    {"NotEnclosing", "block x () {\nleave x ()\n}\nblock y () {\nleave x ()\n}\nreturn ()",
+    {"NotEnclosing", "block x () {\nbr x ()\n}\nblock y () {\nbr x ()\n}\nreturn ()",
      "A target does not enclose its terminator."},
-    {"TableIndex", "block x () {\nleave_table %l [x] ()\n}\nreturn ()",
-     "\"leave_table\": The first operand of a leave_table is the i32 index."},
-    {"TableValues", "%r: i32 = block x () {\nleave_table %b [x] ()\n}\nreturn ()",
-     "\"leave_table\": The operands () are not of the types (i32)."},
-    {"TableOneOfTwo", "%r: i32 = block x () {\nblock y () {\nleave_table %b [y, x] ()\n}\nleave x (%b)\n}\nreturn ()",
-     "\"leave_table\": The operands () are not of the types (i32)."},
-    {"UseOfInnerValue", "block x () {\n%v: i32 = const.i32 1\nleave x ()\n}\nstore.i32 flat %b, %v\nreturn ()",
+    {"TableIndex", "block x () {\nbr_table %l [x] ()\n}\nreturn ()",
+     "\"br_table\": The first operand of a br_table is the i32 index."},
+    {"TableValues", "%r: i32 = block x () {\nbr_table %b [x] ()\n}\nreturn ()",
+     "\"br_table\": The operands () are not of the types (i32)."},
+    {"TableOneOfTwo", "%r: i32 = block x () {\nblock y () {\nbr_table %b [y, x] ()\n}\nbr x (%b)\n}\nreturn ()",
+     "\"br_table\": The operands () are not of the types (i32)."},
+    {"UseOfInnerValue", "block x () {\n%v: i32 = const.i32 1\nbr x ()\n}\nstore.i32 flat %b, %v\nreturn ()",
      "\"store\": An operand is used outside the region that defines it, or before its definition."},
     {"UseOfOtherBranch",
-     "if x %b {\n%v: i32 = const.i32 1\nleave x ()\n} else {\nstore.i32 flat %b, %v\nleave x ()\n}\nreturn ()",
+     "if x %b {\n%v: i32 = const.i32 1\nbr x ()\n} else {\nstore.i32 flat %b, %v\nbr x ()\n}\nreturn ()",
      "\"store\": An operand is used outside the region that defines it, or before its definition."},
-    {"UseOfOwnResult", "%r: i32 = block x () {\nleave x (%r)\n}\nreturn ()",
-     "\"leave\": An operand is used outside the region that defines it, or before its definition."},
+    {"UseOfOwnResult", "%r: i32 = block x () {\nbr x (%r)\n}\nreturn ()",
+     "\"br\": An operand is used outside the region that defines it, or before its definition."},
 };
 
-// Each broken rule about operations and regions is refused with its sentence, and nothing else is said.
+// Each violated rule about operations and regions is reported with its sentence, and nothing else is.
 TEST(VerifyTest, RefusesEachBrokenBody) {
   for (const Case& c : kBodies) {
     EXPECT_EQ(FaultsOf(Parse(WithBody(c.body))), std::string("function f0 \"entry\": ") + c.want) << c.name;
@@ -148,7 +148,7 @@ TEST(VerifyTest, RefusesEachBrokenBody) {
 }
 
 constexpr char kValid[] =
-    "%r: i32 = loop x (%i: i32 = %b) {\nif y %i {\ncontinue x (%i)\n} else {\nleave x (%i)\n}\ntrap 1\n}\n"
+    "%r: i32 = loop x (%i: i32 = %b) {\nif y %i {\ncontinue x (%i)\n} else {\nbr x (%i)\n}\ntrap 1\n}\n"
     "store.i32 flat %b, %r\nreturn ()";
 
 struct ModuleCase {
@@ -160,10 +160,11 @@ struct ModuleCase {
 constexpr char kBadReference[] =
     "module \"m\": A reference names a function or a type that does not exist, or a function that is not of the type.";
 
-// What the text form cannot say wrongly is broken in memory: the module's tables.
+// Faults in the module's tables that the text form cannot express are created in memory.
 TEST(VerifyTest, RefusesEachBrokenModule) {
   const ModuleCase cases[] = {
-      {"Pages", [](Module& m) { m.memory_bytes = 100; }, "module \"m\": The memory's size is no multiple of 64 KiB."},
+      {"Pages", [](Module& m) { m.memory_bytes = 100; },
+       "module \"m\": The memory's size is not a multiple of 64 KiB."},
       {"Maximum", [](Module& m) { m.memory_bytes = 131072; },
        "module \"m\": The memory (131072 bytes) or its maximum (65536) is larger than the limit (65536)."},
       {"Limit", [](Module& m) { m.memory_bytes_max = 2 * limits::kModuleMemoryBytesMax; },
@@ -203,9 +204,9 @@ TEST(VerifyTest, RefusesEachBrokenModule) {
       {"ReferenceLast", [](Module& m) { m.first_reference = 0xffffffffu; },
        "module \"m\": The references do not lie in [1, 2^32)."},
       {"StackPointerMissing", [](Module& m) { m.stack_pointer = 2; },
-       "module \"m\": The stack pointer is no mutable global of the address type."},
+       "module \"m\": The stack pointer is not a mutable global of the address type."},
       {"StackPointerConst", [](Module& m) { m.stack_pointer = 0; },
-       "module \"m\": The stack pointer is no mutable global of the address type."},
+       "module \"m\": The stack pointer is not a mutable global of the address type."},
       {"Entry", [](Module& m) { m.entry = FunctionId(2u); }, "module \"m\": The entry function does not exist."},
       {"EntryMissing", [](Module& m) { m.entry = FunctionId(); }, "module \"m\": The entry function does not exist."},
       {"EntryParams", [](Module& m) { m.params.pop_back(); },
@@ -249,7 +250,7 @@ TEST(VerifyTest, RefusesEachBrokenStructure) {
        "An operation stands in two places."},
       {"ValueTwice", [&](Module& m) { entry(m).ops[0].first_result = ValueId(0u); }, "A value is defined twice."},
       {"BodyParams", [&](Module& m) { entry(m).regions[0].param_count = 2; },
-       "The body's parameters are not of the function type's types."},
+       "The types of the body's parameters differ from those of the function type."},
   };
   for (const ModuleCase& c : cases) {
     Module module = Parse(WithBody(kValid));
@@ -260,7 +261,7 @@ TEST(VerifyTest, RefusesEachBrokenStructure) {
   }
 }
 
-// A use before the definition, which the parser refuses by itself, is refused in memory too.
+// A use before the definition, which the parser itself refuses, is also refused in memory.
 TEST(VerifyTest, RefusesUseBeforeDefinition) {
   Module module = Parse(WithBody("%x: i32 = const.i32 1\n%y: i32 = add.i32 %x, %x\nreturn ()"));
   std::swap(module.functions[0].regions[0].ops[0], module.functions[0].regions[0].ops[1]);
@@ -278,7 +279,7 @@ TEST(VerifyTest, FormatsHaveOneSignature) {
   EXPECT_NE(FaultsOf(Parse(WithBody(one + "return ()") + "func f2 \"g\" () -> () {\nprint p0 ()\nreturn ()\n}\n")), "");
 }
 
-// A print takes so many values and no more.
+// The number of a print's values is limited.
 TEST(VerifyTest, PrintsAreLimited) {
   std::string values = "%b";
   for (uint32_t i = 1; i < limits::kPrintOperandsMax; ++i) {
@@ -296,7 +297,7 @@ TEST(VerifyTest, RefusesWideConstants) {
   EXPECT_EQ(FaultsOf(module), "function f0 \"entry\": \"const\": The constant does not fit f32.");
 }
 
-// Barriers and group memory are declared if a call, direct or through a reference, reaches them; and only then.
+// Barriers and group memory must be declared when a call, direct or through a reference, reaches them, and only then.
 TEST(VerifyTest, UsesAreDeclared) {
   const std::string want =
       "module \"m\": A reachable function has a barrier or a local_alloc that the module does not declare.";
@@ -340,12 +341,12 @@ TEST(VerifyTest, TableValuesAreLimited) {
     }
     for (int i = 0; i < tables; ++i) {
       const std::string block = "t" + std::to_string(i);
-      text += "block " + block + " () {\nleave_table %b [" + names + "] (" + values + ")\n}\n";
+      text += "block " + block + " () {\nbr_table %b [" + names + "] (" + values + ")\n}\n";
     }
     // From the innermost block outwards.
     std::string ends;
     for (int i = 19; i >= 0; --i) {
-      ends += "leave b" + std::to_string(i) + " (" + values + ")\n}\n";
+      ends += "br b" + std::to_string(i) + " (" + values + ")\n}\n";
     }
     return WithBody(text + ends + "return ()");
   };
@@ -354,7 +355,7 @@ TEST(VerifyTest, TableValuesAreLimited) {
             "function f0 \"entry\": The function's tables pass more values (30240) than the limit (29888).");
 }
 
-// The source offset of the operation goes into the diagnostic.
+// The diagnostic contains the operation's source offset.
 TEST(VerifyTest, FaultsNameTheSource) {
   const Diagnostics faults = Verify(Parse(WithBody("store.i32 flat %b, %l @123\nreturn ()")));
   ASSERT_EQ(faults.size(), 1u);

@@ -71,7 +71,7 @@ ir::Launch LaunchOf(std::vector<std::vector<uint8_t>>& buffers, uint64_t count) 
   return launch;
 }
 
-// The arguments and room for the results.
+// Returns the arguments and room for the results.
 std::vector<std::vector<uint8_t>> Pack(const std::vector<std::vector<uint64_t>>& arguments, uint32_t bytes) {
   std::vector<std::vector<uint8_t>> buffers;
   for (const std::vector<uint64_t>& list : arguments) {
@@ -152,7 +152,7 @@ std::vector<uint64_t> CompiledFunction::Run(const std::vector<std::vector<uint64
   const StatusOr<ir::AddressSpace> space = ir::AssignAddresses(module_, launch.arguments);
   HPVMD_CHECK(space.ok());
   const cpu::testing::ImageRun run = image_->Run(launch, *space, 0, count);
-  // Stores of the library's stack need no restoration.
+  // Stores to the library's stack need no restoration.
   HPVMD_CHECK(run.trap.code == ir::TrapCode::kNone && run.restores == 0);
   return Unpack(buffers.back(), bytes);
 }

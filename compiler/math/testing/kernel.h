@@ -17,21 +17,20 @@
 
 namespace hpvm::math {
 
-// out[i] = f(x[i], ...) for instance i. `rsqrt` is what hpvm.h makes of it.
+// Returns a kernel out[i] = f(x[i], ...) for instance i. `rsqrt` is as hpvm.h defines it.
 ir::Module KernelOf(const Reference& function, bool is_f64, wasm::MathForms forms);
 
-// One function's kernel, compiled. Not for several threads.
+// CompiledFunction holds one function's compiled kernel. Not thread-safe.
 class CompiledFunction {
  public:
   // `is_fast`: the forms and the code of a node with "math": "fast".
   CompiledFunction(const Reference& function, bool is_f64, bool is_fast = false);
 
-  // The bits of the results. `arguments` holds one list of bits an argument, all of one length.
+  // Returns the bits of the results. `arguments` holds one list of bits per argument, all of one length.
   std::vector<uint64_t> Run(const std::vector<std::vector<uint64_t>>& arguments);
-  // The same with the instances in lockstep, by the variant that the compiler thinks best; nothing when it made none.
+  // The same with the instances in lockstep, by the compiler's preferred variant; nothing when it made none.
   std::optional<std::vector<uint64_t>> RunTiles(const std::vector<std::vector<uint64_t>>& arguments);
-  // The same by the interpreter.
-  // What it is made of does not know of fast math.
+  // The same by the interpreter, whose module does not use fast math.
   std::vector<uint64_t> Interpret(const std::vector<std::vector<uint64_t>>& arguments);
   // f32 only, without copies: out[i] = f(in[i]).
   void Run32(const float* in, float* out, uint32_t count);

@@ -13,7 +13,7 @@ namespace {
 
 struct Format {
   int precision;                   // Bits.
-  int exponent_min, exponent_max;  // Of normal numbers, as 1.f * 2^e.
+  int exponent_min, exponent_max;  // Range for normal numbers, as 1.f * 2^e.
 };
 constexpr Format kF32{24, -126, 127};
 constexpr Format kF64{53, -1022, 1023};
@@ -172,7 +172,7 @@ void TrueValue(const Reference& function, const Arguments& at, mpfr_t out) {
   mpfr_set_d(y.value, at[1], MPFR_RNDN);
   mpfr_set_d(z.value, at[2], MPFR_RNDN);
   if (function.name == "rsqrt" && at[0] == 0) {
-    mpfr_set_inf(out, std::signbit(at[0]) ? -1 : 1);  // As IEEE 754 has it; MPFR's is always positive.
+    mpfr_set_inf(out, std::signbit(at[0]) ? -1 : 1);  // As in IEEE 754; MPFR's is always positive.
   } else if (function.arity == 1) {
     UnaryOf(function.name)(out, x.value, MPFR_RNDN);
   } else if (function.arity == 2) {
@@ -182,12 +182,12 @@ void TrueValue(const Reference& function, const Arguments& at, mpfr_t out) {
   }
 }
 
-// log2 of the unit in the last place at a value of that binary exponent.
+// Returns log2 of the unit in the last place at a value of that binary exponent.
 int UlpExponent(int exponent, const Format& format) {
   return std::max(exponent, format.exponent_min) - format.precision + 1;
 }
 
-// `exponent_min` is the least binary exponent whose unit errors are measured in.
+// `exponent_min` is the least binary exponent whose unit is used to measure errors.
 double UlpErrorOf(const mpfr_t truth, double got, const Format& format, int exponent_min) {
   const double infinity = std::numeric_limits<double>::infinity();
   if (mpfr_nan_p(truth) || std::isnan(got)) {
@@ -196,7 +196,7 @@ double UlpErrorOf(const mpfr_t truth, double got, const Format& format, int expo
   Number value(96), limit(2), error(96);
   mpfr_set(value.value, truth, MPFR_RNDN);
   mpfr_set_ui_2exp(limit.value, 1, format.exponent_max + 1, MPFR_RNDN);
-  // Beyond the largest finite number everything is the first power of two that does not fit, an infinity included.
+  // Beyond the largest finite number every value counts as the first power of two that does not fit, also an infinity.
   if (mpfr_cmpabs(value.value, limit.value) > 0) {
     mpfr_setsign(value.value, limit.value, mpfr_signbit(truth), MPFR_RNDN);
   }
@@ -218,7 +218,7 @@ double UlpErrorOf(const mpfr_t truth, double got, const Format& format, int expo
 double UlpError(const Reference& function, const Arguments& at, double got, const Format& format) {
   Number truth(format.precision + 40);
   TrueValue(function, at, truth.value);
-  // Between the poles of lgamma below 0 lie zeros at which no relative bound holds.
+  // Between the poles of lgamma below 0 are zeros at which no relative bound holds.
   const bool is_absolute = function.is_absolute_below_0 && at[0] < 0 && format.precision == kF64.precision;
   return UlpErrorOf(truth.value, got, format, is_absolute ? 0 : format.exponent_min);
 }
@@ -266,7 +266,7 @@ double UlpErrorFrom(double nearly, float got) { return ErrorFrom(nearly, got, kF
 double FlushedError(const Reference& function, float at, float got, bool is_absolute) {
   const int least = is_absolute ? 0 : kF32.exponent_min;
   const double truth = function.host1(at);
-  // A denormal number somewhere on the way counted as zero.
+  // An intermediate denormal number counted as zero.
   if (std::fabs(got - truth) <= std::numeric_limits<float>::min()) {
     return 0;
   }

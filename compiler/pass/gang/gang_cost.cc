@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The estimate sums cycles over the levels of a kernel (its body and loops), weighted by assumed trip counts. Work is
+// counted per tile, row or part; registers that values occupy beyond the processor's number, and latencies of
+// loop-carried values, are added.
 #include "compiler/pass/gang/gang_cost.h"
 
 #include <cmath>
@@ -8,17 +11,17 @@
 namespace hpvm::pass {
 namespace {
 
-constexpr double kTrips = 32;           // Of a loop, when nothing is known.
-constexpr double kWeightMax = 1 << 15;  // Three loops deep.
-constexpr double kScalarOp = 0.3;       // One instance at a time; also scalars of a tile.
-constexpr double kPartsAtOnce = 3;      // That overlap, so that nothing waits.
-constexpr double kTileStart = 12;       // What a tile costs whatever it does.
+constexpr double kTrips = 32;           // Assumed trip count of a loop.
+constexpr double kWeightMax = 1 << 15;  // Three nested loops.
+constexpr double kScalarOp = 0.3;       // Scalar code of one instance, and scalars of a tile.
+constexpr double kPartsAtOnce = 3;      // Number of parts that overlap, so that none waits.
+constexpr double kTileStart = 12;       // Fixed cost of a tile.
 
-// --- What an operation costs.
+// --- Costs of operations.
 
-// Cycles of an arithmetic operation, of a whole register and of one scalar.
+// Cycles of an arithmetic operation on a whole register, and on one scalar.
 struct Cycles {
-  double vector = 1, scalar = kScalarOp;  // The first in units of a simple operation.
+  double vector = 1, scalar = kScalarOp;  // `vector` is in units of a simple operation.
   int latency = 1;
 };
 
@@ -65,7 +68,7 @@ Cycles CyclesOf(const Op& op) {
   }
 }
 
-// The distance in bytes from one lane's access to the next, of a linear address.
+// Returns the distance in bytes from one lane's access to the next, for a linear address.
 int64_t StepOf(const ir::Module& module, const Layout& layout) {
   return ir::SignedBits(module.address_type(), layout.step);
 }
@@ -115,7 +118,7 @@ void GangEstimate::AddMemory(OpId id, const Op& op, GangLevel& level) {
     level.vectors.Add(by_row, lanes_ * 9.0);
     return;
   }
-  if (op.space == ir::Space::kStack) {  // A vector for each word; what lanes index themselves is gathered.
+  if (op.space == ir::Space::kStack) {  // A vector per word; indices that differ by lane are gathered.
     const double whole = OfVector(std::max<uint32_t>(op.width, 4)) * (op.width < 4 ? 3 : 1);
     const double apart = 4 + lanes_ * (is_store ? 1.5 : 1.2);
     level.vectors.Add(true, address.kind == Layout::Kind::kUniform ? whole : apart * std::max(1.0, op.width / 8.0));
@@ -129,7 +132,7 @@ void GangEstimate::AddMemory(OpId id, const Op& op, GangLevel& level) {
   const bool is_quad = op.code == Opcode::kLoad128 || op.code == Opcode::kStore128;
   const double shuffles = is_quad ? 3 * OfVector(op.width) : 0;
   const double whole = OfVector(std::max<uint32_t>(op.width, 4)) * (is_store ? 4 : 2) + shuffles;
-  if (const int32_t record = records_.of[id.index]; record >= 0) {  // A vector, and the shuffles of one.
+  if (const int32_t record = records_.of[id.index]; record >= 0) {  // A vector, and the shuffles for one.
     level.vectors.Add(by_row, OfVector(op.width) * (records_.records[static_cast<size_t>(record)].stride > 4 ? 6 : 3));
     return;
   }
@@ -167,7 +170,7 @@ void GangEstimate::AddArith(const Op& op, GangLevel& level) {
   }
 }
 
-// Values from outside of a loop occupy their registers all the while it runs.
+// Values defined outside of a loop occupy their registers as long as the loop runs.
 void GangEstimate::NoteUses(const Op& op, size_t level) {
   const bool makes_vectors = (op.result_count > 0 && Varies(op.first_result)) || ir::IsTerminator(op.code);
   for (ValueId id : f_.operands_of(op)) {
@@ -242,7 +245,8 @@ void GangEstimate::Visit(OpId id, size_t level) {
 
 // --- Registers and latencies.
 
-// How many values of an iteration are alive at a time, going backwards from their uses.
+// Finds the maximum number of registers for values of an iteration that are alive at a time, walking backwards from
+// their uses.
 void GangEstimate::FindPassing() {
   std::vector<bool> is_alive(f_.values.size());
   std::vector<GangWork> now(levels_.size());
@@ -267,7 +271,7 @@ void GangEstimate::FindPassing() {
   }
 }
 
-// The time from a loop's parameter to its next value.
+// Returns the time from a loop's parameter to its next value.
 double GangEstimate::Latency(std::span<const OpId> ops, ValueId param) {
   std::vector<double> since(f_.values.size(), -1);
   since[param.index] = 0;
@@ -298,7 +302,7 @@ double GangEstimate::Latency(std::span<const OpId> ops, ValueId param) {
 }
 
 void GangEstimate::FindLatencies() {
-  constexpr size_t kLooksMax = 200'000;  // Values looked at; larger loops have work enough anyway.
+  constexpr size_t kLooksMax = 200'000;  // Limit of visited values; larger loops have enough other work anyway.
   size_t looks = 0;
   for (size_t l = 1; l < levels_.size(); ++l) {
     std::vector<OpId> ops;
@@ -326,7 +330,7 @@ void GangEstimate::FindLatencies() {
 
 // --- Shapes.
 
-// `parts_max`: of so many parts at a time, but all columns of what rows share.
+// Counts work of at most `parts_max` parts at a time, but of all columns for values that rows share.
 double GangEstimate::AtOnce(const GangWork& work, const GangShape& shape, double parts_max) const {
   return work.by_row * std::min<double>(parts_max, shape.rows * shape.columns) + work.shared * shape.columns;
 }
@@ -340,17 +344,17 @@ double GangEstimate::Of(const GangShape& shape) const {
                   level.scalars.by_row * shape.rows + level.scalars.shared;
     work -= shape.rows % 4 == 0 ? level.transposed * parts : 0;
     const double registers = AtOnce(level.kept, shape, parts) + level.splats.shared + level.splats.by_row * shape.rows +
-                             // LLVM's scheduler finishes one part before it begins with the next, but for stores.
+                             // LLVM's scheduler finishes one part before the next, except in code with stores.
                              AtOnce(level.passing, shape, level.stores ? parts : kPartsAtOnce) + 1;
-    // What does not fit is stored and loaded each time that it is touched.
+    // Values that do not fit into registers are stored and loaded each time they are used.
     const double touches = std::max(1.0, (level.vectors.by_row + level.vectors.shared) / (4 * OfVector(4)));
     work += 2 * std::max(0.0, registers - unit_.registers) * touches;
     work = std::max(work, level.latency);
     constexpr double kStream = 6, kLine = 4;  // Cycles.
-    constexpr uint32_t kLinesMax = 8;  // Their addresses tend to differ by powers of two, and caches have 8 ways.
+    constexpr uint32_t kLinesMax = 8;  // The lines' addresses tend to differ by powers of two, and caches have 8 ways.
     work += kStream * level.streams * (shape.rows > 1 ? shape.rows : 0);
     work += kLine * level.crosswise * shape.width() * (shape.width() > kLinesMax ? 1.4 : 1);
-    // The more lanes, the longer the slowest takes.
+    // The more lanes, the longer the slowest one takes.
     work *= level.is_masked && l > 0 ? 1 + 0.1 * std::log2(parts) : 1;
     cycles += work * level.weight;
   }

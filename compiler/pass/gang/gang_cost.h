@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What running a kernel in tiles of a shape costs; internal to this folder (ChooseShapes asks). Cycles are guesses,
-// good to a factor of two: what matters is what rows and columns share, what waits for what, and what does not fit into
-// registers.
+// GangEstimate estimates the cost of running a kernel in tiles of a shape; internal to this folder (used by
+// ChooseShapes). Cycles are accurate to a factor of two only. The comparison of shapes depends on the values that rows
+// and columns share, on latencies, and on values that do not fit into registers.
 #ifndef HPVMD_COMPILER_PASS_GANG_GANG_COST_H_
 #define HPVMD_COMPILER_PASS_GANG_GANG_COST_H_
 
@@ -19,13 +19,13 @@
 
 namespace hpvm::pass {
 
-// Work of one kind: once for a tile (scalars: once a row), or once a column or part of it.
+// Work of one kind: once per tile (scalars: once per row), or once per column or part of it.
 struct GangWork {
   double shared = 0, by_row = 0;
   void Add(bool is_by_row, double cost) { (is_by_row ? by_row : shared) += cost; }
 };
 
-// A loop, or the body: the first.
+// A loop, or (the first) the body.
 struct GangLevel {
   size_t parent = 0;
   ir::RegionId region;
@@ -33,13 +33,13 @@ struct GangLevel {
   bool is_masked = false;
   bool stores = false;
   GangWork vectors, scalars;
-  GangWork kept;     // Registers that stay occupied while it runs, in vectors a part.
-  GangWork splats;   // The same for scalars that vectors are combined with.
-  GangWork passing;  // Registers for what is made and used within an iteration, at most at a time.
+  GangWork kept;     // Registers that stay occupied while it runs, in vectors per part.
+  GangWork splats;   // The same for scalars that are combined with vectors.
+  GangWork passing;  // Maximum registers for values made and used within an iteration.
   double latency = 0;
-  double streams = 0;     // Contiguous accesses that each row has its own of: each is a page of its own.
-  double crosswise = 0;   // Accesses of which each lane has a cache line of its own, shared by the rows.
-  double transposed = 0;  // What accesses along y cost less, a part, where rows fill vectors (gang_transpose.cc).
+  double streams = 0;     // Contiguous accesses that differ by row: each is in a page of its own.
+  double crosswise = 0;   // Accesses for which each lane has a separate cache line that the rows share.
+  double transposed = 0;  // Cycles per part that accesses along y save if rows fill vectors (gang_transpose.cc).
 };
 
 class GangEstimate {
@@ -50,7 +50,7 @@ class GangEstimate {
   bool has_crosswise() const {
     return std::ranges::any_of(levels_, [](const GangLevel& level) { return level.crosswise > 0; });
   }
-  // Cycles an instance.
+  // Returns cycles per instance.
   double Of(const GangShape& shape) const;
   double scalar() const { return scalar_; }
 
@@ -77,8 +77,8 @@ class GangEstimate {
   const std::vector<analysis::Shape>& along_y_;
   const GangRecords records_;
   std::vector<GangLevel> levels_;
-  std::vector<std::pair<ir::OpId, size_t>> order_;  // Operations with their level, as the text form has them.
-  std::vector<size_t> defined_in_;                  // By ir::ValueId: the level.
+  std::vector<std::pair<ir::OpId, size_t>> order_;  // Operations with their level, in the order of the text.
+  std::vector<size_t> defined_in_;                  // Indexed by ir::ValueId: the level.
   std::set<std::pair<size_t, uint32_t>> kept_;      // Values counted in a level.
   double scalar_ = 0;
 };

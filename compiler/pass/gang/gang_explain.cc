@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan in words, for `hpvmctl kernel explain`.
+// Describes a plan in words, for `hpvmctl kernel explain`.
 #include <array>
 #include <string>
 
@@ -9,9 +9,9 @@
 namespace hpvm::pass {
 namespace {
 
-// How many values are kept in which way.
+// Numbers of values by the kind of their layout.
 struct Kinds {
-  std::array<size_t, 3> count{};  // By Layout::Kind.
+  std::array<size_t, 3> count{};  // Indexed by Layout::Kind.
   size_t by_row = 0;
   size_t sum() const { return count[0] + count[1] + count[2]; }
   void Add(const Layout& layout) {
@@ -61,16 +61,17 @@ void Explainer::Control(const Op& op, OpId id) {
     }
     if (kinds.sum() != 0) {
       Say(KernelRemark::Kind::kShape, op.source,
-          "Of " + std::to_string(kinds.sum()) + " values that the loop carries " + ToString(kinds));
+          "The loop carries " + std::to_string(kinds.sum()) + " values, of which " + ToString(kinds));
     }
   } else if (op.code == Opcode::kIf && plan_.is_assumed[id.index]) {
     Say(kControl, op.source,
-        "A guard of ids: a whole tile asks once, and runs under masks where its instances disagree.");
+        "A guard of ids: the tile evaluates it once, and runs under masks where its instances disagree.");
   } else if (op.code == Opcode::kIf) {
     Say(kControl, op.source,
-        IsOne(f_.operands_of(op)[0]) ? "All lanes take the same way." : "Lanes take ways of their own, under masks.");
-  } else if (op.code == Opcode::kLeaveTable && !IsOne(f_.operands_of(op)[0])) {
-    Say(kControl, op.source, "Lanes take ways of their own out of a table, under masks.");
+        IsOne(f_.operands_of(op)[0]) ? "All lanes take the same branch."
+                                     : "Lanes may take different branches, under masks.");
+  } else if (op.code == Opcode::kBrTable && !IsOne(f_.operands_of(op)[0])) {
+    Say(kControl, op.source, "Lanes may take different targets of the table, under masks.");
   }
 }
 
@@ -83,17 +84,18 @@ void Explainer::Run() {
     }
     if (plan_.is_assumed[id.index] && op.code != Opcode::kExtendS && op.code != Opcode::kExtendU) {
       Say(KernelRemark::Kind::kControl, op.source,
-          "An index that is taken to meet no edge of an extent: a whole tile asks once, and runs under masks where an "
-          "instance meets one.");
+          "An index that is assumed not to meet an edge of an extent: the tile checks this once, and runs under masks "
+          "where an instance meets an edge.");
     }
     for (uint32_t i = 0; i < op.result_count && op.code != Opcode::kConst; ++i) {
       kinds.Add(plan_.layouts[op.first_result.index + i]);
     }
   });
   Say(KernelRemark::Kind::kShape, 0,
-      "Of the " + std::to_string(kinds.sum()) + " results that a tile computes " + ToString(kinds));
+      "A tile computes " + std::to_string(kinds.sum()) + " results, of which " + ToString(kinds));
   if (plan_.body_is_masked) {
-    Say(KernelRemark::Kind::kControl, 0, "Lanes return separately; what follows runs as long as some lane is left.");
+    Say(KernelRemark::Kind::kControl, 0,
+        "Lanes return separately; the code that follows runs as long as some lane is left.");
   }
 }
 

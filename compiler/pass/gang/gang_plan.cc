@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: the planner alternates uniformity analysis and assumptions until no further guard can be assumed: each
+// assumed guard may let later operations be reached together. It then marks masked constructs to a fixed point,
+// following each jump outwards: lanes that diverge stay apart until the end of the construct that they leave.
+// Invariants: assumptions and masks are only added. A guard is assumed only where all lanes arrive together and
+// before any effect, so a tile that breaks the assumption can give up and run again otherwise. The last analysis
+// has seen every assumption.
+// At most 16 rounds of assumptions, of which the last adds none; marking ends after at most one sweep for each
+// construct. Entries of more than 8000 operations and jump targets are refused before.
+// Source: Pharr and Mark, InPar 2012, for gangs (see gang_plan.h).
 #include "compiler/pass/gang/gang_plan.h"
 
 #include <algorithm>
@@ -16,9 +25,9 @@
 namespace hpvm::pass {
 namespace {
 
-// --- What cannot run in lockstep.
+// --- Reasons against lockstep.
 
-// Operations of the entry, and targets of its jumps. Beyond that a compile's time goes to kernels that are mostly
+// Maximum number of the entry's operations and jump targets. Beyond it compile time goes to kernels that are mostly
 // branches; each operation becomes code in up to seven functions.
 constexpr size_t kOpsMax = 8'000;
 
@@ -29,8 +38,8 @@ bool IsBulk(Opcode code) {
 
 bool IsSync(Opcode code) { return code == Opcode::kBarrier || code == Opcode::kLocalAlloc; }
 
-// Why a function's operation keeps its instances apart, or null. Functions other than the entry run one lane after the
-// other, and may write what no other instance reads.
+// Returns the reason why a function's operation prevents lockstep execution, or null. Functions other than the entry
+// run one lane after the other, and may write memory that no other instance reads.
 const char* ReasonOf(const Op& op, bool is_entry, const std::optional<uint32_t>& stack_pointer) {
   if (IsBulk(op.code)) {
     return "it grows, copies or fills memory that belongs to one instance";
@@ -55,7 +64,7 @@ const char* ReasonOf(const Op& op, bool is_entry, const std::optional<uint32_t>&
     return "an atomic operation's address is not known to lie in one buffer";
   }
   if (!writes) {
-    // The bytes are one worker's: lanes that were called one after the other have left the last one's there.
+    // Lanes share one worker's bytes: after functions that ran lane by lane, only the last lane's values are there.
     return is_entry && op.space == Space::kScratch ? "it reads memory that belongs to one instance" : nullptr;
   }
   switch (op.space) {
@@ -73,7 +82,7 @@ const char* ReasonOf(const Op& op, bool is_entry, const std::optional<uint32_t>&
   }
 }
 
-// The first store of the entry to an address for which ResolveProvenance guessed a buffer, but that may be one of
+// Refuses the first store of the entry to an address for which ResolveProvenance guessed a buffer, but that may be in
 // module memory.
 std::optional<GangRefusal> RefuseOddStores(const ir::Module& module) {
   std::optional<GangRefusal> refusal;
@@ -98,13 +107,13 @@ std::optional<GangRefusal> RefuseOddStores(const ir::Module& module) {
 
 // --- Constructs.
 
-class Planner {
+class GangPlanner {
  public:
-  Planner(const ir::Module& module, const GangPlanOptions& options)
+  GangPlanner(const ir::Module& module, const GangPlanOptions& options)
       : module_(module), options_(options), f_(module.function(module.entry)) {}
   std::optional<GangPlan> Run() {
     plan_.is_assumed.assign(f_.ops.size(), false);
-    // Each guard may let those behind it be reached together.
+    // Each assumed guard may let later operations be reached together.
     constexpr int kRoundsMax = 16;
     for (int round = 0; round < kRoundsMax; ++round) {
       if (!Analyse()) {
@@ -128,7 +137,7 @@ class Planner {
     }
     return along_x_.has_value() && along_y_.has_value() == options_.has_rows;
   }
-  // Whether the value is not the same for all lanes of a tile.
+  // Returns true if the value may differ between lanes of a tile.
   bool Differs(ValueId id) const {
     const uint32_t entry = module_.entry.index;
     return !along_x_->functions[entry].shapes[id.index].is_uniform() ||
@@ -140,7 +149,7 @@ class Planner {
     return !along_x_->functions[entry].decided_by[id.index].valid() &&
            !(options_.has_rows && along_y_->functions[entry].decided_by[id.index].valid());
   }
-  // Marks guards that are reached before anything has an effect. Whether any was found.
+  // Marks guards that are reached before any effect. Returns true if any was found.
   bool AssumeMore() {
     bool found = false;
     ir::ForEachOp(f_, [&](OpId id) {
@@ -171,7 +180,7 @@ class Planner {
   const analysis::Shape& AlongX(const Op& op, uint32_t operand) const {
     return along_x_->functions[module_.entry.index].shapes[f_.operands_of(op)[operand].index];
   }
-  // The operand's step along x, or nothing where a tile could carry it around its type's range.
+  // Returns the operand's step along x, or nothing if a tile could make the operand wrap around its type's range.
   std::optional<int64_t> StepOf(const Op& op, uint32_t operand) const {
     constexpr int64_t kStepMax = 1 << 20;
     const analysis::Shape& shape = AlongX(op, operand);
@@ -179,7 +188,7 @@ class Planner {
     const bool is_linear = shape.kind == analysis::Shape::Kind::kLinear && step <= kStepMax && step >= -kStepMax;
     return is_linear ? std::optional(step) : std::nullopt;
   }
-  // True if the result varies along x, but only as an edge form does.
+  // Returns true if the result varies along x, but only as an edge form does.
   bool MeetsEdge(const Op& op) const {
     // With a smaller divisor nearly every tile would meet an edge.
     constexpr uint64_t kDivisorMin = 64;
@@ -198,11 +207,12 @@ class Planner {
     const std::optional<int64_t> step = StepOf(op, 0);
     return step.value_or(0) != 0 && AlongX(op, 1).is_uniform() && (form.divisor == 0 || form.divisor >= kDivisorMin);
   }
-  // Whether the operation extends an i32 that grows along x by less than what a tile could carry out of its range.
+  // Returns true if the operation extends an i32 that grows along x by a step too small to leave the i32's range in a
+  // tile.
   bool ExtendsLinear(const Op& op) const {
     return (op.code == Opcode::kExtendS || op.code == Opcode::kExtendU) && StepOf(op, 0).value_or(0) != 0;
   }
-  // Whether the value is made of comparisons of ids: what guards at the edges of an extent look like.
+  // Returns true if the value is computed from comparisons of ids, as guards at the edges of an extent are.
   bool IsGuard(ValueId id, int depth) const {
     constexpr int kDepthMax = 16;
     if (!Differs(id)) {
@@ -261,15 +271,15 @@ class Planner {
     if (op.code == Opcode::kReturn) {
       return MarkWay(from, OpId(), false);
     }
-    const bool parts = op.code == Opcode::kLeaveTable && Differs(f_.operands_of(op)[0]);
+    const bool parts = op.code == Opcode::kBrTable && Differs(f_.operands_of(op)[0]);
     bool changed = false;
     for (const ir::Target& target : f_.targets_of(op)) {
       changed |= MarkWay(from, target.op, parts);
     }
     return changed;
   }
-  // Walks from a jump's region out to its target. Lanes that are apart stay so until the end of what they leave.
-  // Whether anything new is masked.
+  // Walks from a jump's region out to its target. Lanes that diverge stay apart until the end of the construct that
+  // they leave. Returns true if any construct is newly masked.
   bool MarkWay(OpId from, OpId target, bool is_apart) {
     bool changed = false;
     auto mark = [&](std::vector<bool>::reference masked) {
@@ -300,7 +310,7 @@ class Planner {
         layout.kind = x.is_uniform() ? Layout::Kind::kUniform : Layout::Kind::kLinear;
         layout.step = x.step[0];
       }
-      // What nothing reaches has no shape: it varies, so that its users need not look.
+      // Unreachable values have no shape; they count as varying, so that their users need no check.
       layout.by_row = options_.has_rows && !along_y_->functions[entry].shapes[i].is_uniform();
     }
     return layouts;
@@ -364,7 +374,7 @@ std::optional<GangRefusal> RefuseGang(const ir::Module& module) {
 }
 
 std::optional<GangPlan> PlanGang(const ir::Module& module, const GangPlanOptions& options) {
-  return Planner(module, options).Run();
+  return GangPlanner(module, options).Run();
 }
 
 }  // namespace hpvm::pass

@@ -20,7 +20,7 @@ ir::Module Parse(const std::string& text) {
   return *module;
 }
 
-// A kernel with a buffer that is written (b), one that is read (a), a scalar n, ids %x and %y, zero and one.
+// Returns a kernel with a buffer that is written (b), one that is read (a), a scalar n, ids %x and %y, zero and one.
 std::string Kernel(const std::string& body) {
   return "param buffer inout \"b\"\nparam buffer in \"a\"\nparam i32 \"n\"\nentry f0\n"
          "func f0 \"kernel\" (%b: i32, %a: i32, %n: i32) -> () {\n"
@@ -36,7 +36,7 @@ std::string Spelled(const Layout& layout) {
   return text + (layout.by_row ? " by row" : "");
 }
 
-// The layout of what the last store of the body stores.
+// Returns the layout of the value that the last store of the body stores.
 std::string StoredLayout(const ir::Module& module, const GangPlan& plan) {
   const ir::Function& f = module.function(module.entry);
   std::string text;
@@ -50,12 +50,12 @@ std::string StoredLayout(const ir::Module& module, const GangPlan& plan) {
 
 struct LayoutCase {
   const char* name;
-  const char* body;  // Stores what is asked for.
+  const char* body;  // Stores the value in question.
   const char* one_row;
   const char* rows;
 };
 
-// What is one scalar, a scalar with a step, or a vector, for tiles of one row and of several.
+// Values that are a scalar, a scalar with a step, or a vector, for tiles of one row and of several.
 TEST(GangPlanTest, Layouts) {
   const LayoutCase kCases[] = {
       {"Constant", "store.i32 param(0) %0, %2", "uniform", "uniform"},
@@ -73,9 +73,9 @@ TEST(GangPlanTest, Layouts) {
       {"LoadUniform", "%v: i32 = load.i32 param(1) %n\n store.i32 param(0) %0, %v", "uniform", "uniform"},
       {"SelectLinear", "%s: i32 = add.i32 %x, %n\n %v: i32 = select.i32 %n, %s, %x\n store.i32 param(0) %0, %v",
        "linear 1", "linear 1"},
-      {"MergeVarying", "%v: i32 = if b0 %x {\n leave b0 (%n)\n} else {\n leave b0 (%1)\n}\n store.i32 param(0) %0, %v",
+      {"MergeVarying", "%v: i32 = if b0 %x {\n br b0 (%n)\n} else {\n br b0 (%1)\n}\n store.i32 param(0) %0, %v",
        "varying", "varying"},
-      {"MergeOfRows", "%v: i32 = if b0 %y {\n leave b0 (%n)\n} else {\n leave b0 (%1)\n}\n store.i32 param(0) %0, %v",
+      {"MergeOfRows", "%v: i32 = if b0 %y {\n br b0 (%n)\n} else {\n br b0 (%1)\n}\n store.i32 param(0) %0, %v",
        "uniform", "uniform by row"},
       {"State", "%v: i32 = load.i32 state %0\n store.i32 param(0) %0, %v", "uniform", "uniform"},
       {"Scratch", "store.i32 scratch %0, %n\n %v: i32 = load.i32 scratch %0\n store.i32 param(0) %0, %v", "varying",
@@ -95,7 +95,7 @@ TEST(GangPlanTest, Layouts) {
   }
 }
 
-// The sources of constructs that are masked, "return" when the body is, and "assume N" for guards.
+// Returns the sources of masked constructs, "return" when the body is masked, and "assume N" for guards.
 std::vector<std::string> Control(const ir::Module& module, const GangPlan& plan) {
   std::vector<std::string> control;
   const ir::Function& f = module.function(module.entry);
@@ -119,61 +119,61 @@ struct ControlCase {
   std::vector<std::string> want;
 };
 
-// `store` keeps what follows from being a guard; %v is from memory at a varying address.
+// The store prevents later ifs from being guards; %v is from memory at a varying address.
 constexpr char kStored[] = "store.i32 param(0) %0, %n\n %v: i32 = load.i32 param(1) %x\n ";
 
-// Which constructs lanes are in, or leave, separately.
+// Constructs that lanes enter or leave separately.
 TEST(GangPlanTest, MaskedControl) {
   const ControlCase kCases[] = {
-      {"Uniform", "if b0 %n @1 {\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()", {}},
-      {"Varying", "if b0 %v @1 {\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()", {"mask 1"}},
+      {"Uniform", "if b0 %n @1 {\n br b0 ()\n} else {\n br b0 ()\n}\n return ()", {}},
+      {"Varying", "if b0 %v @1 {\n br b0 ()\n} else {\n br b0 ()\n}\n return ()", {"mask 1"}},
       {"EarlyReturn",
-       "if b0 %v @1 {\n return ()\n} else {\n leave b0 ()\n}\n store.i32 param(0) %x, %1\n return ()",
+       "if b0 %v @1 {\n return ()\n} else {\n br b0 ()\n}\n store.i32 param(0) %x, %1\n return ()",
        {"mask 1", "return"}},
       {"LeavesOuter",
-       "block b1 () @7 {\n block b2 () @8 {\n if b0 %v @1 {\n leave b1 ()\n} else {\n leave b0 ()\n}\n leave b2 "
+       "block b1 () @7 {\n block b2 () @8 {\n if b0 %v @1 {\n br b1 ()\n} else {\n br b0 ()\n}\n br b2 "
        "()\n}\n "
-       "leave b1 ()\n}\n return ()",
+       "br b1 ()\n}\n return ()",
        {"mask 7", "mask 8", "mask 1"}},
       {"LeavesInner",
-       "block b1 () @7 {\n block b2 () @8 {\n if b0 %v @1 {\n leave b2 ()\n} else {\n leave b0 ()\n}\n leave b2 "
+       "block b1 () @7 {\n block b2 () @8 {\n if b0 %v @1 {\n br b2 ()\n} else {\n br b0 ()\n}\n br b2 "
        "()\n}\n "
-       "leave b1 ()\n}\n return ()",
+       "br b1 ()\n}\n return ()",
        {"mask 8", "mask 1"}},
       {"UniformLoop",
-       "loop b1 (%i: i32 = %n) @7 {\n %j: i32 = sub.i32 %i, %1\n if b0 %j @1 {\n continue b1 (%j)\n} else {\n leave b0 "
-       "()\n}\n leave b1 ()\n}\n return ()",
+       "loop b1 (%i: i32 = %n) @7 {\n %j: i32 = sub.i32 %i, %1\n if b0 %j @1 {\n continue b1 (%j)\n} else {\n br b0 "
+       "()\n}\n br b1 ()\n}\n return ()",
        {}},
       {"LoopOwnTrips",
-       "loop b1 (%i: i32 = %v) @7 {\n %j: i32 = sub.i32 %i, %1\n if b0 %j @1 {\n continue b1 (%j)\n} else {\n leave b0 "
-       "()\n}\n leave b1 ()\n}\n return ()",
+       "loop b1 (%i: i32 = %v) @7 {\n %j: i32 = sub.i32 %i, %1\n if b0 %j @1 {\n continue b1 (%j)\n} else {\n br b0 "
+       "()\n}\n br b1 ()\n}\n return ()",
        {"mask 7", "mask 1"}},
       {"LoopLeftSeparately",
-       "loop b1 (%i: i32 = %n) @7 {\n if b0 %v @1 {\n leave b1 ()\n} else {\n leave b0 ()\n}\n continue b1 (%i)\n}\n "
+       "loop b1 (%i: i32 = %n) @7 {\n if b0 %v @1 {\n br b1 ()\n} else {\n br b0 ()\n}\n continue b1 (%i)\n}\n "
        "return ()",
        {"mask 7", "mask 1"}},
       {"BranchInLoop",
-       "loop b1 (%i: i32 = %n) @7 {\n %j: i32 = sub.i32 %i, %1\n if b0 %v @1 {\n store.i32 param(0) %x, %1\n leave b0 "
-       "()\n} else {\n leave b0 ()\n}\n if b3 %j @2 {\n continue b1 (%j)\n} else {\n leave b3 ()\n}\n leave b1 ()\n}\n "
+       "loop b1 (%i: i32 = %n) @7 {\n %j: i32 = sub.i32 %i, %1\n if b0 %v @1 {\n store.i32 param(0) %x, %1\n br b0 "
+       "()\n} else {\n br b0 ()\n}\n if b3 %j @2 {\n continue b1 (%j)\n} else {\n br b3 ()\n}\n br b1 ()\n}\n "
        "return ()",
        {"mask 1"}},
       {"UniformAroundReturn",
-       "if b1 %n @7 {\n if b0 %v @1 {\n return ()\n} else {\n leave b0 ()\n}\n leave b1 ()\n} else {\n leave b1 "
+       "if b1 %n @7 {\n if b0 %v @1 {\n return ()\n} else {\n br b0 ()\n}\n br b1 ()\n} else {\n br b1 "
        "()\n}\n "
        "return ()",
        {"mask 7", "mask 1", "return"}},
       {"InnerLoopLeavesOuter",
-       "loop b1 (%i: i32 = %n) @7 {\n loop b2 (%k: i32 = %n) @8 {\n if b0 %v @1 {\n continue b1 (%k)\n} else {\n leave "
-       "b0 ()\n}\n continue b2 (%k)\n}\n leave b1 ()\n}\n return ()",
+       "loop b1 (%i: i32 = %n) @7 {\n loop b2 (%k: i32 = %n) @8 {\n if b0 %v @1 {\n continue b1 (%k)\n} else {\n br "
+       "b0 ()\n}\n continue b2 (%k)\n}\n br b1 ()\n}\n return ()",
        {"mask 7", "mask 8", "mask 1"}},
       {"TableUniform",
-       "block b1 () @7 {\n block b2 () @8 {\n leave_table %n [b1, b2] ()\n}\n leave b1 ()\n}\n return ()",
+       "block b1 () @7 {\n block b2 () @8 {\n br_table %n [b1, b2] ()\n}\n br b1 ()\n}\n return ()",
        {}},
       {"TableVarying",
-       "block b1 () @7 {\n block b2 () @8 {\n leave_table %v [b2, b1] ()\n}\n leave b1 ()\n}\n return ()",
+       "block b1 () @7 {\n block b2 () @8 {\n br_table %v [b2, b1] ()\n}\n br b1 ()\n}\n return ()",
        {"mask 7", "mask 8"}},
       {"LateGuardIsMasked",
-       "%c: i32 = lt_s.i32 %x, %n\n if b0 %c @1 {\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()",
+       "%c: i32 = lt_s.i32 %x, %n\n if b0 %c @1 {\n br b0 ()\n} else {\n br b0 ()\n}\n return ()",
        {"mask 1"}},
   };
   for (const ControlCase& test : kCases) {
@@ -185,45 +185,45 @@ TEST(GangPlanTest, MaskedControl) {
   }
 }
 
-// Guards of the extent's edges are assumed, one behind the other; loads, loops and effects end that.
+// Guards of the extent's edges are assumed, one after the other; loads, loops and effects end that.
 TEST(GangPlanTest, AssumedGuards) {
   const ControlCase kCases[] = {
       {"Return",
-       "%c: i32 = ge_s.i32 %x, %n\n if b0 %c @1 {\n return ()\n} else {\n leave b0 ()\n}\n store.i32 param(0) %x, %1\n "
+       "%c: i32 = ge_s.i32 %x, %n\n if b0 %c @1 {\n return ()\n} else {\n br b0 ()\n}\n store.i32 param(0) %x, %1\n "
        "return ()",
        {"assume 1"}},
       {"Two",
-       "%c: i32 = ge_s.i32 %x, %n\n if b0 %c @1 {\n return ()\n} else {\n leave b0 ()\n}\n %d: i32 = eq.i32 %x, %0\n "
+       "%c: i32 = ge_s.i32 %x, %n\n if b0 %c @1 {\n return ()\n} else {\n br b0 ()\n}\n %d: i32 = eq.i32 %x, %0\n "
        "if "
-       "b1 %d @2 {\n return ()\n} else {\n leave b1 ()\n}\n return ()",
+       "b1 %d @2 {\n return ()\n} else {\n br b1 ()\n}\n return ()",
        {"assume 1", "assume 2"}},
       {"Combined",
        "%c: i32 = ge_s.i32 %x, %n\n %d: i32 = eq.i32 %x, %0\n %e: i32 = or.i32 %c, %d\n %f: i32 = eqz.i32 %e\n if b1 "
        "%f "
-       "@2 {\n return ()\n} else {\n leave b1 ()\n}\n return ()",
+       "@2 {\n return ()\n} else {\n br b1 ()\n}\n return ()",
        {"assume 2"}},
       {"Extension",
        "%w: i64 = extend_s.i32 %x @3\n %d: i64 = const.i64 5\n %c: i32 = lt_s.i64 %w, %d\n if b0 %c @1 {\n return "
-       "()\n} else {\n leave b0 ()\n}\n return ()",
+       "()\n} else {\n br b0 ()\n}\n return ()",
        {"assume 3", "assume 1"}},
       {"ExtensionBehindEffect",
        "store.i32 param(0) %0, %n\n %w: i64 = extend_s.i32 %x @3\n %d: i64 = const.i64 5\n %c: i32 = lt_s.i64 %w, "
-       "%d\n if b0 %c @1 {\n return ()\n} else {\n leave b0 ()\n}\n return ()",
+       "%d\n if b0 %c @1 {\n return ()\n} else {\n br b0 ()\n}\n return ()",
        {"mask 1", "return"}},
       {"Parity",
-       "%c: i32 = and.i32 %x, %1\n if b0 %c @1 {\n return ()\n} else {\n leave b0 ()\n}\n return ()",
+       "%c: i32 = and.i32 %x, %1\n if b0 %c @1 {\n return ()\n} else {\n br b0 ()\n}\n return ()",
        {"mask 1", "return"}},
       {"FromMemory",
-       "%v: i32 = load.i32 param(1) %x\n %c: i32 = lt_s.i32 %v, %n\n if b0 %c @1 {\n leave b0 ()\n} else {\n leave b0 "
+       "%v: i32 = load.i32 param(1) %x\n %c: i32 = lt_s.i32 %v, %n\n if b0 %c @1 {\n br b0 ()\n} else {\n br b0 "
        "()\n}\n return ()",
        {"mask 1"}},
       {"InLoop",
-       "loop b1 (%i: i32 = %n) @7 {\n %c: i32 = lt_s.i32 %x, %n\n if b0 %c @1 {\n leave b0 ()\n} else {\n leave b0 "
-       "()\n}\n leave b1 ()\n}\n return ()",
+       "loop b1 (%i: i32 = %n) @7 {\n %c: i32 = lt_s.i32 %x, %n\n if b0 %c @1 {\n br b0 ()\n} else {\n br b0 "
+       "()\n}\n br b1 ()\n}\n return ()",
        {"mask 1"}},
       {"BehindMask",
-       "%v: i32 = load.i32 param(1) %x\n if b2 %v @5 {\n return ()\n} else {\n leave b2 ()\n}\n %c: i32 = lt_s.i32 %x, "
-       "%n\n if b0 %c @1 {\n leave b0 ()\n} else {\n leave b0 ()\n}\n return ()",
+       "%v: i32 = load.i32 param(1) %x\n if b2 %v @5 {\n return ()\n} else {\n br b2 ()\n}\n %c: i32 = lt_s.i32 %x, "
+       "%n\n if b0 %c @1 {\n br b0 ()\n} else {\n br b0 ()\n}\n return ()",
        {"mask 5", "mask 1", "return"}},
   };
   for (const ControlCase& test : kCases) {
@@ -238,10 +238,10 @@ TEST(GangPlanTest, AssumedGuards) {
   }
 }
 
-// A guard of y is no question in one row, and one of the tile in several.
+// A guard of y is uniform in a tile of one row, and assumed in a tile of several.
 TEST(GangPlanTest, RowGuards) {
   const ir::Module module =
-      Parse(Kernel("%c: i32 = ge_s.i32 %y, %n\n if b0 %c @1 {\n return ()\n} else {\n leave b0 ()\n}\n return ()"));
+      Parse(Kernel("%c: i32 = ge_s.i32 %y, %n\n if b0 %c @1 {\n return ()\n} else {\n br b0 ()\n}\n return ()"));
   EXPECT_EQ(Control(module, *PlanGang(module, {})), std::vector<std::string>{});
   EXPECT_EQ(Control(module, *PlanGang(module, {.has_rows = true})), std::vector<std::string>{"assume 1"});
   EXPECT_EQ(Control(module, *PlanGang(module, {.has_rows = true, .assumes_guards = false})),
@@ -251,10 +251,11 @@ TEST(GangPlanTest, RowGuards) {
 struct RefusalCase {
   const char* name;
   const char* body;
-  const char* reason;  // Part of it, or null when the kernel is taken.
+  const char* reason;  // Part of the reason, or null when the kernel is accepted.
 };
 
-// What writes bytes or globals of an instance runs one instance at a time; what only reads them does not.
+// A kernel that writes an instance's bytes or globals runs one instance at a time; a kernel that only reads them does
+// not.
 TEST(GangPlanTest, Refusals) {
   const RefusalCase kCases[] = {
       {"Store", "store.i32 param(0) %x, %1", nullptr},
@@ -296,14 +297,14 @@ TEST(GangPlanTest, Refusals) {
   }
 }
 
-// Each loop and branch is named at its place, with how lanes go through it.
+// The report names each loop and branch at its place, with the paths of lanes through it.
 TEST(GangPlanTest, Explained) {
   const ir::Module module = Parse(
-      Kernel("%c: i32 = ge_s.i32 %x, %n\n if b0 %c @1 {\n return ()\n} else {\n leave b0 ()\n}\n"
+      Kernel("%c: i32 = ge_s.i32 %x, %n\n if b0 %c @1 {\n return ()\n} else {\n br b0 ()\n}\n"
              "%v: i32 = load.i32 param(1) %x\n loop b1 (%i: i32 = %n, %w: i32 = %v) @7 {\n %j: i32 = sub.i32 %i, %1\n"
-             "if b2 %j @2 {\n continue b1 (%j, %w)\n} else {\n leave b2 ()\n}\n leave b1 ()\n}\n"
+             "if b2 %j @2 {\n continue b1 (%j, %w)\n} else {\n br b2 ()\n}\n br b1 ()\n}\n"
              "loop b3 (%k: i32 = %v) @8 {\n %l: i32 = sub.i32 %k, %1\n if b4 %l @3 {\n continue b3 (%l)\n} else {\n"
-             "leave b4 ()\n}\n leave b3 ()\n}\n return ()"));
+             "br b4 ()\n}\n br b3 ()\n}\n return ()"));
   KernelReport report;
   ExplainGang(module, *PlanGang(module, {}), &report);
   auto said = [&](KernelRemark::Kind kind, uint32_t source) {
@@ -316,11 +317,11 @@ TEST(GangPlanTest, Explained) {
   };
   EXPECT_THAT(said(KernelRemark::Kind::kControl, 1), HasSubstr("A guard of ids"));
   EXPECT_THAT(said(KernelRemark::Kind::kControl, 7), HasSubstr("All lanes run the loop together"));
-  EXPECT_THAT(said(KernelRemark::Kind::kControl, 2), HasSubstr("the same way"));
+  EXPECT_THAT(said(KernelRemark::Kind::kControl, 2), HasSubstr("the same branch"));
   EXPECT_THAT(said(KernelRemark::Kind::kControl, 8), HasSubstr("under a mask"));
-  EXPECT_THAT(said(KernelRemark::Kind::kControl, 3), HasSubstr("ways of their own"));
+  EXPECT_THAT(said(KernelRemark::Kind::kControl, 3), HasSubstr("different branches"));
   EXPECT_THAT(said(KernelRemark::Kind::kShape, 7), HasSubstr("1 are one scalar for all lanes, 0 grow by a constant"));
-  EXPECT_THAT(said(KernelRemark::Kind::kShape, 0), HasSubstr("results that a tile computes"));
+  EXPECT_THAT(said(KernelRemark::Kind::kShape, 0), HasSubstr("A tile computes"));
 }
 
 }  // namespace

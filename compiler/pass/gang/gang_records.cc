@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: the finder walks each region once with a list of open records, which later accesses may join. An
+// operation closes the records past which it cannot be moved, so that all members of a record can be executed at
+// one place.
+// Invariants: members of an open record have one buffer, width, step and set of address terms, and lie within one
+// step of each other, so records of different lanes do not overlap. A word that was stored since a record of loads
+// began no longer joins it. A record of stores has each of its words once, and is kept only without gaps.
+// At most 16 records are open, the oldest of which is closed first, and a record spans at most 256 words.
 #include "compiler/pass/gang/gang_records.h"
 
 #include <algorithm>
@@ -6,12 +13,13 @@
 #include <utility>
 
 #include "compiler/analysis/linear_form.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 
 namespace hpvm::pass {
 namespace {
 
-// Records of as many words, as large ones as are moved whole by wide vectors; others by a vector or more a lane.
+// Records of at most this many words, and larger ones, are moved whole by wide vectors; others by one or more vectors
+// per lane.
 constexpr uint32_t kInterleavedMax = 4;
 constexpr uint32_t kSpanMax = 256;
 constexpr size_t kOpenMax = 16;
@@ -34,34 +42,34 @@ class Finder {
   }
 
  private:
-  // An access lies at a sum of values and an offset.
-  struct Place {
+  // The location of an access: a sum of values, and an offset.
+  struct AccessAddress {
     uint32_t param = 0;
     std::vector<std::pair<uint32_t, uint64_t>> terms;  // LinearForm::terms.
-    int64_t offset = 0;                                // The immediate included.
+    int64_t offset = 0;                                // Includes the immediate.
   };
   struct Member {
     OpId id;
     int64_t offset = 0;
   };
-  // A record that more may join.
+  // A record that further accesses may join.
   struct Open {
     bool is_store = false;
-    Place place;
+    AccessAddress place;
     uint32_t width = 4;
     int64_t step = 0;
     std::vector<Member> members;
-    std::vector<int64_t> passed;  // Loads: offsets of other words of the records that were stored since.
+    std::vector<int64_t> passed;  // Loads: offsets of words of the same records that were stored since.
   };
 
   int64_t Signed(uint64_t value) const { return ir::SignedBits(module_.address_type(), value); }
 
-  Place PlaceOf(const Op& op) const {
+  AccessAddress PlaceOf(const Op& op) const {
     analysis::LinearForm form = forms_.Of(f_.operands_of(op)[0]);
     return {op.space_index, std::move(form.terms), Signed(form.constant) + static_cast<int64_t>(op.imm)};
   }
 
-  // A load or store of a whole word with a constant distance between lanes that is not that of words in a row.
+  // Returns true for a load or store of a whole word with a constant distance between lanes of at least two words.
   bool IsStrided(const Op& op, int64_t* step) const {
     if ((op.code != Opcode::kLoad && op.code != Opcode::kStore) || op.space != Space::kParam || op.width < 4 ||
         op.width != ir::Bytes(op.type) || op.imm > (uint64_t{1} << 30)) {
@@ -80,23 +88,26 @@ class Finder {
     }
     int64_t step = 0;
     const bool is_strided = IsStrided(op, &step);
-    const Place place = is_strided ? PlaceOf(op) : Place();
+    const AccessAddress place = is_strided ? PlaceOf(op) : AccessAddress();
     CloseTouched(op, is_strided ? &place : nullptr);
     if (is_strided) {
       Join(id, op, place, step);
     }
   }
 
-  static bool IsSame(const Place& a, const Place& b) { return a.param == b.param && a.terms == b.terms; }
+  static bool IsSame(const AccessAddress& a, const AccessAddress& b) {
+    return a.param == b.param && a.terms == b.terms;
+  }
 
-  // Ends what cannot be moved past the operation. `place`: its own, if it may be of a record.
-  void CloseTouched(const Op& op, const Place* place) {
+  // Closes the records that cannot be moved past the operation. `place`: the operation's own place, if it may join a
+  // record.
+  void CloseTouched(const Op& op, const AccessAddress* place) {
     const ir::OpcodeInfo& info = ir::Info(op.code);
     const bool is_memory = ir::HasSpace(op.code) && info.family == ir::Family::kMemory;
     const bool is_apart = is_memory && (op.space == Space::kStack || ir::IsState(op.space));
     const bool writes = !is_apart && (info.effects & (ir::kWrites | ir::kSyncs)) != 0;
     const bool reads = !is_apart && (info.effects & ir::kReads) != 0;
-    // An instance that traps at its own stack may have lost what it stored right before.
+    // An instance that traps at its own stack may have lost its preceding stores.
     const bool traps = !is_apart && (info.effects & ir::kTraps) != 0;
     for (size_t i = open_.size(); i-- > 0;) {
       Open& open = open_[i];
@@ -115,7 +126,7 @@ class Finder {
     }
   }
 
-  void Join(OpId id, const Op& op, const Place& place, int64_t step) {
+  void Join(OpId id, const Op& op, const AccessAddress& place, int64_t step) {
     const bool is_store = op.code == Opcode::kStore;
     for (Open& open : open_) {
       if (open.is_store == is_store && IsSame(open.place, place) && open.width == op.width && open.step == step) {
@@ -175,7 +186,7 @@ class Finder {
 
   static bool IsWorthIt(const GangRecord& record, size_t touched) {
     if (record.is_store && touched != record.span) {
-      return false;  // Others own the words between.
+      return false;  // Other instances may own the words in between.
     }
     if (record.stride <= kInterleavedMax) {
       return touched >= 2 && record.span == record.stride;

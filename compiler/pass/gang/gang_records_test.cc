@@ -14,8 +14,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Finds those of a kernel with the buffers %a (in), %c (inout) and the number %n: %p is the place of the instance's
-// record of `words` words in %a, %q that of one in %c.
+// Finds the records of a kernel with the buffers %a (in), %c (inout) and the number %n: %p is the address of the
+// instance's record of `words` words in %a, %q that of its record in %c.
 std::vector<GangRecord> Records(uint32_t words, const std::string& body) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam buffer in \"a\"\nparam buffer inout \"c\"\nparam i32 \"n\"\nentry f0\n"
@@ -33,7 +33,7 @@ std::vector<GangRecord> Records(uint32_t words, const std::string& body) {
   return FindRecords(*module, *plan).records;
 }
 
-// Loads of words from %p on into %<name>0..., or stores of %n to %q.
+// Writes loads of words from %p on into %<name>0..., or stores of %n to %q.
 std::string Loads(std::initializer_list<int> words, const std::string& name = "v", const std::string& base = "%p") {
   std::string text;
   for (const int word : words) {
@@ -60,7 +60,7 @@ TEST(GangRecordsTest, LoadsOfARecord) {
   EXPECT_THAT(records[0].words, ElementsAre(2, 0, 1, 3, 5));
 }
 
-// Constants are added by the immediate or before.
+// Constants may be added by the immediate or by a separate operation.
 TEST(GangRecordsTest, SumsAreTakenApart) {
   const std::vector<GangRecord> records =
       Records(2, "%p1: i32 = add.i32 %p, %four\n" + Loads({0}, "v", "%p1") + Loads({0}, "w"));
@@ -68,7 +68,7 @@ TEST(GangRecordsTest, SumsAreTakenApart) {
   EXPECT_THAT(records[0].words, ElementsAre(1, 0));
 }
 
-// The constant stands in the index.
+// The constant is part of the index.
 TEST(GangRecordsTest, IndicesAreTakenApart) {
   const std::vector<GangRecord> records = Records(
       2,
@@ -82,7 +82,7 @@ TEST(GangRecordsTest, IndicesAreTakenApart) {
 TEST(GangRecordsTest, Stores) {
   EXPECT_EQ(Records(8, Stores({0, 1, 2, 3, 4, 5, 6, 7})).size(), 1u);
   EXPECT_EQ(Records(2, Stores({1, 0})).size(), 1u);
-  // Others own the words between.
+  // Other instances may own the words in between.
   EXPECT_THAT(Records(8, Stores({0, 1, 2, 3, 4, 6, 7})), IsEmpty());
   EXPECT_THAT(Records(3, Stores({0, 1})), IsEmpty());
 }
@@ -92,7 +92,7 @@ TEST(GangRecordsTest, ThinOnesStayApart) {
   EXPECT_THAT(Records(16, Loads({0, 1, 2})), IsEmpty());
 }
 
-// Words that lie as far apart as records belong to two of them.
+// Words that are as far apart as records belong to two records.
 TEST(GangRecordsTest, AnotherLanesWordsAreAnotherRecord) {
   const std::vector<GangRecord> records = Records(4, Loads({0, 1, 2, 3}) + Loads({4, 5, 6, 7}, "w"));
   ASSERT_EQ(records.size(), 2u);
@@ -100,20 +100,20 @@ TEST(GangRecordsTest, AnotherLanesWordsAreAnotherRecord) {
   EXPECT_EQ(records[1].members.size(), 4u);
 }
 
-// Nothing is moved past what may touch the same bytes, wait or end an instance.
+// No access moves past an operation that may touch the same bytes, wait, or end an instance.
 TEST(GangRecordsTest, OrderIsKept) {
   const std::string other = "store.i32 flat %c, %n\n";
   EXPECT_EQ(Records(4, Loads({0, 1}) + other + Loads({2, 3})).size(), 0u);
   EXPECT_EQ(Records(4, Stores({0, 1}) + "%w: i32 = load.i32 flat %a\n" + Stores({2, 3})).size(), 0u);
   EXPECT_EQ(Records(4, Stores({0, 1}) + "%w: i32 = div_u.i32 %four, %n\n" + Stores({2, 3})).size(), 0u);
-  EXPECT_EQ(Records(2, Stores({0}) + "if b0 %n {\nleave b0 ()\n} else {\nleave b0 ()\n}\n" + Stores({1})).size(), 0u);
+  EXPECT_EQ(Records(2, Stores({0}) + "if b0 %n {\nbr b0 ()\n} else {\nbr b0 ()\n}\n" + Stores({1})).size(), 0u);
 }
 
-// Loads and stores of one record in turn: each word's order is kept.
+// Alternating loads and stores of one record: each word's order is kept.
 TEST(GangRecordsTest, UpdatesInPlace) {
   const auto load = [](int word, const char* name) { return Loads({word}, name, "%q"); };
   EXPECT_EQ(Records(2, load(0, "v") + Stores({0}) + load(1, "w") + Stores({1})).size(), 2u);
-  // The second load wants what was stored.
+  // The second load needs the stored value.
   EXPECT_EQ(Records(2, load(1, "v") + Stores({0}) + load(0, "w") + Stores({1})).size(), 0u);
   EXPECT_EQ(Records(2, Stores({0}) + load(0, "v") + Stores({1}) + load(1, "w")).size(), 0u);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which shapes of tiles are worth emitting. A launch measures those that are.
+// Selects the tile shapes that are worth emitting. A launch measures the emitted shapes.
 #include <algorithm>
 #include <string>
 
@@ -34,9 +34,10 @@ bool UsesY(const ir::Module& module) {
   return uses;
 }
 
-// Code grows with a tile's parts; a kernel this large gains little from more. So do compiles with the number of shapes.
+// Code grows with a tile's parts; a kernel this large gains little from more parts. Compile time grows with the number
+// of shapes.
 constexpr size_t kOpsTimesPartsMax = 12'000;
-// The stacks of a tile's instances are to stay in the first-level cache.
+// The stacks of a tile's instances should fit in the first-level cache.
 constexpr uint64_t kStackOfTileMax = 16 * 1024;
 constexpr size_t kOpsForTwoShapes = 1'000;
 constexpr size_t kOpsForOneShape = 3'000;
@@ -47,7 +48,8 @@ size_t CountOps(const ir::Function& function) {
   return ops;
 }
 
-// The best first. `has_edges` receives whether a plan takes something to meet no edge, which `assumes_edges` allows.
+// Returns the candidates, best first. `has_edges` receives whether a plan assumes that an edge form meets no edge,
+// which `assumes_edges` permits.
 std::vector<Candidate> Candidates(const ir::Module& module, const VectorUnit& unit, bool assumes_edges, double* scalar,
                                   bool* has_edges) {
   std::vector<Candidate> candidates;
@@ -97,7 +99,7 @@ std::string Spelled(const GangShape& shape) {
 }  // namespace
 
 ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, KernelReport* report) {
-  constexpr double kGiveUp = 1.5;  // A launch measures one instance at a time, too.
+  constexpr double kGiveUp = 1.5;  // A launch also measures running one instance at a time.
   double scalar = 0;
   bool has_edges = false;
   const std::vector<Candidate> candidates = Candidates(module, unit, /*assumes_edges=*/true, &scalar, &has_edges);
@@ -107,9 +109,10 @@ ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, Kerne
   std::vector<GangShape>& shapes = choice.shapes;
   auto say = [&](const Candidate& candidate, const char* what) {
     if (report != nullptr) {
-      report->Add(KernelRemark::Kind::kTile, 0,
-                  absl::StrFormat("Tile of %s%s: about %.3g cycles an instance; one at a time %.3g.",
-                                  Spelled(candidate.shape), what, candidate.cycles, scalar));
+      report->Add(
+          KernelRemark::Kind::kTile, 0,
+          absl::StrFormat("Tile of %s%s: about %.3g cycles per instance; instances that run one at a time take %.3g.",
+                          Spelled(candidate.shape), what, candidate.cycles, scalar));
     }
   };
   if (candidates.empty() || candidates[0].cycles > kGiveUp * scalar) {
@@ -118,7 +121,7 @@ ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, Kerne
     }
     return choice;
   }
-  // The second and third are to be unlike the first: another number of rows, or twice as wide or narrow.
+  // The second and third shapes must differ from the first: in the number of rows, or by a factor of two in width.
   auto is_unlike = [&](const GangShape& shape) {
     return std::ranges::all_of(shapes, [&](const GangShape& other) {
       return shape.rows != other.rows || shape.width() >= 2 * other.width() || 2 * shape.width() <= other.width();
@@ -126,7 +129,7 @@ ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, Kerne
   };
   for (const Candidate& candidate : candidates) {
     const bool is_close = candidate.cycles < 1.6 * candidates[0].cycles;
-    // Beside rows always one without: launches may have few.
+    // A shape with rows is always accompanied by one without, because launches may have few rows.
     const bool lacks_row = shapes.size() + 1 == shapes_max && !shapes.empty() && candidate.shape.rows == 1 &&
                            std::ranges::none_of(shapes, [](const GangShape& s) { return s.rows == 1; });
     const bool keeps_room = shapes.size() + 1 < shapes_max || shapes.empty() ||
@@ -141,7 +144,7 @@ ShapeChoice ChooseShapes(const ir::Module& module, const VectorUnit& unit, Kerne
     const std::vector<Candidate> plain = Candidates(module, unit, /*assumes_edges=*/false, &scalar, &has_edges);
     if (!plain.empty() && plain[0].cycles <= kGiveUp * scalar) {
       choice.without_edges = plain[0].shape;
-      say(plain[0], " that takes nothing to meet no edge (to be measured)");
+      say(plain[0], " that assumes nothing about edges (to be measured)");
     }
   }
   return choice;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pass/gang/group_outline.h"
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 
 namespace hpvm::pass {
 
 namespace {
 
-// Jumps that lead to jumps: longer chains are left as they are.
+// Maximum number of jumps that lead to jumps; longer chains are not resolved.
 constexpr int kChainMax = 64;
 
 }  // namespace
@@ -31,7 +31,7 @@ GroupTarget GroupOutline::Resolve(GroupTarget target) const {
     if (next.code == Opcode::kReturn) {
       return {};
     }
-    if ((next.code != Opcode::kLeave && next.code != Opcode::kContinue) || next.operand_count != 0) {
+    if ((next.code != Opcode::kBr && next.code != Opcode::kContinue) || next.operand_count != 0) {
       break;
     }
     target = {f_.targets_of(next)[0].op, next.code == Opcode::kContinue};

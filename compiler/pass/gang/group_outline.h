@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which constructs run once for a group, by structure alone. Internal to group_plan.
+// GroupOutline finds the constructs that run once for a group, by structure alone. Internal to group_plan.
 #ifndef HPVMD_COMPILER_PASS_GANG_GROUP_OUTLINE_H_
 #define HPVMD_COMPILER_PASS_GANG_GROUP_OUTLINE_H_
 
@@ -20,17 +20,17 @@ class GroupOutline {
   explicit GroupOutline(const ir::Function& f);
 
   struct Tail {
-    size_t begin = 0;  // In the region's operations.
+    size_t begin = 0;  // Index in the region's operations.
     GroupTarget target;
   };
 
-  const std::vector<bool>& is_group() const { return is_group_; }  // By OpId.
+  const std::vector<bool>& is_group() const { return is_group_; }  // Indexed by OpId.
   const std::optional<Tail>& tail(ir::RegionId region) const { return tails_[region.index]; }
   bool is_level(ir::RegionId region) const { return is_level_[region.index]; }
   ir::RegionId region_of(ir::OpId op) const { return nesting_.RegionOf(op); }
-  // Where a jump ends up when what stands behind its target only jumps on.
+  // Returns the final target of a jump if the code after its target only jumps on.
   GroupTarget Resolve(GroupTarget target) const;
-  // Where jumps inside `op`, or `op` itself if it is one, leave it to.
+  // Returns the targets outside `op` of jumps inside it, or of `op` itself if it is a jump.
   std::vector<GroupTarget> EscapesOf(ir::OpId op) const;
 
  private:

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: the planner walks the regions at group level, and collects operations between barriers into intervals.
+// Scalars are found optimistically: every passed value is a scalar until a contradiction is found. The values to
+// keep across intervals are a minimum cut by bytes between values that cannot be recomputed and their uses in other
+// intervals.
+// Invariants: assumed scalars are only removed, so the fixed point is the largest set without a contradiction.
+// Operations of an interval are of one region and in order. A kept value is made in an interval (checked).
+// After 64 rounds no passed value counts as a scalar. Above 4096 nodes all needed values are kept; kernels of more
+// than 8192 operations are refused.
+// Source: Moses et al., PPoPP 2023 (see group_plan.h); min_cut.h.
 #include "compiler/pass/gang/group_plan.h"
 
 #include <algorithm>
@@ -8,7 +17,7 @@
 
 #include "compiler/analysis/op_flow.h"
 #include "compiler/analysis/uniformity.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/gang/group_outline.h"
 #include "compiler/pass/gang/min_cut.h"
@@ -18,11 +27,11 @@ namespace {
 
 using ir::Family;
 
-// Finding tails looks at a region's operations once for each of its constructs.
+// Finding tails examines a region's operations once for each of its constructs.
 constexpr size_t kOpsMax = 8192;
-// Above these, values that others need are kept instead of looking for the cheapest ones.
+// Above this number the planner keeps all needed values instead of computing the cheapest set.
 constexpr size_t kCutNodesMax = 4096;
-// What is taken to be the same for all settles a little with every round.
+// Each round removes at least one value from the assumed scalars.
 constexpr int kRoundsMax = 64;
 
 bool IsArithmetic(Family family) {
@@ -42,12 +51,12 @@ bool IsArithmetic(Family family) {
   }
 }
 
-// What a jump, or entering, brings to a parameter or result of a construct.
+// A value that a jump, or entry, brings to a parameter or result of a construct.
 struct Incoming {
   ValueId slot, value;
 };
 
-// --- What is kept.
+// --- Values to keep.
 
 class GroupPlanner {
  public:
@@ -73,7 +82,7 @@ class GroupPlanner {
 
  private:
   bool IsUniform(ValueId value) const { return known_.shapes[value.index].is_uniform(); }
-  // Whether a pass at group level runs the operation, which stands in a region at group level and not in its tail.
+  // Returns true if the operation, which is in a region at group level, belongs to the region's tail.
   bool IsTail(OpId op) const {
     const RegionId region = outline_.region_of(op);
     const auto& tail = outline_.tail(region);
@@ -92,7 +101,7 @@ class GroupPlanner {
       }
       AddIncoming(op);
       if (!outline_.is_group()[id.index]) {
-        if (op.code == Opcode::kLeaveTable && outline_.is_level(outline_.region_of(id)) && !IsTail(id)) {
+        if (op.code == Opcode::kBrTable && outline_.is_level(outline_.region_of(id)) && !IsTail(id)) {
           group_branches_.push_back(id);
         }
         return;
@@ -120,7 +129,8 @@ class GroupPlanner {
       }
     }
   }
-  // Everything passed is a scalar at first, unless its shape or a tail says otherwise; then what contradicts goes.
+  // Starts with every passed value as a scalar, unless its shape or a tail says otherwise; then removes
+  // contradictions.
   void FindScalars() {
     plan_.is_scalar.assign(f_.values.size(), false);
     plan_.for_first.assign(f_.values.size(), false);
@@ -133,7 +143,8 @@ class GroupPlanner {
         plan_.is_scalar[v] = plan_.for_first[v] = true;
       }
     }
-    // A tail's jumps are apart: what they bring is one scalar only if it is one value.
+    // The jumps of a tail are taken per instance: a value that they bring is a scalar only if all bring the same
+    // value.
     std::map<uint32_t, ValueId> brought;
     for (size_t r = 0; r < f_.regions.size(); ++r) {
       const auto& tail = outline_.tail(RegionId(r));
@@ -166,7 +177,8 @@ class GroupPlanner {
     }
     Evaluate();
   }
-  // One walk, given what is passed; whether any passed value turned out to be no scalar.
+  // Walks the operations once, given the passed scalars; returns true if any passed value turned out not to be a
+  // scalar.
   bool Evaluate() {
     ir::ForEachOp(f_, [&](OpId id) {
       const Op& op = f_.op(id);
@@ -191,7 +203,7 @@ class GroupPlanner {
     }
     return changed;
   }
-  // Whether group level can do the operation for the group's first instance, given its operands.
+  // Returns true if group level can execute the operation for the group's first instance, given its operands.
   bool IsForFirst(OpId id, const Op& op) const {
     if (op.code == Opcode::kConst) {
       return true;
@@ -214,7 +226,7 @@ class GroupPlanner {
     if (info.effects == ir::kPure) {
       return all_first;
     }
-    // Once for the group is as often as it takes to trap.
+    // Executing it once for the group suffices to trap.
     return IsArithmetic(info.family) && all_scalar && !IsTail(id);
   }
   Status CheckControl() {
@@ -223,10 +235,10 @@ class GroupPlanner {
       if (!plan_.is_scalar[f_.operands_of(op)[0].index]) {
         HPVMD_RETURN_IF_ERROR(CheckBranch(id));
       }
-      if (op.code != Opcode::kLeaveTable || op.operand_count == 1) {
+      if (op.code != Opcode::kBrTable || op.operand_count == 1) {
         continue;
       }
-      // One list of values goes to all targets: each is a scalar for all of them, or for a single target.
+      // One list of values goes to all targets: each must be a scalar for all of them, or go to a single target.
       bool is_one_target = true, all_scalars = true;
       for (const ir::Target& target : f_.targets_of(op)) {
         const ir::Target& first = f_.targets_of(op)[0];
@@ -237,8 +249,8 @@ class GroupPlanner {
         }
       }
       if (!is_one_target && !all_scalars) {
-        return Unimplemented("The leave_table at byte " + std::to_string(op.source) +
-                             " takes values of each instance to several places between barriers.");
+        return Unimplemented("The br_table at byte " + std::to_string(op.source) +
+                             " passes values that differ between instances to several targets between barriers.");
       }
     }
     return absl::OkStatus();
@@ -254,11 +266,11 @@ class GroupPlanner {
     }
     if (all.size() != count) {
       return Unimplemented("A branch at byte " + std::to_string(f_.op(id).source) +
-                           " decides what is between barriers and may differ within a group without a trap.");
+                           " decides which barrier comes next, and may differ within a group without a trap.");
     }
     return absl::OkStatus();
   }
-  // The barriers that may be the next one from `from` on; kNoSegment stands for the end.
+  // Returns the barriers that may come next after `from`; kNoSegment represents the end.
   std::set<uint32_t> FirstSyncs(OpId from) const {
     std::set<uint32_t> found;
     analysis::FollowFlow(flow_.next, {from}, [&](OpId id) {
@@ -289,7 +301,7 @@ class GroupPlanner {
       } else if (IsScalarStep(ops[i])) {
         if (op.code == Opcode::kLocalAlloc && !plan_.is_scalar[op.first_result.index]) {
           return Unimplemented("The size of the local_alloc at byte " + std::to_string(op.source) +
-                               " is not surely the same for all of a group.");
+                               " may differ between the instances of a group.");
         }
         if (ir::Info(op.code).effects != ir::kPure && PendingHasEffects()) {
           Flush(region);
@@ -297,7 +309,7 @@ class GroupPlanner {
         plan_.steps[region.index].push_back({GroupStep::Kind::kScalar, 0, ops[i]});
       } else {
         if (IsForGroup(ops[i])) {
-          plan_.steps[region.index].push_back({GroupStep::Kind::kScalar, 0, ops[i]});  // Scalars may be made of it.
+          plan_.steps[region.index].push_back({GroupStep::Kind::kScalar, 0, ops[i]});  // Scalars may use it.
         }
         Pending().ops.push_back(ops[i]);
       }
@@ -325,7 +337,7 @@ class GroupPlanner {
     if (op.target_count != 0) {
       Pass(ir::SlotsOf(f_, f_.targets_of(op)[0]), op);
     }
-    if (op.code == Opcode::kLeaveTable && !plan_.is_scalar[f_.operands_of(op)[0].index]) {
+    if (op.code == Opcode::kBrTable && !plan_.is_scalar[f_.operands_of(op)[0].index]) {
       Pending().checked = id;
     }
     Flush(region);
@@ -339,7 +351,7 @@ class GroupPlanner {
     }
     return op.result_count == 1 && !ir::OwnsRegions(op.code) && plan_.is_scalar[op.first_result.index];
   }
-  // Whether group level computes the operation, if only for its first instance.
+  // Returns true if group level computes the operation, at least for its first instance.
   bool IsForGroup(OpId id) const {
     const Op& op = f_.op(id);
     return op.result_count == 1 && !ir::OwnsRegions(op.code) && plan_.for_first[op.first_result.index];
@@ -347,21 +359,21 @@ class GroupPlanner {
   void AddTail(RegionId region) {
     const auto& tail = outline_.tail(region);
     const std::vector<OpId>& ops = f_.region(region).ops;
-    SegmentPlan& segment = Pending();
-    segment.is_tail = true;
-    segment.tail_target = tail->target;
+    IntervalPlan& interval = Pending();
+    interval.is_tail = true;
+    interval.tail_target = tail->target;
     for (size_t i = tail->begin; i < ops.size(); ++i) {
       if (IsForGroup(ops[i])) {
         plan_.steps[region.index].push_back({GroupStep::Kind::kScalar, 0, ops[i]});
       }
       if (!IsScalarStep(ops[i])) {
-        segment.ops.push_back(ops[i]);
+        interval.ops.push_back(ops[i]);
       }
     }
     plan_.tails[region.index] = tail->target;
     Flush(region);
   }
-  // Values that instances take along into a construct, or out of it.
+  // Adds the values that instances take into a construct, or out of it.
   void Pass(const ir::Slots& slots, const Op& from) {
     for (uint32_t i = 0; i < slots.count; ++i) {
       const ValueId value = f_.operands_of(from)[ir::FirstBrought(from.code) + i];
@@ -370,7 +382,7 @@ class GroupPlanner {
       }
     }
   }
-  SegmentPlan& Pending() {
+  IntervalPlan& Pending() {
     if (!pending_.has_value()) {
       pending_.emplace();
     }
@@ -381,8 +393,8 @@ class GroupPlanner {
       return;
     }
     plan_.steps[region.index].push_back(
-        {GroupStep::Kind::kSegment, static_cast<uint32_t>(plan_.segments.size()), OpId()});
-    plan_.segments.push_back(*std::move(pending_));
+        {GroupStep::Kind::kSegment, static_cast<uint32_t>(plan_.intervals.size()), OpId()});
+    plan_.intervals.push_back(*std::move(pending_));
     pending_.reset();
   }
   bool PendingHasEffects() const {
@@ -397,8 +409,8 @@ class GroupPlanner {
     NoteNeeds(FindNeeds());
   }
   void NoteSegments() {
-    for (uint32_t s = 0; s < plan_.segments.size(); ++s) {
-      for (OpId top : plan_.segments[s].ops) {
+    for (uint32_t s = 0; s < plan_.intervals.size(); ++s) {
+      for (OpId top : plan_.intervals[s].ops) {
         const auto note = [&](const ir::Slots& slots) {
           for (uint32_t i = 0; i < slots.count; ++i) {
             plan_.segment_of[slots[i].index] = s;
@@ -452,34 +464,34 @@ class GroupPlanner {
       }
       return;
     }
-    const std::vector<bool> is_cut = MinCut(graph);  // Scalars, constants and what is passed anyway are not in it.
+    const std::vector<bool> is_cut = MinCut(graph);  // Free values (IsFree) are not in the graph.
     for (size_t i = 0; i < values.size(); ++i) {
       plan_.is_kept[values[i].index] = is_cut[i];
     }
   }
-  // Values of other segments that each one reads.
+  // Returns, by interval, the values of other intervals that it reads.
   std::vector<std::vector<ValueId>> FindNeeds() const {
-    std::vector<std::vector<ValueId>> needs(plan_.segments.size());
-    for (uint32_t s = 0; s < plan_.segments.size(); ++s) {
-      const SegmentPlan& segment = plan_.segments[s];
+    std::vector<std::vector<ValueId>> needs(plan_.intervals.size());
+    for (uint32_t s = 0; s < plan_.intervals.size(); ++s) {
+      const IntervalPlan& interval = plan_.intervals[s];
       auto need = [&](ValueId value) {
         if (plan_.segment_of[value.index] != s && !IsFree(value)) {
           needs[s].push_back(value);
         }
       };
-      for (OpId top : segment.ops) {
+      for (OpId top : interval.ops) {
         ir::ForEachOpOf(f_, top, [&](OpId id) { std::ranges::for_each(f_.operands_of(f_.op(id)), need); });
       }
-      for (const auto& [slot, value] : segment.passes) {
+      for (const auto& [slot, value] : interval.passes) {
         need(value);
       }
-      if (segment.checked.valid()) {
-        need(f_.operands_of(f_.op(segment.checked))[0]);
+      if (interval.checked.valid()) {
+        need(f_.operands_of(f_.op(interval.checked))[0]);
       }
     }
     return needs;
   }
-  // Known everywhere at no cost.
+  // Returns true for values that are available everywhere at no cost.
   bool IsFree(ValueId value) const {
     const OpId definition = plan_.definition[value.index];
     return plan_.is_scalar[value.index] || plan_.is_passed[value.index] ||
@@ -497,10 +509,10 @@ class GroupPlanner {
   GroupPlan plan_;
   std::vector<Incoming> incoming_;
   std::vector<OpId> group_branches_;
-  std::optional<SegmentPlan> pending_;
+  std::optional<IntervalPlan> pending_;
 };
 
-// Functions in which, or below which, something waits for others or takes group memory.
+// Returns true if the entry has a call, and another function waits for other instances or allocates group memory.
 bool CallsSync(const ir::Module& module, const ir::Function& entry) {
   bool found = false, has_sync = false;
   for (size_t i = 0; i < module.functions.size(); ++i) {
@@ -534,20 +546,20 @@ StatusOr<GroupPlan> PlanGroup(const ir::Module& module) {
                          ") than a kernel with barriers may have to be split (" + std::to_string(kOpsMax) + ").");
   }
   if (CallsSync(module, entry)) {
-    return Unimplemented("A function that is called may have a barrier or local_alloc and is not inlined.");
+    return Unimplemented("A function that is called but not inlined may have a barrier or local_alloc.");
   }
   const GroupOutline outline(entry);
   std::vector<bool> assumed = outline.is_group();
   ir::ForEachOp(entry, [&](OpId id) {
     const RegionId region = outline.region_of(id);
-    if (entry.op(id).code == Opcode::kLeaveTable && outline.is_level(region) && !outline.tail(region).has_value()) {
+    if (entry.op(id).code == Opcode::kBrTable && outline.is_level(region) && !outline.tail(region).has_value()) {
       assumed[id.index] = true;
     }
   });
   const std::optional<analysis::Uniformity> known =
       analysis::AnalyseUniformity(module, analysis::Lanes::kSurelyGroup, &assumed);
   if (!known.has_value()) {
-    return Unimplemented("What is the same for all of a group could not be found within bounds.");
+    return Unimplemented("The analysis of which values a group's instances share did not end within its limits.");
   }
   return GroupPlanner(entry, outline, known->functions[module.entry.index]).Run();
 }

@@ -8,7 +8,7 @@
 namespace hpvm::pass {
 namespace {
 
-constexpr size_t kStepsMax = 8;  // Sums of more parts on one edge are left alone.
+constexpr size_t kStepsMax = 8;  // Maximum number of summands on one edge; longer sums remain unchanged.
 
 class StepRewriter {
  public:
@@ -30,7 +30,7 @@ class StepRewriter {
  private:
   struct Edge {
     OpId jump;
-    std::vector<OpId> steps;  // The last one first.
+    std::vector<OpId> steps;  // The last step first.
   };
 
   void Index() {
@@ -51,7 +51,7 @@ class StepRewriter {
     return value.index < known_.shapes.size() && known_.shapes[value.index].is_uniform();
   }
 
-  // Which operand of a step is the sum so far, if the other one is the same for all.
+  // Returns the operand of a step that is the sum so far, if the other operand is uniform; else -1.
   int SumOf(const Op& op) const {
     const auto operands = f_.operands_of(op);
     if ((op.code == Opcode::kAdd || op.code == Opcode::kSub) && IsUniform(operands[1])) {
@@ -91,7 +91,7 @@ class StepRewriter {
     return holds && !edges_.empty();
   }
 
-  // A copy of `like` with other operands, before `place`, or at the beginning of `front`.
+  // Inserts a copy of `like` with other operands at index `place` of the region.
   ValueId Insert(Op like, std::vector<ValueId> operands, ir::Type type, ir::RegionId region, size_t place) {
     like.first_operand = static_cast<uint32_t>(f_.operands.size());
     like.operand_count = static_cast<uint32_t>(operands.size());
@@ -137,7 +137,7 @@ class StepRewriter {
     made_.clear();
   }
 
-  // In all operations but those just made, and the edges' own sums.
+  // Replaces uses in all operations except those just made, and the edges' own sums.
   void Replace(ValueId from, ValueId to, uint32_t index) {
     ir::ForEachOp(f_, [&](OpId id) {
       if (std::ranges::find(made_, id) != made_.end()) {
@@ -156,8 +156,8 @@ class StepRewriter {
 
   ir::Function& f_;
   const analysis::FunctionUniformity& known_;
-  std::vector<OpId> definition_;      // By ValueId.
-  std::vector<ir::RegionId> region_;  // By OpId.
+  std::vector<OpId> definition_;      // Indexed by ValueId.
+  std::vector<ir::RegionId> region_;  // Indexed by OpId.
   std::vector<Edge> edges_;
   std::vector<OpId> made_;
 };

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: each node becomes an arc from its entry to its exit with its cost as capacity; edges are endless.
+// Augmenting paths are found breadth first. The cut consists of the nodes whose exit can still reach the sink and
+// whose entry cannot.
+// Invariants: arcs lie in pairs (arc ^ 1 is the reverse), and the sum of a pair's room is constant. Flow is
+// conserved after each path. Without a path the flow is a maximum, and its value is the cut's cost.
+// Each path adds at least 1, so there are at most as many paths as the cut costs; a path takes time linear in the
+// graph.
+// Source: Edmonds and Karp, JACM 19, 1972 (see min_cut.h).
 #include "compiler/pass/gang/min_cut.h"
 
 #include <algorithm>
@@ -7,7 +15,7 @@
 namespace hpvm::pass {
 namespace {
 
-// Node v becomes 2v, which edges enter, and 2v + 1, which they leave, with its cost between.
+// Node v becomes 2v, where edges enter, and 2v + 1, where they leave; an arc with the node's cost connects both.
 class Flow {
  public:
   explicit Flow(const CutGraph& graph)
@@ -35,7 +43,7 @@ class Flow {
     }
   }
 
-  // From which nodes more could still flow to the sink.
+  // Returns, by node, true if more could still flow from it to the sink.
   std::vector<bool> ReachSink() const {
     std::vector<bool> reaches(first_.size(), false);
     std::vector<size_t> work{sink_};
@@ -64,11 +72,11 @@ class Flow {
   void Connect(size_t from, size_t to, uint64_t room) {
     first_[from].push_back(arcs_.size());
     arcs_.push_back({to, room});
-    first_[to].push_back(arcs_.size());  // The way back: arc ^ 1.
+    first_[to].push_back(arcs_.size());  // The reverse arc: arc ^ 1.
     arcs_.push_back({from, 0});
   }
 
-  // Breadth first; what fits through the path, 0 when there is none.
+  // Searches breadth first; returns the capacity of the path found, 0 when there is none.
   uint64_t FindPath() {
     constexpr size_t kNone = std::numeric_limits<size_t>::max();
     came_by_.assign(first_.size(), kNone);
@@ -92,10 +100,10 @@ class Flow {
     return room;
   }
 
-  std::vector<std::vector<size_t>> first_;  // By node: its arcs.
+  std::vector<std::vector<size_t>> first_;  // Indexed by node: its arcs.
   const size_t source_, sink_;
   std::vector<Arc> arcs_;
-  std::vector<size_t> came_by_;  // By node: the arc that found it.
+  std::vector<size_t> came_by_;  // Indexed by node: the arc that found it.
 };
 
 }  // namespace

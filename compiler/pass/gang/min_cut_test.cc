@@ -45,7 +45,8 @@ uint64_t Cost(const CutGraph& graph, const std::vector<bool>& is_cut) {
   return cost;
 }
 
-// Of a chain the cheapest link goes, the last one of several; of two chains that meet, their meeting if it is cheaper.
+// In a chain the cheapest node is cut, the last one of several; where two chains meet, the common node if it is
+// cheaper.
 TEST(MinCutTest, SmallGraphs) {
   struct Case {
     const char* name;
@@ -70,7 +71,7 @@ TEST(MinCutTest, SmallGraphs) {
   }
 }
 
-// No set of nodes of random small graphs separates them at a lower cost.
+// No other set of nodes separates random small graphs at a lower cost.
 TEST(MinCutTest, AgainstAllSets) {
   std::mt19937 random(7);
   auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
@@ -88,7 +89,7 @@ TEST(MinCutTest, AgainstAllSets) {
       }
     }
     for (uint32_t i = below(3 * nodes); i-- > 0;) {
-      graph.edges.push_back({below(nodes), below(nodes)});  // Cycles too.
+      graph.edges.push_back({below(nodes), below(nodes)});  // Includes cycles.
     }
     const std::vector<bool> found = MinCut(graph);
     EXPECT_TRUE(Separates(graph, found));

@@ -17,12 +17,12 @@ namespace {
 
 using ir::Function;
 
-// The report looks at all of the function once a barrier.
+// The report examines the whole function once per barrier.
 constexpr size_t kReportedBarriersMax = 64;
 
-// Places of kept and passed values among an instance's; wide ones first.
-Status PlaceValues(const Function& f, const GroupPlan& plan, GroupPlaces* places) {
-  places->of.assign(f.values.size(), kNoPlace);
+// Assigns places to kept and passed values among an instance's values; wide values first.
+Status PlaceValues(const Function& f, const GroupPlan& plan, GroupFrame* places) {
+  places->of.assign(f.values.size(), kNotKept);
   std::vector<bool> is_read(f.values.size(), false);
   for (ValueId operand : f.operands) {
     is_read[operand.index] = true;
@@ -42,7 +42,7 @@ Status PlaceValues(const Function& f, const GroupPlan& plan, GroupPlaces* places
     }
   }
   const bool checks =
-      std::ranges::any_of(plan.segments, [](const SegmentPlan& segment) { return segment.checked.valid(); });
+      std::ranges::any_of(plan.intervals, [](const IntervalPlan& interval) { return interval.checked.valid(); });
   if (checks) {
     places->check = bytes;
     bytes += 4;
@@ -60,14 +60,15 @@ std::vector<bool> Reached(const std::vector<std::vector<OpId>>& edges, OpId from
   return reached;
 }
 
-// How much may be kept across each barrier: what has a place, is made on a way to it, and is read on a way from it.
-void Report(const Function& f, const GroupPlan& plan, const GroupPlaces& places, KernelReport* report) {
+// Reports how much may be kept across each barrier: values that have a place, are made on a path to the barrier, and
+// are read on a path from it.
+void Report(const Function& f, const GroupPlan& plan, const GroupFrame& places, KernelReport* report) {
   const analysis::OpFlow flow = analysis::FindOpFlow(f);
   std::vector<std::vector<OpId>> users(f.values.size());
   std::vector<OpId> barriers;
   ir::ForEachOp(f, [&](OpId id) {
     for (ValueId operand : f.operands_of(f.op(id))) {
-      if (places.of[operand.index] != kNoPlace) {
+      if (places.of[operand.index] != kNotKept) {
         users[operand.index].push_back(id);
       }
     }
@@ -81,7 +82,7 @@ void Report(const Function& f, const GroupPlan& plan, const GroupPlaces& places,
     uint32_t count = 0, bytes = 0;
     for (size_t v = 0; v < f.values.size(); ++v) {
       const OpId definition = plan.definition[v];
-      const bool is_made = places.of[v] != kNoPlace && (!definition.valid() || before[definition.index]);
+      const bool is_made = places.of[v] != kNotKept && (!definition.valid() || before[definition.index]);
       if (is_made && std::ranges::any_of(users[v], [&](OpId id) { return behind[id.index]; })) {
         ++count;
         bytes += ir::Bytes(f.values[v].type);
@@ -91,11 +92,11 @@ void Report(const Function& f, const GroupPlan& plan, const GroupPlaces& places,
                 "Instances of a group run in lockstep up to the barrier and from it on; across it each keeps " +
                     (count == 0 ? "nothing."
                                 : std::to_string(count) + (count == 1 ? " value of " : " values of ") +
-                                      std::to_string(bytes) + " bytes, and makes others again."));
+                                      std::to_string(bytes) + " bytes, and computes other values again."));
   }
 }
 
-// The barriers that may come next on a way, as GroupCheck wants them.
+// Returns the source of the first barrier found on the path `way`, if any, for GroupCheck.
 std::optional<uint32_t> FirstBarrier(const Function& f, const analysis::OpFlow& flow, OpId way, uint32_t entry,
                                      uint32_t* function) {
   std::optional<uint32_t> source;
@@ -119,7 +120,7 @@ GroupCheck MakeCheck(const Function& f, const analysis::OpFlow& flow, OpId branc
   return check;
 }
 
-// What the back end needs of the module: all but its data.
+// Copies all parts of the module that the back end needs: everything except its data.
 ir::Module WithoutData(const ir::Module& module) {
   ir::Module copy;
   copy.name = module.name;
@@ -151,7 +152,7 @@ Status MakeSteps(ir::Module& module) {
   const std::optional<analysis::Uniformity> known =
       analysis::AnalyseUniformity(module, analysis::Lanes::kSurelyGroup, &levels);
   if (!known.has_value()) {
-    return Unimplemented("What is the same for all of a group could not be found within bounds.");
+    return Unimplemented("The analysis of which values a group's instances share did not end within its limits.");
   }
   MakeStepsUniform(entry, levels, known->functions[module.entry.index]);
   return absl::OkStatus();
@@ -166,25 +167,25 @@ StatusOr<GroupSplit> SplitBarriers(const ir::Module& module, KernelReport* repor
   HPVMD_ASSIGN_OR_RETURN(const GroupPlan plan, PlanGroup(split.module));
   const Function entry = split.module.function(split.module.entry);
   const uint32_t entry_index = split.module.entry.index;
-  GroupPlaces places;
+  GroupFrame places;
   HPVMD_RETURN_IF_ERROR(PlaceValues(entry, plan, &places));
   split.value_bytes = places.bytes;
   const analysis::OpFlow flow = analysis::FindOpFlow(entry);
-  std::vector<SegmentCall> calls;
-  for (uint32_t s = 0; s < plan.segments.size(); ++s) {
-    SegmentFunctions built = BuildSegment(split.module, entry, plan, places, s);
-    SegmentCall call;
+  std::vector<IntervalCall> calls;
+  for (uint32_t s = 0; s < plan.intervals.size(); ++s) {
+    IntervalFunctions built = BuildInterval(split.module, entry, plan, places, s);
+    IntervalCall call;
     if (built.has_effects) {
-      const OpId checked = plan.segments[s].checked;
+      const OpId checked = plan.intervals[s].checked;
       call = {ir::FunctionId(split.module.functions.size()), std::move(built.arguments), checked.valid()};
-      GroupSegment segment{call.loop, ir::FunctionId(split.module.functions.size() + 1), std::nullopt,
-                           std::move(built.original)};
+      BarrierInterval interval{call.loop, ir::FunctionId(split.module.functions.size() + 1), std::nullopt,
+                               std::move(built.original)};
       if (checked.valid()) {
-        segment.check = MakeCheck(entry, flow, checked, entry_index, places.check);
+        interval.check = MakeCheck(entry, flow, checked, entry_index, places.check);
       }
       split.module.functions.push_back(std::move(built.loop));
       split.module.functions.push_back(std::move(built.gang));
-      split.segments.push_back(std::move(segment));
+      split.intervals.push_back(std::move(interval));
     }
     calls.push_back(std::move(call));
   }

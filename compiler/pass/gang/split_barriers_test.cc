@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A kernel with a buffer %b, a scalar %n, ids %i and %l, and group memory %g.
+// Returns a kernel with a buffer %b, a scalar %n, ids %i and %l, and group memory %g.
 ir::Module Parse(const std::string& body) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nmemory 65536 65536\nuses barrier\nuses group_memory\nparam buffer inout \"b\"\nparam i32 \"n\"\n"
@@ -27,7 +27,7 @@ ir::Module Parse(const std::string& body) {
   return *module;
 }
 
-// The result verifies when what instances keep counts as module memory.
+// The result verifies if the values that instances keep count as module memory.
 void Verify(const GroupSplit& split) {
   ir::Module copy = split.module;
   for (ir::Function& function : copy.functions) {
@@ -48,15 +48,15 @@ GroupSplit Split(const std::string& body, KernelReport* report = nullptr) {
   return *std::move(split);
 }
 
-std::string Gang(const GroupSplit& split, size_t segment) {
-  return ir::Print(split.module, split.segments[segment].gang);
+std::string Gang(const GroupSplit& split, size_t interval) {
+  return ir::Print(split.module, split.intervals[interval].gang);
 }
 std::string Driver(const GroupSplit& split) { return ir::Print(split.module, split.module.entry); }
 
 constexpr char kAddress[] = " %lo: i32 = mul.i32 %l, %four\n %p: i32 = add.i32 %g, %lo\n";
 
-// What an instance keeps across a barrier: not what is the same for all, nor what follows from its id, but what it
-// loaded; and of what can be made of that, the fewest bytes.
+// An instance keeps loaded values across a barrier, but neither uniform values nor functions of its id; of values
+// computed from loaded ones, it keeps those with the fewest bytes.
 TEST(SplitBarriersTest, Kept) {
   struct Case {
     const char* name;
@@ -91,69 +91,69 @@ TEST(SplitBarriersTest, LoopAroundABarrier) {
       Split(std::string(kAddress) +
             " %s: i32 = loop b1 (%k: i32 = %z, %a: i32 = %z) {\n store.i32 group %p, %a\n barrier\n"
             " %v: i32 = load.i32 group %g\n %t: i32 = add.i32 %a, %v\n %j: i32 = add.i32 %k, %o\n"
-            " %c: i32 = lt_u.i32 %j, %n\n barrier\n if b2 %c {\n continue b1 (%j, %t)\n } else {\n leave b2 ()\n }\n"
-            " leave b1 (%t)\n }\n store.i32 group %p, %s\n return ()");
+            " %c: i32 = lt_u.i32 %j, %n\n barrier\n if b2 %c {\n continue b1 (%j, %t)\n } else {\n br b2 ()\n }\n"
+            " br b1 (%t)\n }\n store.i32 group %p, %s\n return ()");
   const std::string driver = Driver(split);
   EXPECT_THAT(driver, HasSubstr("loop b0 (%"));
   EXPECT_THAT(driver, HasSubstr("lt_u.i32"));
   EXPECT_THAT(driver, Not(HasSubstr("barrier")));
   EXPECT_THAT(driver, Not(HasSubstr("store")));
-  for (size_t s = 0; s < split.segments.size(); ++s) {
+  for (size_t s = 0; s < split.intervals.size(); ++s) {
     EXPECT_THAT(Gang(split, s), Not(HasSubstr("lt_u")));
     EXPECT_THAT(Gang(split, s), Not(HasSubstr("local_id")));
-    EXPECT_FALSE(split.segments[s].check.has_value());
+    EXPECT_FALSE(split.intervals[s].check.has_value());
   }
 }
 
-// A pointer that grows by the same for all is not kept: the sum is the driver's.
+// A pointer that grows uniformly is not kept: the driver carries the sum.
 TEST(SplitBarriersTest, SteppedPointer) {
   const GroupSplit split =
       Split(std::string(kAddress) +
             " loop b1 (%k: i32 = %z, %q: i32 = %p) {\n store.i32 group %q, %l\n barrier\n"
             " %v: i32 = load.i32 group %g\n store.i32 group %q + 4, %v\n barrier\n %r: i32 = add.i32 %q, %n\n"
             " %j: i32 = add.i32 %k, %o\n %c: i32 = lt_u.i32 %j, %n\n if b2 %c {\n continue b1 (%j, %r)\n } else {\n"
-            " leave b2 ()\n }\n leave b1 ()\n }\n return ()");
+            " br b2 ()\n }\n br b1 ()\n }\n return ()");
   EXPECT_EQ(split.value_bytes, 0u);
-  EXPECT_EQ(split.segments.size(), 2u);
+  EXPECT_EQ(split.intervals.size(), 2u);
 }
 
-// A condition from memory is compared: the ways lead to a barrier and to the end.
+// A condition from memory is compared: the branches lead to a barrier and to the end.
 TEST(SplitBarriersTest, CheckedCondition) {
   const GroupSplit split = Split(
       " %v: i32 = load.i32 param(0) %z\n if b1 %v {\n store.i32 group %g, %l\n barrier @77\n"
-      " %w: i32 = load.i32 group %g\n store.i32 group %g, %w\n leave b1 ()\n } else {\n leave b1 ()\n }\n return ()");
-  ASSERT_EQ(split.segments.size(), 3u);
-  ASSERT_TRUE(split.segments[0].check.has_value());
-  const GroupCheck& check = *split.segments[0].check;
+      " %w: i32 = load.i32 group %g\n store.i32 group %g, %w\n br b1 ()\n } else {\n br b1 ()\n }\n return ()");
+  ASSERT_EQ(split.intervals.size(), 3u);
+  ASSERT_TRUE(split.intervals[0].check.has_value());
+  const GroupCheck& check = *split.intervals[0].check;
   ASSERT_EQ(check.barriers.size(), 2u);
   EXPECT_EQ(check.barriers[0], 77u);
   EXPECT_FALSE(check.barriers[1].has_value());
   EXPECT_EQ(check.function, 0u);
 }
 
-// Instances may leave apart behind the last barrier of a block: a tail.
+// Instances may leave separately after the last barrier of a block: a tail.
 TEST(SplitBarriersTest, Tails) {
   const GroupSplit split = Split(
       " %r: i32 = block b0 () {\n store.i32 group %g, %l\n barrier\n %v: i32 = load.i32 group %g\n if b1 %l {\n"
-      " leave b0 (%v)\n } else {\n leave b1 ()\n }\n store.i32 group %g, %v\n leave b0 (%n)\n }\n"
-      " store.i32 group %g, %r\n if b3 %l {\n return ()\n } else {\n leave b3 ()\n }\n store.i32 group %g, %z\n"
+      " br b0 (%v)\n } else {\n br b1 ()\n }\n store.i32 group %g, %v\n br b0 (%n)\n }\n"
+      " store.i32 group %g, %r\n if b3 %l {\n return ()\n } else {\n br b3 ()\n }\n store.i32 group %g, %z\n"
       " return ()");
-  ASSERT_EQ(split.segments.size(), 3u);
+  ASSERT_EQ(split.intervals.size(), 3u);
   EXPECT_EQ(split.value_bytes, 4u);
   EXPECT_THAT(Gang(split, 1), HasSubstr("store.i32 private(0)"));
   EXPECT_THAT(Driver(split), Not(HasSubstr("if")));
 }
 
-// What cannot be run by groups, with the reason.
+// Kernels that cannot run by groups, with the reason.
 TEST(SplitBarriersTest, Refused) {
   const std::pair<const char*, const char*> kCases[] = {
-      // Both ways lead to the same barrier, so that instances may part without a trap.
-      {"%v: i32 = load.i32 param(0) %z\n block b0 () {\n if b1 %v @5 {\n leave b0 ()\n } else {\n leave b1 ()\n }\n"
-       " %m: i32 = local_alloc %n\n leave b0 ()\n }\n store.i32 group %g, %l\n barrier\n"
+      // Both branches lead to the same barrier, so that instances may diverge without a trap.
+      {"%v: i32 = load.i32 param(0) %z\n block b0 () {\n if b1 %v @5 {\n br b0 ()\n } else {\n br b1 ()\n }\n"
+       " %m: i32 = local_alloc %n\n br b0 ()\n }\n store.i32 group %g, %l\n barrier\n"
        " %w: i32 = load.i32 group %g\n return ()",
-       "A branch at byte 5 decides what is between barriers"},
+       "A branch at byte 5 decides which barrier comes next"},
       {"%v: i32 = load.i32 param(0) %z\n %m: i32 = local_alloc %v @6\n return ()",
-       "The size of the local_alloc at byte 6 is not surely the same"},
+       "The size of the local_alloc at byte 6 may differ"},
   };
   for (const auto& [body, message] : kCases) {
     SCOPED_TRACE(body);
@@ -164,29 +164,29 @@ TEST(SplitBarriersTest, Refused) {
   }
 }
 
-// Operations of gangs name the entry's, for what is known of their accesses, and the function for traps.
+// Operations of gangs refer to the entry's operations, for facts about their accesses, and to the function for traps.
 TEST(SplitBarriersTest, Origins) {
   const ir::Module module = Parse(" store.i32 group %g, %l @8\n barrier\n %v: i32 = load.i32 group %g @9\n return ()");
   const StatusOr<GroupSplit> split = SplitBarriers(module);
   ASSERT_TRUE(split.ok()) << split.status();
   size_t accesses = 0;
-  for (const GroupSegment& segment : split->segments) {
-    const ir::Function& gang = split->module.function(segment.gang);
-    ASSERT_EQ(segment.original.size(), gang.ops.size());
+  for (const BarrierInterval& interval : split->intervals) {
+    const ir::Function& gang = split->module.function(interval.gang);
+    ASSERT_EQ(interval.original.size(), gang.ops.size());
     ir::ForEachOp(gang, [&](ir::OpId id) {
       if (gang.op(id).space != ir::Space::kGroup) {
         return;
       }
       ++accesses;
       EXPECT_EQ(gang.op(id).origin, 1u);
-      ASSERT_TRUE(segment.original[id.index].valid());
-      EXPECT_EQ(module.functions[0].op(segment.original[id.index]).source, gang.op(id).source);
+      ASSERT_TRUE(interval.original[id.index].valid());
+      EXPECT_EQ(module.functions[0].op(interval.original[id.index]).source, gang.op(id).source);
     });
   }
   EXPECT_EQ(accesses, 2u);
 }
 
-// The report says at each barrier what is kept.
+// The report lists the kept values at each barrier.
 TEST(SplitBarriersTest, Report) {
   KernelReport report;
   Split(

@@ -11,40 +11,40 @@
 
 namespace hpvm::pass {
 
-inline constexpr uint32_t kNoPlace = 0xffffffffu;
+inline constexpr uint32_t kNotKept = 0xffffffffu;
 
-struct GroupPlaces {
-  std::vector<uint32_t> of;  // By ValueId: in an instance's values; kNoPlace for those not kept.
+struct GroupFrame {
+  std::vector<uint32_t> of;  // Indexed by ValueId: offset in an instance's values; kNotKept if not kept.
   uint32_t check = 0;
   uint32_t bytes = 0;
 };
 
-// What the driver passes to a segment: a scalar of the entry, or what `query` of `dimension` gives for the group's
-// first instance.
-struct SegmentArgument {
+// An argument that the driver passes to an interval: a scalar of the entry, or the result of `query` of `dimension` for
+// the group's first instance.
+struct IntervalArgument {
   ir::ValueId scalar;  // Invalid for a query.
   ir::Opcode query = ir::Opcode::kInstanceId;
   uint32_t dimension = 0;
   ir::Type type = ir::Type::kI32;
-  friend bool operator==(const SegmentArgument&, const SegmentArgument&) = default;
+  friend bool operator==(const IntervalArgument&, const IntervalArgument&) = default;
 };
 
-struct SegmentFunctions {
-  bool has_effects = false;  // Else there is nothing to run.
+struct IntervalFunctions {
+  bool has_effects = false;  // If false, there is nothing to run.
   ir::Function loop, gang;
-  std::vector<SegmentArgument> arguments;
+  std::vector<IntervalArgument> arguments;
   std::vector<ir::OpId> original;
 };
-SegmentFunctions BuildSegment(const ir::Module& module, const ir::Function& entry, const GroupPlan& plan,
-                              const GroupPlaces& places, uint32_t segment);
+IntervalFunctions BuildInterval(const ir::Module& module, const ir::Function& entry, const GroupPlan& plan,
+                                const GroupFrame& places, uint32_t interval);
 
-struct SegmentCall {
+struct IntervalCall {
   ir::FunctionId loop;  // Invalid when there is nothing to run.
-  std::vector<SegmentArgument> arguments;
+  std::vector<IntervalArgument> arguments;
   bool is_checked = false;
 };
 ir::Function BuildDriver(const ir::Module& module, const ir::Function& entry, const GroupPlan& plan,
-                         const std::vector<SegmentCall>& calls);
+                         const std::vector<IntervalCall>& calls);
 
 }  // namespace hpvm::pass
 

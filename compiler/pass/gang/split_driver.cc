@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What runs once a group: control around barriers, scalars, and calls of the segments' loops.
+// Builds the driver, which runs once per group: control around barriers, scalars, and calls of the intervals' loops.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -17,7 +17,7 @@ using ir::Target;
 class DriverBuilder final : public FunctionCopier {
  public:
   DriverBuilder(const ir::Module& module, const Function& f, const GroupPlan& plan,
-                const std::vector<SegmentCall>& calls)
+                const std::vector<IntervalCall>& calls)
       : FunctionCopier(f), module_(module), plan_(plan), calls_(calls), ways_(f.ops.size()) {}
 
   Function Run() {
@@ -27,12 +27,12 @@ class DriverBuilder final : public FunctionCopier {
   }
 
  private:
-  // Nobody asks it of jumps.
+  // Jumps need no origin.
   uint32_t OriginOf(const Op& op) const override {
     const bool jumps = ir::IsTerminator(op.code) && op.code != Opcode::kTrap;
     return jumps ? 0 : op.origin != 0 ? op.origin : module_.entry.index + 1;
   }
-  // Constants may stand where group level does not go.
+  // Constants may be defined outside of group level.
   ValueId At(ValueId value) override {
     const OpId definition = plan_.definition[value.index];
     if (definition.valid() && f_.op(definition).code == Opcode::kConst) {
@@ -42,7 +42,7 @@ class DriverBuilder final : public FunctionCopier {
     return values_[value.index];
   }
   bool IsKept(ValueId slot) const override { return plan_.is_scalar[slot.index]; }
-  // Ways are numbered: of an if, 0 is its first region.
+  // Branches are numbered: 0 is the first region of an if.
   ValueId ConditionOf(OpId id) override {
     const ValueId way = ways_[id.index];
     if (!way.valid()) {
@@ -54,7 +54,7 @@ class DriverBuilder final : public FunctionCopier {
   void CopyRegion(RegionId region) override {
     for (const GroupStep& step : plan_.steps[region.index]) {
       if (step.kind == GroupStep::Kind::kSegment) {
-        EmitCall(step.segment);
+        EmitCall(step.interval);
       } else {
         CopyOp(step.op);
       }
@@ -64,13 +64,13 @@ class DriverBuilder final : public FunctionCopier {
     }
   }
 
-  void EmitCall(uint32_t segment) {
-    const SegmentCall& call = calls_[segment];
+  void EmitCall(uint32_t interval) {
+    const IntervalCall& call = calls_[interval];
     if (!call.loop.valid()) {
       return;
     }
     std::vector<ValueId> operands;
-    for (const SegmentArgument& argument : call.arguments) {
+    for (const IntervalArgument& argument : call.arguments) {
       if (argument.scalar.valid()) {
         operands.push_back(At(argument.scalar));
         continue;
@@ -84,16 +84,16 @@ class DriverBuilder final : public FunctionCopier {
       b_.Append(op, operands, {});
       return;
     }
-    ways_[plan_.segments[segment].checked.index] = b_.Append1(op, operands, ir::Type::kI32);
+    ways_[plan_.intervals[interval].checked.index] = b_.Append1(op, operands, ir::Type::kI32);
   }
 
-  // Every jump of a tail brings the same scalars, so any one tells them.
+  // All jumps of a tail bring the same scalars, so any of them serves.
   void EmitTailEnd(RegionId region, const GroupTarget& target) {
     if (!target.op.valid()) {
       return b_.Return({});
     }
-    Op jump{.code = Opcode::kLeave};  // Stays so where they jump only through others, which bring nothing.
-    for (OpId top : plan_.segments[plan_.steps[region.index].back().segment].ops) {
+    Op jump{.code = Opcode::kBr};  // Remains if the jumps go through others, which bring no values.
+    for (OpId top : plan_.intervals[plan_.steps[region.index].back().interval].ops) {
       ir::ForEachOpOf(f_, top, [&](OpId id) {
         const bool is_one = std::ranges::any_of(f_.targets_of(f_.op(id)), [&](const Target& to) {
           return to.op == target.op && to.is_continue == target.is_continue;
@@ -111,14 +111,14 @@ class DriverBuilder final : public FunctionCopier {
 
   const ir::Module& module_;
   const GroupPlan& plan_;
-  const std::vector<SegmentCall>& calls_;
-  std::vector<ValueId> ways_;  // By the entry's OpId of a checked branch.
+  const std::vector<IntervalCall>& calls_;
+  std::vector<ValueId> ways_;  // Indexed by the entry's OpId of a checked branch.
 };
 
 }  // namespace
 
 Function BuildDriver(const ir::Module& module, const Function& entry, const GroupPlan& plan,
-                     const std::vector<SegmentCall>& calls) {
+                     const std::vector<IntervalCall>& calls) {
   return DriverBuilder(module, entry, plan, calls).Run();
 }
 

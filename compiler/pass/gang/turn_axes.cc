@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: one walk finds whether anything but instance_id of a constant dimension tells an instance its position; a
+// copy of the module then gives each query of x or y a new constant with the other dimension.
+// Invariants: operations and values keep their numbers, because new ones are appended; only the order lists of
+// regions change. Queries of z stay, and so do extents.
+// Both walks are linear in the operations.
 #include "compiler/pass/gang/turn_axes.h"
 
 #include <utility>
@@ -14,7 +19,8 @@ bool TellsPlace(Opcode code) {
   return code == Opcode::kInstanceId || code == Opcode::kGroupId || code == Opcode::kLocalId;
 }
 
-// True if any function but the entry tells where an instance is; functions that nothing calls any more count, too.
+// Returns true if any function except the entry queries an instance's position; functions that are no longer called
+// count, too.
 bool OthersTellPlace(const ir::Module& module) {
   bool tell = false;
   for (uint32_t i = 0; i < module.functions.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel with its axes x and y turned: what runs it along x runs the kernel itself along y.
+// TurnAxes swaps the axes x and y of a kernel: running the result along x runs the kernel itself along y.
 #ifndef HPVMD_COMPILER_PASS_GANG_TURN_AXES_H_
 #define HPVMD_COMPILER_PASS_GANG_TURN_AXES_H_
 
@@ -9,9 +9,9 @@
 
 namespace hpvm::pass {
 
-// Instance ids along x become those along y, and the other way round; operations keep their ids. Extents, which are the
-// same for all, stay what they are. Nothing where the entry asks for no id along y, or where more than instance_id of a
-// constant dimension tells where an instance is: groups, prints, functions that are called.
+// Instance ids along x become those along y, and vice versa; operations keep their ids. Extents, which are uniform,
+// remain unchanged. Returns nothing if the entry queries no id along y, or if an instance's position is visible by
+// other means than instance_id of a constant dimension: groups, prints, called functions.
 std::optional<ir::Module> TurnAxes(const ir::Module& module);
 
 }  // namespace hpvm::pass

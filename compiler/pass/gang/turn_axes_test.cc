@@ -31,7 +31,7 @@ constexpr char kPlaces[] =
     "%h: i32 = instance_count.i32 %1\n%p: i32 = mul.i32 %z, %h\n%q: i32 = add.i32 %p, %y\n%r: i32 = mul.i32 %q, %w\n"
     "%i: i32 = add.i32 %r, %x\n%o: i32 = shl.i32 %i, %2\n%v: i32 = add.i32 %i, %n\nstore.i32 param(0) %o, %v";
 
-// The turned kernel at (y, x, z) does what the kernel does at (x, y, z), if extents are what they were.
+// The turned kernel at (y, x, z) does the same as the kernel at (x, y, z), if the extents are unchanged.
 TEST(TurnAxesTest, EachInstanceDoesWhatAnotherDid) {
   const ir::Module module = Parse(kPlaces);
   const std::optional<ir::Module> turned = TurnAxes(module);

@@ -36,7 +36,7 @@ class Expansion {
     uint64_t offset;
     uint8_t bytes;
   };
-  // Words, and what is left.
+  // Returns words, and smaller pieces for the remaining bytes.
   static std::vector<Piece> PiecesOf(uint64_t bytes) {
     std::vector<Piece> pieces;
     for (uint64_t at = 0; at < bytes; at += pieces.back().bytes) {
@@ -44,7 +44,7 @@ class Expansion {
     }
     return pieces;
   }
-  // The last piece first: a target that ends too late traps before anything is written.
+  // Stores the last piece first: a target that ends too late then traps before anything is written.
   void Store(uint64_t bytes, std::span<const ValueId> words) {
     const std::vector<Piece> pieces = PiecesOf(bytes);
     for (size_t i = pieces.size(); i-- > 0;) {
@@ -59,7 +59,7 @@ class Expansion {
     Op op{.code = Opcode::kConst, .imm = bits};
     return Add(op, {}, 1);
   }
-  // All of type i32.
+  // Appends an operation of type i32.
   ValueId Add(Op op, std::span<const ValueId> operands, uint32_t results) {
     op.type = Type::kI32;
     op.source = bulk_.source;
@@ -76,7 +76,7 @@ class Expansion {
   }
 
   ir::Function& f_;
-  const Op bulk_;                      // A copy: ops move.
+  const Op bulk_;                      // A copy, because `ops` may reallocate.
   std::array<ValueId, 3> operands_{};  // Target, source or byte, size.
   std::vector<OpId> ops_;
 };

@@ -14,7 +14,7 @@
 namespace hpvm::pass {
 namespace {
 
-// A kernel with buffers %a and %b and a number %n.
+// Returns a kernel with buffers %a and %b and a number %n.
 ir::Module Parse(const std::string& body) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nmemory 65536 65536\nparam buffer in \"a\"\nparam buffer inout \"b\"\nparam i32 \"n\"\nentry f0\n"
@@ -56,7 +56,7 @@ Result Run(const ir::Module& module, uint32_t n) {
   return {trap.ok() ? *trap : ir::TrapReport(), std::move(b)};
 }
 
-// The module before and after, and how many copies and fills are left.
+// Compares the module before and after the pass, and the number of remaining copies and fills.
 void Compare(const std::string& body, uint32_t n, size_t left) {
   const ir::Module before = Parse(body);
   ir::Module after = before;
@@ -73,17 +73,17 @@ TEST(ExpandBulkTest, EverySize) {
     const size_t left = size == 0 || size > kExpandedBytesMax ? 1 : 0;
     Compare(bytes + " %p: i32 = add.i32 %a, %n\n %q: i32 = add.i32 %b, %n\n memory_copy %q, %p, %s", 3, left);
     Compare(bytes + " memory_fill %b, %n, %s", 0x1234, left);
-    // Within one buffer, both ways; at 60 the largest ones leave it, and write nothing.
+    // Within one buffer, in both directions; at 60 the largest ones leave it, and write nothing.
     Compare(bytes + " %q: i32 = add.i32 %b, %n\n memory_copy %q, %b, %s", 7, left);
     Compare(bytes + " %q: i32 = add.i32 %b, %n\n memory_copy %b, %q, %s", 2, left);
     Compare(bytes + " %q: i32 = add.i32 %b, %n\n memory_copy %q, %a, %s", 60, left);
     Compare(bytes + " %q: i32 = add.i32 %a, %n\n memory_copy %b, %q, %s", 60, left);
     Compare(bytes + " %q: i32 = add.i32 %b, %n\n memory_fill %q, %n, %s", 60, left);
-    Compare(bytes + " memory_copy %a, %b, %s", 0, left);  // `a` is read only.
+    Compare(bytes + " memory_copy %a, %b, %s", 0, left);  // `a` is read-only.
   }
 }
 
-// What is not known to lie in buffers stays one operation, whose checks are exact.
+// Operations that may touch other memory than buffers remain, with exact checks.
 TEST(ExpandBulkTest, OtherPlacesStay) {
   const std::string bytes = " %s: i32 = const.i32 16\n %c: i32 = const.i32 512\n";
   Compare(bytes + " memory_copy %c, %a, %s", 0, 1);

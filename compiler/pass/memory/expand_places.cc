@@ -10,7 +10,7 @@
 
 #include "compiler/analysis/trailing_zeros.h"
 #include "compiler/analysis/value_ranges.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/promote_stack.h"
 #include "compiler/pass/rewrite/copy_function.h"
@@ -31,15 +31,15 @@ class Expander final : public FunctionCopier {
     FindSplit();
   }
 
-  // The function with accesses of known places; nothing if there are none to expand.
+  // Returns the function with accesses at constant addresses; nothing if there are none to expand.
   std::optional<ir::Function> Run() && {
     CopyAll();
     return has_expanded_ ? std::optional(std::move(to_)) : std::nullopt;
   }
 
  private:
-  // The addresses that the operand may be, in order; empty if they are not few, only one, or not all in the frame.
-  // `word` is the access, or a word of it.
+  // Returns the possible addresses of the operand, in order; empty if there are too many, only one, or some may be
+  // outside of the frame. `word` is the access, or a word of it.
   std::vector<uint64_t> PlacesOf(OpId access, const Op& word) const {
     const ValueId address = f_.operands_of(word)[0];
     const analysis::ValueRange& range = ranges_[address.index];
@@ -67,7 +67,7 @@ class Expander final : public FunctionCopier {
     }
     FunctionCopier::CopyOp(id);
   }
-  // One of the words that the access is made of.
+  // Returns one of the words of which the access consists.
   Op Word(const Op& op, uint32_t i) {
     Op word = op;
     word.code = op.code == Opcode::kLoad || op.code == Opcode::kLoad128 ? Opcode::kLoad : Opcode::kStore;
@@ -127,9 +127,9 @@ class Expander final : public FunctionCopier {
       StoreOne(id, op, operands[1]);
     }
   }
-  // Finds accesses of 8 bytes whose words others touch singly.
+  // Finds accesses of 8 bytes whose words other accesses touch singly.
   void FindSplit() {
-    std::vector<bool> is_word(frame_.bytes() / 4);  // By word of the frame: something touches it singly.
+    std::vector<bool> is_word(frame_.bytes() / 4);  // Indexed by word of the frame: accessed singly.
     const auto words_of = [&](const Op& op) {
       const analysis::ValueRange& range = ranges_[f_.operands_of(op)[0].index];
       const uint64_t most = is_word.size() - 1;
@@ -152,7 +152,7 @@ class Expander final : public FunctionCopier {
                   true);
       }
     });
-    // A split access touches words singly, too. Each turn but the last adds words, and a frame has few.
+    // A split access touches words singly, too. Each round but the last adds words, and a frame has few.
     for (bool has_split = true; has_split;) {
       has_split = false;
       std::erase_if(wide, [&](OpId id) {
@@ -168,7 +168,7 @@ class Expander final : public FunctionCopier {
       });
     }
   }
-  // The places of an access that is to be expanded, else none.
+  // Returns the places of an access that is to be expanded; else none.
   std::vector<uint64_t> Expanded(OpId access, const Op& op) {
     std::vector<uint64_t> places = PlacesOf(access, op);
     if (places.size() < 2 || 4 * places.size() > ops_left_) {
@@ -212,9 +212,9 @@ class Expander final : public FunctionCopier {
   const ir::StackFrame frame_;
   const Type address_type_;
   const std::vector<analysis::ValueRange> ranges_;
-  const std::vector<bool> is_inside_;  // By OpId: the access surely lies in the frame.
-  const std::vector<uint8_t> zeros_;   // By ValueId.
-  std::vector<bool> is_split_;         // By OpId of accesses of 8 bytes.
+  const std::vector<bool> is_inside_;  // Indexed by OpId: true if the access is certainly inside the frame.
+  const std::vector<uint8_t> zeros_;   // Indexed by ValueId.
+  std::vector<bool> is_split_;         // Indexed by OpId of accesses of 8 bytes.
   uint64_t ops_left_ = kExpandedOpsMax;
   bool has_expanded_ = false;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// An access of the stack that reaches one of a few places becomes an access of each of them, of which one counts. Then
-// all places are known, and the words can become values (stack_values.h): what is indexed at run time is in no
-// register. Accesses of 16 bytes become words, and so do those of 8 bytes whose words others touch singly.
+// ExpandPlaces turns a stack access that reaches one of a few addresses into accesses of all of them, and selects the
+// right one. All addresses are then constant, and the words can become values (stack_values.h); an array indexed at
+// run time cannot be kept in registers. Accesses of 16 bytes become words, and so do those of 8 bytes whose words
+// other accesses touch singly.
 #ifndef HPVMD_COMPILER_PASS_MEMORY_EXPAND_PLACES_H_
 #define HPVMD_COMPILER_PASS_MEMORY_EXPAND_PLACES_H_
 
@@ -11,11 +12,11 @@
 
 namespace hpvm::pass {
 
-// Places of an access at most, and operations that all of them add.
+// Maximum number of addresses of an access, and of operations added for all accesses.
 inline constexpr uint64_t kExpandedPlacesMax = 8;
 inline constexpr uint64_t kExpandedOpsMax = 2'048;
 
-// Looks at loads and stores of Space::kStack in the entry. True if it changed any.
+// Changes loads and stores of Space::kStack in the entry. Returns true if it changed any.
 bool ExpandPlaces(ir::Module& module);
 
 }  // namespace hpvm::pass

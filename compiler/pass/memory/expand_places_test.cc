@@ -12,7 +12,7 @@
 namespace hpvm::pass {
 namespace {
 
-// Makes a kernel with the buffer %b and the number %n; the frame's 64 bytes begin at %base.
+// Returns a kernel with the buffer %b and the number %n; the frame's 64 bytes begin at %base.
 ir::Module Kernel(const std::string& body) {
   const StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nmemory 65536 65536\nglobal mut i32 0x440\nstack_pointer g0\nstack_frame 1024 1088 4\n"
@@ -39,7 +39,7 @@ bool Expands(const std::string& body) {
   return ExpandPlaces(module);
 }
 
-// True if accesses became values; expects that the kernel does the same as before.
+// Returns true if accesses became values; expects that the kernel behaves as before.
 bool Dissolves(const std::string& body) {
   const ir::Module module = Kernel(body);
   ir::Module expanded = module;
@@ -57,7 +57,7 @@ bool Dissolves(const std::string& body) {
   return !values.stack_frame.has_value();
 }
 
-// The place of element `index` of words at `offset`.
+// Computes the address of element `index` of an array at %base as %`name`.
 std::string Place(const std::string& name, const std::string& index, const std::string& shift = "%two") {
   return "%o" + name + ": i32 = shl.i32 " + index + ", " + shift + "\n%" + name + ": i32 = add.i32 %base, %o" + name +
          "\n";

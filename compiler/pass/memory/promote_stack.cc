@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: value ranges tell which constants derive from the stack's pointer; the frame extends from the lowest of
+// them to the pointer's initial value. Every operation of the entry is then examined, and only if all are
+// understood do the accesses move to Space::kStack, unaligned ones in pieces.
+// Invariants: nothing changes before the last check has passed; copies and fills are expanded in a copy of the
+// module. An access is computed from the stack's pointer or certainly misses the frame. The frame begins as zeros,
+// and its ends are multiples of eight.
+// Each phase is one pass over the entry, and the frame has at most kStackFrameBytesMax bytes.
+// Source: docs/decisions/0022-stacks-in-lanes.md.
 #include "compiler/pass/memory/promote_stack.h"
 
 #include <algorithm>
@@ -10,7 +18,7 @@
 
 #include "compiler/analysis/trailing_zeros.h"
 #include "compiler/analysis/value_ranges.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/resolve_provenance.h"
 
@@ -19,7 +27,7 @@ namespace {
 
 using Base = analysis::ValueRange::Base;
 
-// True if a called function leaves alone what an instance has on the stack.
+// Returns true if a called function does not access an instance's stack.
 bool LeavesStackAlone(const ir::Function& function, uint32_t pointer) {
   bool leaves = true;
   ir::ForEachOp(function, [&](OpId id) {
@@ -49,7 +57,7 @@ class Promoter {
         f_(module.function(module.entry)),
         ranges_(analysis::FindValueRanges(module, ~uint64_t{0})) {}
 
-  // False if the stack is not known; then nothing has changed.
+  // Returns false, without changes, if the stack is not known.
   bool Run() {
     FindFrame();
     if (!CallsAreHarmless() || frame_.bytes() > kStackFrameBytesMax ||
@@ -73,13 +81,13 @@ class Promoter {
   }
 
  private:
-  // True also of what nothing reaches.
+  // Also returns true for unreachable values.
   static bool IsConstant(const analysis::ValueRange& range) { return range.is_constant() || range.Is(Base::kUnset); }
   const analysis::ValueRange& RangeOf(const Op& op, uint32_t operand) const {
     return ranges_[f_.operands_of(op)[operand].index];
   }
 
-  // From the lowest constant on the way from the stack's pointer to its top.
+  // The frame extends from the lowest constant derived from the stack's pointer to the pointer's initial value.
   void FindFrame() {
     frame_.begin = frame_.end = module_.globals[pointer_].init;
     for (const analysis::ValueRange& range : ranges_) {
@@ -117,12 +125,12 @@ class Promoter {
     return true;
   }
 
-  // False for what may touch the frame in a way that is not understood.
+  // Returns false for operations that may touch the frame in a way that is not understood.
   bool Understand(OpId id, const Op& op) {
     switch (op.code) {
       case Opcode::kGlobalGet:
         return op.imm != pointer_ || IsConstant(ranges_[op.first_result.index]);
-      case Opcode::kGlobalSet:  // By another number for an array of variable length.
+      case Opcode::kGlobalSet:  // The value is not constant for an array of variable length.
         return op.imm != pointer_ || IsConstant(RangeOf(op, 0));
       case Opcode::kMemoryGrow:
       case Opcode::kMemoryCopy:
@@ -138,11 +146,11 @@ class Promoter {
   bool UnderstandAccess(OpId id, const Op& op) {
     const analysis::ValueRange& range = RangeOf(op, 0);
     if (range.Is(Base::kUnset)) {
-      return true;  // Nothing reaches it.
+      return true;  // Unreachable.
     }
     if (range.Is(Base::kStack)) {
       accesses_.push_back(id);
-      // Stacks grow downwards: what begins at the top or above is somebody's own pointer.
+      // Stacks grow downwards: an address at or above the top is not computed from this frame's pointer.
       return ir::Info(op.code).family == ir::Family::kMemory && op.imm <= frame_.begin &&
              op.width <= frame_.begin - op.imm && range.lo < frame_.end;
     }
@@ -150,7 +158,8 @@ class Promoter {
     return end && (*end <= frame_.begin || range.lo >= frame_.end);
   }
 
-  // Chooses the unit, and what accesses that are less aligned than it are to be cut into. False for those of 16 bytes.
+  // Chooses the unit, and the pieces of accesses that are less aligned than the unit. Returns false if an access of 16
+  // bytes would have to be cut.
   bool FindPieces() {
     const std::vector<uint8_t> params = analysis::ZerosOfParams(module_);
     const std::vector<uint8_t> zeros = analysis::FindTrailingZeros(f_, {.params = params, .ranges = &ranges_});
@@ -190,7 +199,7 @@ class Promoter {
     Op op{.code = Opcode::kConst, .type = type, .imm = bits, .source = like.source, .origin = like.origin};
     return Add(op, {}, type, out);
   }
-  // Makes the operation, whose result stays, another one.
+  // Turns the operation, whose result stays, into another one.
   void Become(OpId id, Opcode code, std::initializer_list<ir::ValueId> operands, ir::Type type) {
     Op& op = f_.op(id);
     op.code = code;
@@ -204,7 +213,7 @@ class Promoter {
     f_.operands.insert(f_.operands.end(), operands.begin(), operands.end());
   }
 
-  // Loads of `bytes` put together.
+  // Loads pieces of `bytes` and combines them.
   void CutLoad(OpId id, uint32_t bytes, std::vector<OpId>& out) {
     const Op load = f_.op(id);
     const ir::Type type = ir::Bytes(load.type) == 8 ? ir::Type::kI64 : ir::Type::kI32;
@@ -293,7 +302,7 @@ class Promoter {
   const std::vector<analysis::ValueRange> ranges_;
   ir::StackFrame frame_;
   std::vector<OpId> accesses_;
-  std::map<uint32_t, uint32_t> pieces_;  // By OpId: bytes that an access is cut into.
+  std::map<uint32_t, uint32_t> pieces_;  // Keyed by OpId: bytes of the pieces into which an access is cut.
 };
 
 }  // namespace
@@ -318,7 +327,7 @@ bool PromoteStack(ir::Module& module) {
   if (!HasBulk(module.function(module.entry))) {
     return Promoter(module, *pointer).Run();
   }
-  ir::Module pieces = module;  // Is understood in pieces, if at all.
+  ir::Module pieces = module;  // The copies can be understood only as pieces.
   if (!ExpandStackCopies(pieces) || !Promoter(pieces, *pointer).Run()) {
     return false;
   }

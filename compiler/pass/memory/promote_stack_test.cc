@@ -15,8 +15,8 @@
 namespace hpvm::pass {
 namespace {
 
-// A kernel with the buffer %b and the number %n, whose frame has 32 bytes from %fp on; %p is the place of one of its
-// eight words.
+// Returns a kernel with the buffer %b and the number %n, whose frame has 32 bytes from %fp on; %p is the address of
+// one of its eight words.
 ir::Module Promoted(const std::string& body, const std::string& memory = "memory 65536 65536\n",
                     const std::string& functions = "") {
   StatusOr<ir::Module> module =
@@ -96,7 +96,7 @@ TEST(PromoteStackTest, DataInTheFrameStays) {
   EXPECT_TRUE(Promoted("store.i32 flat %p, %n", "memory 65536 65536\ndata 0x7fdf \"01\"\n").stack_frame.has_value());
 }
 
-// A table beside the stack may be read by an index that is known to stay in it.
+// A table beside the stack may be read by an index that is known to stay inside the table.
 TEST(PromoteStackTest, TablesAreReadBeside) {
   const std::string table = "%t: i32 = const.i32 1024\n%q: i32 = add.i32 %t, %at\n%v: i32 = load.i32 flat %q\n";
   EXPECT_TRUE(Promoted(table + "store.i32 flat %p, %v").stack_frame.has_value());
@@ -134,7 +134,7 @@ TEST(PromoteStackTest, SaysWhatIsInside) {
   EXPECT_EQ(inside("%q: i32 = shl.i32 %n, %two\n%r: i32 = add.i32 %fp, %q\nstore.i32 flat %r, %n"), 0);
 }
 
-// The golden kernels do the same afterwards.
+// The golden kernels behave the same afterwards.
 TEST(PromoteStackTest, KeepsTheMeaning) {
   for (const std::string& path : ir::testing::GoldenFiles(HPVMD_SOURCE_DIR "/tests/golden/ir")) {
     ir::testing::CheckGoldenFile(path,

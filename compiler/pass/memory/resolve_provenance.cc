@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compiler/analysis/value_ranges.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/expand_bulk.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 using Base = analysis::ValueRange::Base;
 
-// What is known of the entry's addresses before any is changed. Values made afterwards come from nowhere.
+// Addresses holds the facts about the entry's addresses before any is changed. Values made afterwards have no origin.
 class Addresses {
  public:
   explicit Addresses(const ir::Module& module) : ranges_(analysis::FindValueRanges(module, ~uint64_t{0})) {
@@ -25,10 +25,10 @@ class Addresses {
     }
   }
 
-  // False: nothing is known.
+  // If false, nothing is known.
   bool is_settled() const { return is_settled_; }
   bool Is(ir::ValueId value, Base base) const { return value.index < ranges_.size() && ranges_[value.index].Is(base); }
-  // The parameter whose buffer the address is of.
+  // Returns the parameter whose buffer contains the address.
   std::optional<uint32_t> ParamOf(ir::ValueId value) const {
     return Is(value, Base::kParam) ? std::optional(ranges_[value.index].origin.param) : std::nullopt;
   }
@@ -38,11 +38,11 @@ class Addresses {
   }
 
  private:
-  const std::vector<analysis::ValueRange> ranges_;  // By ValueId.
+  const std::vector<analysis::ValueRange> ranges_;  // Indexed by ValueId.
   bool is_settled_ = true;
 };
 
-// Makes `access` read the offset from parameter k; the subtraction's operation is returned, to stand before it.
+// Makes `access` use the offset from parameter k; returns the subtraction, which belongs before the access.
 ir::OpId Rewrite(ir::Module& module, ir::Function& function, ir::OpId access, uint32_t k) {
   const ir::Region& body = function.region(function.body);
   ir::Op subtract{.code = Opcode::kSub, .type = module.address_type(), .source = function.op(access).source};
@@ -61,9 +61,9 @@ ir::OpId Rewrite(ir::Module& module, ir::Function& function, ir::OpId access, ui
   return ir::OpId(function.ops.size() - 1);
 }
 
-// A copy or fill whose addresses all lie in buffers, group memory or, where that is asked for, the stack becomes loads
-// and stores; any other operation stays as it is. `bytes_left` falls by what is expanded: a module of many copies must
-// not grow without end.
+// Expands a copy or fill whose addresses all lie in buffers, group memory or, if `expands_stack`, the stack, into
+// loads and stores; any other operation remains. `bytes_left` falls by the expanded bytes: a module with many copies
+// must not grow without limit.
 std::vector<ir::OpId> Expand(ir::Function& function, const Addresses& addresses, bool expands_stack, ir::OpId id,
                              uint64_t* bytes_left) {
   const ir::Op& op = function.op(id);
@@ -84,11 +84,11 @@ std::vector<ir::OpId> Expand(ir::Function& function, const Addresses& addresses,
   return ExpandBulk(function, id, *bytes);
 }
 
-// Appends the operations, which follow each other, to `out`, with the spaces of their addresses; offsets that they
-// share are computed once.
+// Appends the consecutive operations to `out`, with the spaces of their addresses; offsets that they share are
+// computed once.
 void Resolve(ir::Module& module, ir::Function& function, const Addresses& addresses, std::span<const ir::OpId> ids,
              std::vector<ir::OpId>& out) {
-  std::unordered_map<uint32_t, ir::ValueId> offsets;  // By address.
+  std::unordered_map<uint32_t, ir::ValueId> offsets;  // Keyed by address.
   for (const ir::OpId id : ids) {
     ir::Op& op = function.op(id);
     const bool is_access = ir::HasSpace(op.code) && op.space == ir::Space::kFlat;
@@ -108,8 +108,9 @@ void Resolve(ir::Module& module, ir::Function& function, const Addresses& addres
   }
 }
 
-// Whether no operation tells where the buffers lie: whatever comes from a buffer's address is an address of the same
-// buffer again, the distance or the order of two such, or the place of an access.
+// SeparationCheck verifies that no operation reveals the locations of the buffers: a result derived from a buffer's
+// address is an address of the same buffer, or the distance or order of two such addresses, or the address is that of
+// an access.
 class SeparationCheck {
  public:
   SeparationCheck(const ir::Function& function, const Addresses& addresses)
@@ -125,8 +126,8 @@ class SeparationCheck {
   std::optional<uint32_t> ParamAt(const ir::Op& op, uint32_t operand) const {
     return addresses_.ParamOf(function_.operands_of(op)[operand]);
   }
-  // Every operand from the first on that is an address gives a result that is one of the same buffer; those before are
-  // none.
+  // Returns true if every operand from first_operand on that is an address yields a result that is an address of the
+  // same buffer, and no operand before is an address.
   bool KeepsResult(const ir::Op& op, uint32_t first_operand) const {
     const std::optional<uint32_t> result = addresses_.ParamOf(op.first_result);
     for (uint32_t i = 0; i < op.operand_count; ++i) {
@@ -146,9 +147,9 @@ class SeparationCheck {
     switch (op.code) {
       case Opcode::kBlock:
       case Opcode::kLoop:
-      case Opcode::kLeave:
+      case Opcode::kBr:
       case Opcode::kContinue:
-      case Opcode::kLeaveTable: {
+      case Opcode::kBrTable: {
         bool keeps = HasNone(op, ir::FirstBrought(op.code));
         ir::ForEachBrought(function_, op, [&](ir::ValueId slot, ir::ValueId value) {
           const std::optional<uint32_t> param = addresses_.ParamOf(value);

@@ -10,7 +10,7 @@
 namespace hpvm::pass {
 namespace {
 
-// A kernel with buffers %a and %b and a number %n, whose body is `body`, after the pass.
+// Returns a kernel with buffers %a and %b and a number %n, whose body is `body`, after the pass.
 ir::Module Resolve(const std::string& body) {
   const bool has_group = body.find("local_alloc") != std::string::npos;
   StatusOr<ir::Module> module =
@@ -25,7 +25,7 @@ ir::Module Resolve(const std::string& body) {
 }
 std::string After(const std::string& body) { return ir::Print(Resolve(body)); }
 
-// What is computed from one parameter becomes an access of it, through sums and loops; a mixture or a plain number
+// An address computed from one parameter, through sums and loops, becomes an access of it; a mixture or a plain number
 // stays flat.
 TEST(ResolveProvenanceTest, FindsTheBuffer) {
   struct Case {
@@ -57,7 +57,7 @@ TEST(ResolveProvenanceTest, FindsTheBuffer) {
   }
 }
 
-// Buffers are separate as long as nothing but accesses, distances and comparisons within one buffer sees an address.
+// Buffers are separate as long as addresses are used only for accesses, distances and comparisons within one buffer.
 TEST(ResolveProvenanceTest, SeparateBuffers) {
   struct Case {
     const char* name;
@@ -68,7 +68,7 @@ TEST(ResolveProvenanceTest, SeparateBuffers) {
       {"Accesses", "%p: i32 = add.i32 %n, %b\n %v: i32 = load.i32 flat %a\n store.i32 flat %p, %v", true},
       {"Walk",
        "%e: i32 = add.i32 %a, %n\n loop b0 (%p: i32 = %a) {\n %v: i32 = load.i32 flat %p\n %q: i32 = add.i32 %p, %v\n"
-       " %c: i32 = lt_u.i32 %q, %e\n if b1 %c {\n continue b0 (%q)\n} else {\n leave b1 ()\n}\n leave b0 ()\n}",
+       " %c: i32 = lt_u.i32 %q, %e\n if b1 %c {\n continue b0 (%q)\n} else {\n br b1 ()\n}\n br b0 ()\n}",
        true},
       {"Distance", "%p: i32 = add.i32 %n, %b\n %d: i32 = sub.i32 %p, %b\n store.i32 flat %b, %d", true},
       {"NumberOnly", "%v: i32 = load.i32 flat %n", true},
@@ -79,12 +79,12 @@ TEST(ResolveProvenanceTest, SeparateBuffers) {
       {"Widened", "%w: i64 = extend_u.i32 %b\n %p: i32 = wrap.i64 %w\n %v: i32 = load.i32 flat %p", false},
       {"Multiplied", "%c: i32 = mul.i32 %a, %n\n store.i32 flat %b, %c", false},
       {"Subtracted", "%c: i32 = sub.i32 %n, %a\n store.i32 flat %b, %c", false},
-      {"Condition", "if b0 %a {\n leave b0 ()\n} else {\n leave b0 ()\n}", false},
+      {"Condition", "if b0 %a {\n br b0 ()\n} else {\n br b0 ()\n}", false},
       {"Mixture", "%p: i32 = select.i32 %n, %a, %b\n %v: i32 = load.i32 flat %p", false},
       {"MixedLoop",
-       "loop b0 (%p: i32 = %b) {\n %v: i32 = load.i32 flat %p\n if b1 %v {\n continue b0 (%a)\n} else {\n leave b1 "
+       "loop b0 (%p: i32 = %b) {\n %v: i32 = load.i32 flat %p\n if b1 %v {\n continue b0 (%a)\n} else {\n br b1 "
        "()\n}"
-       "\n leave b0 ()\n}",
+       "\n br b0 ()\n}",
        false},
       {"Copied", "memory_copy %b, %a, %n", false},
   };

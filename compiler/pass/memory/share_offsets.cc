@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// The pass walks regions in order and keeps the accesses certain to have been executed, by the common part of their
+// offsets; an access at a small constant distance after a kept one takes that offset. The end of a region restores the
+// accesses of the enclosing region.
 #include "compiler/pass/memory/share_offsets.h"
 
 #include <map>
@@ -9,12 +12,12 @@
 
 #include "compiler/analysis/definitions.h"
 #include "compiler/ir/launch.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 
 namespace hpvm::pass {
 namespace {
 
-// Distances and immediates together.
+// Limit of the sum of distance and immediate.
 constexpr uint64_t kDistanceMax = ir::kBaseAlignment / 2;
 
 class Sharer {
@@ -23,8 +26,8 @@ class Sharer {
   void Run() { Visit(f_.body); }
 
  private:
-  // The part that offsets of one buffer's accesses have in common: offset = from + constant - base. `base` is invalid
-  // where nothing is taken away.
+  // The common part of the offsets of one buffer's accesses: offset = from + constant - base. `base` is invalid where
+  // nothing is subtracted.
   using Key = std::tuple<uint32_t, uint32_t, uint32_t>;  // Parameter, `from`, `base`.
   struct Earlier {
     ValueId offset;
@@ -33,7 +36,7 @@ class Sharer {
   uint64_t Cut(uint64_t bits, ValueId like) const {
     return ir::Bytes(f_.type_of(like)) == 4 ? static_cast<uint32_t>(bits) : bits;
   }
-  // Takes constants that are added off a value.
+  // Strips constants that are added to a value.
   ValueId Strip(ValueId value, uint64_t* constant) const {
     while (const Op* op = definitions_.OpOf(value)) {
       if (op->code != Opcode::kAdd && op->code != Opcode::kSub) {
@@ -97,7 +100,7 @@ class Sharer {
       return;
     }
     const uint64_t distance = Cut(place.constant - found->second.constant, place.offset);
-    if (distance > kDistanceMax) {  // It lies before the other, or far away: those that follow are likely to be near.
+    if (distance > kDistanceMax) {  // Before the other, or far away: later accesses are likely near this one.
       replaced_.emplace_back(key, found->second);
       found->second = place;
     } else if (distance != 0 && op.imm <= kDistanceMax - distance) {
@@ -106,9 +109,9 @@ class Sharer {
     }
   }
 
-  // Accesses that were made for certain where an operation stands: before it, in its region or in those around.
+  // Accesses that are certain to precede the current operation, in its region or an enclosing one.
   std::map<Key, Earlier> known_;
-  std::vector<std::pair<Key, std::optional<Earlier>>> replaced_;  // By the regions around, for their ends.
+  std::vector<std::pair<Key, std::optional<Earlier>>> replaced_;  // To be restored at the ends of regions.
   ir::Function& f_;
   const analysis::Definitions definitions_;
 };

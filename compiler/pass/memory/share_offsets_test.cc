@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/ir/interpret/interpret.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
 #include "compiler/ir/walk.h"
@@ -12,8 +12,9 @@
 namespace hpvm::pass {
 namespace {
 
-// The immediates of the accesses after the pass, in order, of a kernel with the buffers %a and %b of 64 bytes and the
-// number %n; and a check that it leaves and reports the same as before for many numbers, those around the wrap too.
+// Returns the immediates of the accesses after the pass, in order, of a kernel with the buffers %a and %b of 64 bytes
+// and the number %n; checks that the kernel's results and traps are unchanged for many numbers, including those around
+// the wrap.
 std::vector<uint64_t> Shared(const std::string& body) {
   const StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nuses separate_buffers\nparam buffer inout \"a\"\nparam buffer inout \"b\"\nparam i32 \"n\"\n"
@@ -75,15 +76,15 @@ TEST(ShareOffsetsTest, AnotherBufferIsAnother) {
 }
 
 TEST(ShareOffsetsTest, OnlyWhatRanForCertain) {
-  const std::string in_branch = "if b0 %n {\n%x: i32 = load.i32 param(0) %o\nleave b0 ()\n} else {\nleave b0 ()\n}\n";
+  const std::string in_branch = "if b0 %n {\n%x: i32 = load.i32 param(0) %o\nbr b0 ()\n} else {\nbr b0 ()\n}\n";
   EXPECT_EQ(Shared(in_branch + "store.i32 param(0) %o4, %seven"), (Immediates{0, 0}));
-  EXPECT_EQ(Shared("%x: i32 = load.i32 param(0) %o\nif b0 %n {\nstore.i32 param(0) %o4, %seven\nleave b0 ()\n} else "
-                   "{\nstore.i32 param(0) %o8, %seven\nleave b0 ()\n}\nstore.i32 param(0) %o8, %x"),
+  EXPECT_EQ(Shared("%x: i32 = load.i32 param(0) %o\nif b0 %n {\nstore.i32 param(0) %o4, %seven\nbr b0 ()\n} else "
+                   "{\nstore.i32 param(0) %o8, %seven\nbr b0 ()\n}\nstore.i32 param(0) %o8, %x"),
             (Immediates{0, 4, 8, 8}));
-  // An access in a branch that is nearer counts there alone.
+  // An access in a branch that is nearer counts only in that branch.
   EXPECT_EQ(
       Shared("%x: i32 = load.i32 param(0) %o8\nif b0 %n {\nstore.i32 param(0) %o, %seven\nstore.i32 param(0) %o4, "
-             "%seven\nleave b0 ()\n} else {\nleave b0 ()\n}\nstore.i32 param(0) %o4, %x"),
+             "%seven\nbr b0 ()\n} else {\nbr b0 ()\n}\nstore.i32 param(0) %o4, %x"),
       (Immediates{0, 0, 4, 0}));
 }
 

@@ -10,12 +10,12 @@
 namespace hpvm::pass {
 namespace {
 
-// Bytes between the places of a check: what lies further apart may be beyond a buffer's end when the first is not.
+// Maximum bytes between the places of a check: a place further apart may be outside a buffer when the first is inside.
 constexpr int64_t kApartMax = 256;
 
 struct Member {
   OpId id;
-  int64_t offset = 0;  // Of the operand, from the sum that the members share.
+  int64_t offset = 0;  // Offset of the operand from the members' common sum.
 };
 
 SharedCheck CheckOf(const ir::Function& f, const std::vector<Member>& members) {
@@ -47,7 +47,7 @@ SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>&
   SharedChecks found;
   found.of.assign(f.ops.size(), -1);
   for (const ir::Region& region : f.regions) {
-    std::map<std::vector<std::pair<uint32_t, uint64_t>>, std::vector<Member>> places;  // By LinearForm::terms.
+    std::map<std::vector<std::pair<uint32_t, uint64_t>>, std::vector<Member>> places;  // Keyed by LinearForm::terms.
     const auto close = [&] {
       for (const auto& [terms, members] : places) {
         for (size_t i = 0; i < members.size() && members.size() > 1; ++i) {
@@ -76,7 +76,7 @@ SharedChecks FindSharedChecks(const ir::Module& module, const std::vector<bool>&
       const auto known = places.find(form.terms);
       const bool joins = known != places.end() && std::abs(offset - known->second[0].offset) <= kApartMax;
       if (is_together && !joins) {
-        close();  // A check that looks ahead must not name a load behind another that misses, too.
+        close();  // A check that looks ahead must not blame a load behind another one that also misses.
       }
       if (joins || is_together || known == places.end()) {
         places[form.terms].push_back({id, offset});

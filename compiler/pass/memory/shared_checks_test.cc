@@ -9,7 +9,8 @@
 namespace hpvm::pass {
 namespace {
 
-// Finds those of a kernel with the buffers %a and %c and the number %n, of which %p and %q are the places of element n.
+// Finds the checks of a kernel with the buffers %a and %c and the number %n, whose element n has the addresses %p and
+// %q.
 std::vector<SharedCheck> Checks(const std::string& body, bool is_asked = true, bool is_together = false) {
   StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nparam buffer in \"a\"\nparam buffer in \"c\"\nparam i32 \"n\"\nentry f0\n"
@@ -44,8 +45,8 @@ TEST(SharedChecksTest, OthersStayApart) {
   EXPECT_TRUE(Checks("%v: i32 = load.i32 flat %p\n%k: i32 = const.i32 260\n%r: i32 = add.i32 %p, %k\n"
                      "%w: i32 = load.i32 flat %r")
                   .empty());
-  EXPECT_TRUE(Checks("%v: i32 = load.i32 flat %p\nif b0 %n {\n%w: i32 = load.i32 flat %q\nleave b0 ()\n} else {\n"
-                     "leave b0 ()\n}")
+  EXPECT_TRUE(Checks("%v: i32 = load.i32 flat %p\nif b0 %n {\n%w: i32 = load.i32 flat %q\nbr b0 ()\n} else {\n"
+                     "br b0 ()\n}")
                   .empty());
 }
 
@@ -60,7 +61,7 @@ TEST(SharedChecksTest, Together) {
   EXPECT_EQ(apart("%m: i32 = sub.i32 %q, %four\n%x: i32 = load.i32 flat %m\n")[0].from_first[1], 0xfffffffffffffffcu);
   EXPECT_TRUE(apart("%x: i32 = div_u.i32 %n, %v\n").empty());
   EXPECT_TRUE(apart("store.i32 flat %c, %v\n").empty());
-  EXPECT_TRUE(apart("if b0 %n {\nleave b0 ()\n} else {\nleave b0 ()\n}\n").empty());
+  EXPECT_TRUE(apart("if b0 %n {\nbr b0 ()\n} else {\nbr b0 ()\n}\n").empty());
 }
 
 }  // namespace

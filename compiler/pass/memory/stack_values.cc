@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: accesses are sorted by address; those that overlap form one slot if all are whole accesses of the same
+// bytes. Each construct gets a result or parameter for each slot that is stored in it, and copying then replaces
+// loads by the present value.
+// Invariants: now_ holds every slot's value at the place that is being copied, zero at the beginning. An edge
+// brings values for exactly the slots of its target's stored_; the targets of one table have the same set.
+// Sets of slots only grow until tables agree, and the copy is one pass. At most kStackValuesMax slots are made, and
+// nothing changes if edges would bring more than kStackEdgesMax values.
+// Source: Cytron et al., TOPLAS 1991 (see stack_values.h).
 #include "compiler/pass/memory/stack_values.h"
 
 #include <algorithm>
@@ -10,7 +18,7 @@
 #include <vector>
 
 #include "compiler/analysis/value_ranges.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/memory/promote_stack.h"
 #include "compiler/pass/memory/resolve_provenance.h"
@@ -23,12 +31,12 @@ using Slots = std::bitset<kStackValuesMax>;
 
 struct Access {
   OpId id;
-  uint64_t begin = 0, end = 0;  // Of the bytes that it may touch.
+  uint64_t begin = 0, end = 0;  // Range of the bytes that it may touch.
   bool is_constant = false;     // It touches all of them.
 };
 
-// The words that become values: for each access of the entry, by OpId, the slot, or -1; and the slots' types and
-// places.
+// The words that become values: for each access of the entry, by OpId, the slot, or -1; and the slots' types and byte
+// ranges.
 struct SlotPlan {
   std::vector<int32_t> of;
   std::vector<Type> types;
@@ -40,7 +48,7 @@ bool IsWhole(const ir::Function& f, const Access& access) {
   return access.is_constant && (code == Opcode::kLoad || code == Opcode::kStore);
 }
 
-// The type in which a slot's accesses need the fewest conversions.
+// Returns the type in which a slot's accesses need the fewest conversions.
 Type TypeOf(const ir::Function& f, std::span<const Access> accesses) {
   const auto all = [&](Type type) {
     return std::ranges::all_of(accesses, [&](const Access& a) { return f.op(a.id).type == type; });
@@ -52,7 +60,8 @@ Type TypeOf(const ir::Function& f, std::span<const Access> accesses) {
   return width == 4 && all(Type::kF32) ? Type::kF32 : Type::kI32;
 }
 
-// Accesses that overlap are looked at together: alike and whole they are a slot's, else none is.
+// Overlapping accesses are examined together: if all are whole accesses of the same bytes they form a slot, else none
+// does.
 SlotPlan PlanSlots(const ir::Function& f, std::vector<Access> accesses) {
   SlotPlan plan;
   plan.of.assign(f.ops.size(), -1);
@@ -82,7 +91,7 @@ class Replacer final : public FunctionCopier {
   Replacer(const ir::Function& from, SlotPlan plan)
       : FunctionCopier(from), plan_(std::move(plan)), stored_(from.ops.size()), now_(plan_.types.size()) {}
 
-  // Nothing if edges would have to bring too much.
+  // Returns nothing if edges would have to carry too many values.
   std::optional<ir::Function> Run() && {
     FindStored(f_.body);
     ShareInTables();
@@ -199,11 +208,11 @@ class Replacer final : public FunctionCopier {
     SetOrigin(like);
     return made;
   }
-  // Types of one size.
+  // Converts between types of the same size.
   ValueId As(const Op& like, ValueId value, Type from, Type to) {
     return from == to ? value : Add(like, Opcode::kReinterpret, from, {value}, to);
   }
-  // Bits above the access's width are anything.
+  // Converts a stored value to the slot's type. Bits above the access's width are undefined.
   ValueId Stored(const Op& op, ValueId value, Type slot) {
     if (ir::Bytes(op.type) == 8 && op.width < 8) {
       return As(op, Add(op, Opcode::kWrap, Type::kI64, {value}, Type::kI32), Type::kI32, slot);
@@ -227,12 +236,12 @@ class Replacer final : public FunctionCopier {
   }
 
   const SlotPlan plan_;
-  std::vector<Slots> stored_;                 // By OpId of a construct: slots that edges to it bring.
-  std::vector<ValueId> now_;                  // By slot.
-  std::vector<std::vector<ValueId>> before_;  // Where each open construct began.
+  std::vector<Slots> stored_;                 // Indexed by OpId of a construct: slots that edges to it bring.
+  std::vector<ValueId> now_;                  // Indexed by slot.
+  std::vector<std::vector<ValueId>> before_;  // The values at the start of each open construct.
 };
 
-// The accesses that `is_of_stack` holds for.
+// Finds the accesses for which `is_of_stack` returns true.
 template <typename IsOfStack>
 std::vector<Access> FindAccesses(const ir::Module& module, IsOfStack is_of_stack) {
   const ir::Function& f = module.function(module.entry);
@@ -254,7 +263,7 @@ std::vector<Access> FindAccesses(const ir::Module& module, IsOfStack is_of_stack
   return accesses;
 }
 
-// The bytes that have become values; empty: nothing has changed.
+// Returns the bytes that have become values; empty, without changes, if there are none.
 std::vector<StackBytes> Replace(ir::Function& f, SlotPlan plan) {
   std::vector<StackBytes> bytes = plan.bytes;
   if (bytes.empty()) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/ir/interpret/interpret.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/testing/golden.h"
 #include "compiler/ir/text/text.h"
 #include "compiler/ir/verify/verify.h"
@@ -18,7 +18,8 @@
 namespace hpvm::pass {
 namespace {
 
-// A kernel that writes %out for each of 32 instances. %fp is the frame's begin, 32 bytes long; %v is of the instance.
+// Returns a kernel that writes %out for each of 32 instances. %fp is the frame's start; the frame has 32 bytes. %v
+// differs by instance.
 ir::Module Parse(const std::string& body, const std::string& frame = "stack_frame 0x7fe0 0x8000 4\n") {
   StatusOr<ir::Module> module =
       ir::ParseModule("module \"m\"\nmemory 65536 65536\nglobal mut i32 0x8000\nstack_pointer g0\n" + frame +
@@ -60,7 +61,7 @@ size_t StackAccesses(const ir::Module& module) {
   return count;
 }
 
-// True if no access is left that may reach the stack.
+// Returns true if no remaining access may reach the stack.
 bool IsFree(const ir::Module& module) {
   const ir::Function& f = module.function(module.entry);
   bool is_free = true;
@@ -75,7 +76,7 @@ bool IsFree(const ir::Module& module) {
 struct Case {
   const char* name;
   const char* body;
-  size_t stay = 0;  // Accesses.
+  size_t stay = 0;  // Remaining accesses.
 };
 
 constexpr Case kCases[] = {
@@ -127,12 +128,12 @@ constexpr Case kCases[] = {
   if b0 %odd {
     store.i32 stack %fp, %v
     store.i32 stack %fp + 4, %three
-    leave b0 ()
+    br b0 ()
   } else {
     %w: i32 = load.i32 stack %fp
     %y: i32 = add.i32 %w, %two
     store.i32 stack %fp, %y
-    leave b0 ()
+    br b0 ()
   }
   %a: i32 = load.i32 stack %fp
   %c: i32 = load.i32 stack %fp + 4
@@ -145,17 +146,17 @@ constexpr Case kCases[] = {
       %low: i32 = and.i32 %x, %three
       if b2 %low {
         store.i32 stack %fp, %v
-        leave b0 ()
+        br b0 ()
       } else {
-        leave b2 ()
+        br b2 ()
       }
       store.i32 stack %fp, %two
-      leave b1 ()
+      br b1 ()
     }
     %w: i32 = load.i32 stack %fp
     %y: i32 = add.i32 %w, %x
     store.i32 stack %fp, %y
-    leave b0 ()
+    br b0 ()
   }
   %out: i32 = load.i32 stack %fp
 )"},
@@ -174,16 +175,16 @@ constexpr Case kCases[] = {
       continue b0 (%k2)
     } else {
       store.i32 stack %fp + 8, %k
-      leave b0 (%k2)
+      br b0 (%k2)
     }
-    leave b0 (%k)
+    br b0 (%k)
   }
   %a: i32 = load.i32 stack %fp + 4
   %c: i32 = load.i32 stack %fp + 8
   %d: i32 = add.i32 %a, %c
   %out: i32 = xor.i32 %d, %last
 )"},
-    // The table's targets have different words behind them.
+    // The table's targets store different words.
     {"Table", R"(
   %low: i32 = and.i32 %x, %three
   %r: i32 = block b0 () {
@@ -192,14 +193,14 @@ constexpr Case kCases[] = {
       store.i32 stack %fp + 4, %v
       %t: i32 = block b2 () {
         store.i32 stack %fp + 8, %two
-        leave_table %low [b0, b1, b2] (%x)
+        br_table %low [b0, b1, b2] (%x)
       }
       store.i32 stack %fp + 4, %t
-      leave b1 (%two)
+      br b1 (%two)
     }
     %w: i32 = load.i32 stack %fp + 4
     store.i32 stack %fp, %w
-    leave b0 (%s)
+    br b0 (%s)
   }
   %a: i32 = load.i32 stack %fp
   %c: i32 = load.i32 stack %fp + 4
@@ -228,8 +229,8 @@ TEST_P(StackValuesTest, Agrees) {
 INSTANTIATE_TEST_SUITE_P(All, StackValuesTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// As a compiler that does not optimise writes it: a buffer's address and an index lie on the stack, 8 and 12 bytes
-// above its pointer, beside an array of four words that begins at `array`; %k is the place in it.
+// Unoptimised code: a buffer's address and an index lie on the stack, 8 and 12 bytes above its pointer, beside an
+// array of four words that begins at `array`; %k is the offset in it.
 std::string Plain(const std::string& place, const std::string& array) {
   return R"(
   %sp: i32 = global_get.i32 g0
@@ -273,13 +274,13 @@ TEST(StackValuesTest, AssumptionsAreShownAfterwards) {
     ir::ForEachOp(
         f, [&](ir::OpId id) { flat += ir::HasSpace(f.op(id).code) && f.op(id).space == ir::Space::kFlat ? 1 : 0; });
     EXPECT_EQ(flat, place.flat) << ir::Print(after);
-    if (place.array != "4") {  // Else the buffer's address is overwritten.
+    if (place.array != "4") {  // Otherwise the buffer's address is overwritten.
       EXPECT_EQ(Interpreted(after), Interpreted(before)) << ir::Print(after);
     }
   }
 }
 
-// It does not hold where an address that is not computed from the stack's pointer is one of the stack, or initial data
+// The assumption fails if an address that is not computed from the stack's pointer is in the stack, or if initial data
 // lies there.
 TEST(StackValuesTest, OthersReachTheStack) {
   const std::string place = "%k: i32 = shl.i32 %one, %two\n";
@@ -310,7 +311,7 @@ TEST(StackValuesTest, OthersReachTheStack) {
   }
 }
 
-// The golden kernels do the same afterwards.
+// The golden kernels behave the same afterwards.
 TEST(StackValuesTest, KeepsTheMeaning) {
   for (const std::string& path : ir::testing::GoldenFiles(HPVMD_SOURCE_DIR "/tests/golden/ir")) {
     ir::testing::CheckGoldenFile(path,

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: a Rehearsal first executes a loop's iterations on known constants, without changes, and records which
+// blocks and ifs dissolve. If every iteration's path follows from constants and the limits suffice, the Unroller
+// then repeats the same decisions while it copies the iterations.
+// Invariants: known bits are exact or absent; results of constructs that remain are absent. The copy takes the
+// recorded decisions in the order in which they were made, so both follow one path. No jump leads to a construct
+// that dissolves, except the one that is followed.
+// A rehearsal ends after `trips` iterations or `loop_ops` operations; all of them together visit about eight times
+// kernel_ops operations, and at most kernel_ops are written.
 #include "compiler/pass/memory/unroll_loops.h"
 
 #include <algorithm>
@@ -9,7 +17,7 @@
 #include <vector>
 
 #include "compiler/ir/fold.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/rewrite/copy_function.h"
 
@@ -18,7 +26,7 @@ namespace {
 
 using Bits = std::optional<uint64_t>;
 
-// What is known of an operation's operands.
+// Returns the known bits of an operation's operands.
 std::vector<Bits> KnownOperands(const ir::Function& f, const Op& op, const std::vector<Bits>& known) {
   std::vector<Bits> operands;
   for (ValueId operand : f.operands_of(op)) {
@@ -27,10 +35,10 @@ std::vector<Bits> KnownOperands(const ir::Function& f, const Op& op, const std::
   return operands;
 }
 
-// How the operations of a region end.
+// The way in which the operations of a region end.
 enum class End : uint8_t { kFell, kContinued, kLeft, kUnknown };
 
-// What the operations of a construct, and those in it, do.
+// The operations of a construct, including nested ones.
 struct Content {
   uint32_t ops = 0;
   bool has_stack = false;
@@ -45,7 +53,7 @@ Content ContentOf(const ir::Function& f, RegionId region) {
   return content;
 }
 
-// Whether any jump in the construct goes where `is_there` says.
+// Returns true if `is_there` holds for the target of any jump in the construct.
 bool Jumps(const ir::Function& f, OpId construct, const std::function<bool(const ir::Target&)>& is_there) {
   bool jumps = false;
   ir::ForEachOpOf(f, construct,
@@ -53,15 +61,16 @@ bool Jumps(const ir::Function& f, OpId construct, const std::function<bool(const
   return jumps;
 }
 
-// Goes through a loop's iterations with what is constant, without writing anything.
+// Rehearsal follows a loop's iterations using known constants, without changing the function.
 class Rehearsal {
  public:
-  // `first`: what is known of the loop's operands; `known`: of all values, by ValueId.
+  // `first`: known bits of the loop's operands; `known`: of all values, by ValueId.
   Rehearsal(const ir::Function& f, OpId loop, const UnrollLimits& limits, std::vector<Bits> first,
             std::vector<Bits> known)
       : f_(f), loop_(loop), limits_(limits), next_(std::move(first)), known_(std::move(known)) {}
 
-  // How many operations the iterations have; nothing if they do not all follow from constants or are too many.
+  // Returns the number of operations of all iterations; nothing if some path does not follow from constants, or they
+  // are too many.
   std::optional<uint32_t> Run() {
     const Op& loop = f_.op(loop_);
     for (uint32_t trip = 0; trip < limits_.trips; ++trip) {
@@ -78,9 +87,9 @@ class Rehearsal {
     }
     return std::nullopt;
   }
-  // Whether each block and if that was met, in order, goes with the loop.
+  // Returns, for each block and if in the order of visits, true if it dissolves with the loop.
   std::vector<bool> TakeGone() && { return std::move(gone_); }
-  // How many were looked at, also where nothing came of it.
+  // Returns the number of visited operations, also after a failure.
   uint32_t ops() const { return ops_; }
 
  private:
@@ -121,7 +130,7 @@ class Rehearsal {
         if (end != End::kUnknown) {
           return end;
         }
-        // It stays a block.
+        // The block remains.
         gone_.resize(place);
         gone_.push_back(false);
         ops_ = ops;
@@ -148,7 +157,7 @@ class Rehearsal {
     dissolved_.pop_back();
     return end;
   }
-  // Whether a jump goes to what will not be there any more.
+  // Returns true if the jump's target will no longer exist.
   bool IsLost(const ir::Target& target) const {
     return (target.op == loop_ && target.is_continue) || std::ranges::find(dissolved_, target.op) != dissolved_.end();
   }
@@ -157,7 +166,7 @@ class Rehearsal {
       next_ = Known(op);
       return End::kContinued;
     }
-    if (op.code == Opcode::kLeave && IsLost(f_.targets_of(op)[0])) {
+    if (op.code == Opcode::kBr && IsLost(f_.targets_of(op)[0])) {
       left_ = f_.targets_of(op)[0].op;
       const Op& left = f_.op(left_);
       const std::vector<Bits> results = Known(op);
@@ -174,9 +183,9 @@ class Rehearsal {
   const ir::Function& f_;
   const OpId loop_;
   const UnrollLimits limits_;
-  std::vector<Bits> next_;       // What the next iteration begins with.
-  std::vector<Bits> known_;      // By ValueId.
-  std::vector<OpId> dissolved_;  // The blocks and ifs around the place, of which one way is taken.
+  std::vector<Bits> next_;       // Known bits of the next iteration's parameters.
+  std::vector<Bits> known_;      // Indexed by ValueId.
+  std::vector<OpId> dissolved_;  // The enclosing blocks and ifs of which one path is taken.
   OpId left_;                    // The last of them that was left.
   std::vector<bool> gone_;
   uint32_t ops_ = 0;
@@ -187,7 +196,7 @@ class Unroller final : public FunctionCopier {
   Unroller(const ir::Function& from, const UnrollLimits& limits)
       : FunctionCopier(from), limits_(limits), known_(from.values.size()) {}
 
-  // The function with loops written out; nothing if there are none to write out.
+  // Returns the function with unrolled loops; nothing if no loop can be unrolled.
   std::optional<ir::Function> Run() && {
     CopyAll();
     return has_unrolled_ ? std::optional(std::move(to_)) : std::nullopt;
@@ -229,7 +238,7 @@ class Unroller final : public FunctionCopier {
     FunctionCopier::CopyOp(id);
   }
 
-  // An if of which one way is taken becomes a block.
+  // Turns an if whose condition is known into a block.
   void CopyWay(OpId id) {
     const Op& op = f_.op(id);
     const OpId block = b_.BeginBlock(Opcode::kBlock, {}, ResultTypes(op), op.source);
@@ -240,18 +249,18 @@ class Unroller final : public FunctionCopier {
     Bind(op.first_result, b_.Results(block));
   }
 
-  // A loop that is being written out.
+  // A loop that is being unrolled.
   struct Writing {
     OpId loop;
-    std::vector<bool> gone;  // Rehearsal::TakeGone
+    std::vector<bool> gone;  // From Rehearsal::TakeGone.
     size_t next_gone = 0;
-    std::vector<ValueId> arguments{};  // Of the next iteration, and what is known of them.
+    std::vector<ValueId> arguments{};  // The next iteration's arguments; `known` has their known bits.
     std::vector<Bits> known{};
-    std::vector<Bits> results{};  // What is known of the loop's own, if all iterations end in one place.
+    std::vector<Bits> results{};  // Known bits of the loop's results, if all iterations end in one place.
     bool leaves_early = false;
   };
 
-  // How the loop is written out, if it is.
+  // Returns the plan for unrolling the loop, if it can be unrolled.
   std::optional<Writing> Plan(OpId id) {
     const Op& op = f_.op(id);
     if (rehearsals_left_ == 0 || !ContentOf(f_, op.body).has_stack) {
@@ -285,7 +294,7 @@ class Unroller final : public FunctionCopier {
     is_unrolling_ = was_unrolling;
     BindKnown(loop.first_result, b_.Results(block), writing.leaves_early ? std::vector<Bits>() : writing.results);
   }
-  // As the rehearsal decided, which knew less: loops within had no results then.
+  // Repeats the rehearsal's decision, which was based on less knowledge: nested loops had no known results then.
   static bool Goes(const Op& op, Writing& writing) {
     if (op.code != Opcode::kIf && op.code != Opcode::kBlock) {
       return false;
@@ -293,7 +302,7 @@ class Unroller final : public FunctionCopier {
     HPVMD_CHECK(writing.next_gone < writing.gone.size());
     return writing.gone[writing.next_gone++];
   }
-  // As Rehearsal::Follow went.
+  // Follows the same path as Rehearsal::Follow.
   End CopyIteration(RegionId region, Writing& writing) {
     for (OpId id : f_.region(region).ops) {
       const Op& op = f_.op(id);
@@ -327,12 +336,12 @@ class Unroller final : public FunctionCopier {
       writing.known = Known(op);
       return End::kContinued;
     }
-    if (op.code == Opcode::kLeave && std::ranges::find(dissolved_, target.op) != dissolved_.end()) {
+    if (op.code == Opcode::kBr && std::ranges::find(dissolved_, target.op) != dissolved_.end()) {
       left_ = target.op;
       BindKnown(f_.op(left_).first_result, Map(op), Known(op));
       return End::kFell;
     }
-    if (op.code == Opcode::kLeave && target.op == writing.loop) {
+    if (op.code == Opcode::kBr && target.op == writing.loop) {
       writing.results = Known(op);
     }
     CopyTerminator(id);
@@ -340,11 +349,12 @@ class Unroller final : public FunctionCopier {
   }
 
   const UnrollLimits limits_;
-  std::vector<Bits> known_;      // By old ValueId.
-  std::vector<OpId> dissolved_;  // As Rehearsal's, without loops.
+  std::vector<Bits> known_;      // Indexed by old ValueId.
+  std::vector<OpId> dissolved_;  // As in Rehearsal, without loops.
   OpId left_;
   uint32_t ops_left_ = limits_.kernel_ops;
-  // Operations that rehearsals may still look at: a loop in a loop that is written out is rehearsed in each turn.
+  // Operations that rehearsals may still visit: a nested loop is rehearsed again in each iteration of an unrolled
+  // loop.
   uint32_t rehearsals_left_ = 8 * limits_.kernel_ops;
   bool is_unrolling_ = false, has_unrolled_ = false;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/pass/rewrite/copy_function.h"
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 
 namespace hpvm::pass {
 
@@ -137,7 +137,7 @@ void FunctionCopier::CopyConstruct(OpId id) {
 void FunctionCopier::CopyTerminator(OpId id) {
   const Op& op = f_.op(id);
   std::vector<ValueId> operands;
-  if (op.code == Opcode::kLeaveTable) {
+  if (op.code == Opcode::kBrTable) {
     operands.push_back(ConditionOf(id));
   }
   std::vector<ir::Target> targets;

@@ -5,15 +5,15 @@
 #include <string>
 
 #include "compiler/ir/interpret/interpret.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 
 namespace hpvm::pass::testing {
 namespace {
 
 constexpr auto kNothing = static_cast<uint32_t>(-1);
 
-// Puts a print of its own before every operation for which `wants` says so; it prints the operation's first operand if
-// `with_operand`. Gives the operation of each new format.
+// Adds a print before every operation for which `wants` returns true; the print shows the operation's first operand if
+// `with_operand`. Returns the operation of each new format.
 std::vector<OpId> AddPrints(ir::Module& module, bool with_operand,
                             const std::function<bool(const ir::Region&, size_t)>& wants) {
   ir::Function& f = module.function(module.entry);
@@ -56,7 +56,7 @@ class Sink final : public ir::PrintSink {
   std::function<void(const std::array<uint64_t, 3>&, uint32_t, std::span<const uint64_t>)> take_;
 };
 
-// Where an access lands; kNothing: in no buffer.
+// Returns the bytes that an access touches; the parameter is kNothing if they are in no buffer.
 TracedAccess Landing(const ir::Module& module, const ir::Launch& launch, const ir::AddressSpace& space, const Op& op,
                      uint64_t address) {
   TracedAccess access;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel's instances really touch, and how often its operations really run: the interpreter runs a copy of the
-// module that prints before each access, or at each place where control may come from elsewhere.
+// Traces the actual accesses of a kernel's instances, and counts how often its operations run: the interpreter runs a
+// copy of the module that prints before each access, or at each place that control may reach by a jump.
 #ifndef HPVMD_COMPILER_PASS_TESTING_ACCESS_TRACE_H_
 #define HPVMD_COMPILER_PASS_TESTING_ACCESS_TRACE_H_
 
@@ -17,20 +17,20 @@ namespace hpvm::pass::testing {
 struct TracedAccess {
   std::array<uint64_t, 3> instance{};
   ir::OpId op;
-  uint32_t param = 0;           // Whose buffer is touched.
-  uint64_t begin = 0, end = 0;  // Of its bytes.
+  uint32_t param = 0;           // The parameter whose buffer is touched.
+  uint64_t begin = 0, end = 0;  // Byte range.
   bool is_load = false, is_store = false;
 };
 
 struct AccessTrace {
   ir::TrapReport end;
-  std::vector<TracedAccess> accesses;  // As they happened; what trapped, or missed every buffer, is left out.
+  std::vector<TracedAccess> accesses;  // In order of execution, without accesses that trapped or missed every buffer.
 };
 
-// Of the entry's accesses of space param; others are not seen. At most so many steps.
+// Traces the entry's accesses of space param only. Runs at most `steps_max` steps.
 StatusOr<AccessTrace> TraceAccesses(const ir::Module& module, const ir::Launch& launch, uint64_t steps_max);
 
-// How often each operation of the entry ran, by OpId.
+// Returns how often each operation of the entry ran, by OpId.
 StatusOr<std::vector<uint64_t>> CountOperations(const ir::Module& module, const ir::Launch& launch, uint64_t steps_max);
 
 }  // namespace hpvm::pass::testing

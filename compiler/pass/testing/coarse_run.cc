@@ -6,8 +6,8 @@
 namespace hpvm::pass::testing {
 namespace {
 
-// A coarse kernel's id is that of its tile's first instance, and its extent the whole launch's; the interpreter counts
-// executions.
+// A coarse kernel's id is the id of its tile's first instance, and its extent is that of the whole launch, but the
+// interpreter counts executions of the coarse kernel.
 void ScaleQueries(ir::Opcode query, const GpuTile& tile, ir::Function& f) {
   for (ir::Region& region : f.regions) {
     for (size_t i = 0; i < region.ops.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a kernel in tiles in the interpreter.
+// Runs a coarsened kernel in the interpreter.
 #ifndef HPVMD_COMPILER_PASS_TESTING_COARSE_RUN_H_
 #define HPVMD_COMPILER_PASS_TESTING_COARSE_RUN_H_
 
@@ -9,8 +9,8 @@
 
 namespace hpvm::pass::testing {
 
-// The launch's extent is a multiple of the tile. kFailedPrecondition: a scalar has not the factor that the coarse
-// kernel asks for.
+// The launch's extent must be a multiple of the tile. Returns kFailedPrecondition if a scalar lacks the factor that
+// the coarse kernel requires.
 StatusOr<ir::TrapReport> RunCoarse(const ir::Module& module, const ir::Launch& launch, const GpuTile& tile,
                                    const ir::InterpretOptions& options = {});
 

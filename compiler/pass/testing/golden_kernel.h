@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the benchmarks as a compiler made them (tests/golden/bounds), with the launch that their comments name.
+// Kernels of the benchmarks as a compiler emitted them (tests/golden/bounds), with the launches from their comments.
 #ifndef HPVMD_COMPILER_PASS_TESTING_GOLDEN_KERNEL_H_
 #define HPVMD_COMPILER_PASS_TESTING_GOLDEN_KERNEL_H_
 
@@ -20,10 +20,10 @@ struct GoldenKernel {
 };
 
 std::vector<std::string> GoldenKernelNames();  // Sorted.
-// Fails the test where the file is malformed.
+// Fails the test if the file is malformed.
 GoldenKernel ReadGoldenKernel(const std::string& name);
 
-// What a launch shows of itself.
+// Returns the facts about a launch that ir::ProveBounds uses.
 ir::BoundsFacts FactsOf(const ir::Module& module, const ir::Launch& launch);
 
 }  // namespace hpvm::pass::testing

@@ -102,7 +102,7 @@ void KernelGenerator::Let(std::string* text) {
   values_.push_back(name);
 }
 
-// Sums and multiples as LLVM writes them.
+// Writes sums and multiples in the forms that LLVM uses.
 void KernelGenerator::Bits(std::string* text) {
   const std::string shifted = Name(), name = Name();
   *text += " %" + shifted + ": i32 = " + (Chance(3) ? "mul" : "shl") + ".i32 " + Pick() + ", %c" +
@@ -117,7 +117,7 @@ void KernelGenerator::Bits(std::string* text) {
   values_.push_back(name);
 }
 
-// A value that nothing is known of, perhaps masked.
+// Writes a load, whose value is unknown to the analysis.
 void KernelGenerator::Load(std::string* text) {
   const std::string name = Name(), masked = Name();
   *text +=
@@ -148,7 +148,7 @@ void KernelGenerator::LetWide(std::string* text) {
   wides_.push_back(name);
 }
 
-// A 64-bit value of a 32-bit one, or of memory.
+// Writes a 64-bit value that comes from a 32-bit value or from memory.
 void KernelGenerator::LoadWide(std::string* text) {
   if (Chance(2)) {
     constexpr int kWidths[] = {1, 2, 2, 4, 8};
@@ -183,8 +183,8 @@ std::string KernelGenerator::Power(const std::string& base, int degree, std::str
   return power;
 }
 
-// Sums of powers of two narrow values from memory that are at least 2^least, times 2^shift: around the numbers beyond
-// which nothing is known (kWideMax), also where an end passes them and the other does not.
+// Writes a sum of powers of two narrow values from memory that are at least 2^least, times 2^shift. The sum is near
+// the limit of the analysis (kWideMax); sometimes only one end of its range exceeds it.
 void KernelGenerator::Powers(std::string* text) {
   const int width = Chance(4) ? 4 : 2, least = 8 * width - 1 - static_cast<int>(Below(3));
   const int degree = 2 + static_cast<int>(Below(3));
@@ -195,7 +195,7 @@ void KernelGenerator::Powers(std::string* text) {
   for (std::string& term : terms) {
     const std::string base = "%" + NarrowLoad(width, text), small = Name(), guard = Name();
     *text += " %" + small + ": i32 = lt_u.i64 " + base + ", " + limit + "\n if " + guard + " %" + small +
-             " {\n return ()\n} else {\n leave " + guard + " ()\n}\n";
+             " {\n return ()\n} else {\n br " + guard + " ()\n}\n";
     term = Power(base, degree, text);
   }
   const std::string sum = Name(), shifted = Name(), down = Name();
@@ -241,17 +241,17 @@ void KernelGenerator::If(int depth, std::string* text) {
   Statements(depth - 1, 2, text);
   values_.resize(count);
   wides_.resize(wide_count);
-  *text += (inside.empty() ? " leave " + label + " ()\n" : inside) + "} else {\n";
+  *text += (inside.empty() ? " br " + label + " ()\n" : inside) + "} else {\n";
   Statements(depth - 1, 1, text);
   values_.resize(count);
   wides_.resize(wide_count);
-  *text += " leave " + label + " ()\n}\n";
+  *text += " br " + label + " ()\n}\n";
 }
 
 void KernelGenerator::Merge(std::string* text) {
   const std::string condition = Compare(text), label = Name(), name = Name();
-  *text += " %" + name + ": i32 = if " + label + " " + condition + " {\n leave " + label + " (" + Pick() +
-           ")\n} else {\n leave " + label + " (" + Pick() + ")\n}\n";
+  *text += " %" + name + ": i32 = if " + label + " " + condition + " {\n br " + label + " (" + Pick() +
+           ")\n} else {\n br " + label + " (" + Pick() + ")\n}\n";
   values_.push_back(name);
 }
 
@@ -274,13 +274,13 @@ void KernelGenerator::Loop(int depth, std::string* text) {
     wides_.push_back(next_j);
   }
   const std::string again = " continue " + label + " (%" + next + ", %" + next_j + ")\n";
-  if (Chance(4)) {  // A second edge back.
+  if (Chance(4)) {  // A second back edge.
     const std::string early = Compare(text), way = Name();
-    *text += " if " + way + " " + early + " {\n" + again + "} else {\n leave " + way + " ()\n}\n";
+    *text += " if " + way + " " + early + " {\n" + again + "} else {\n br " + way + " ()\n}\n";
   }
   const std::string condition = Compare(text);
-  *text += " if " + exit + " " + condition + " {\n" + again + "} else {\n leave " + exit + " ()\n}\n leave " + label +
-           " ()\n}\n";
+  *text +=
+      " if " + exit + " " + condition + " {\n" + again + "} else {\n br " + exit + " ()\n}\n br " + label + " ()\n}\n";
   values_.resize(count);
   wides_.resize(wide_count);
 }
@@ -292,7 +292,8 @@ std::string KernelGenerator::Scaled(const std::string& value, std::string* text)
   return name;
 }
 
-// Both halves of what lies `stride` apart, 2 x - (x & (stride - 1)) and that + stride, or parts of them.
+// Writes both halves of elements that lie `stride` apart, 2 x - (x & (stride - 1)) and that + stride, or parts of
+// them.
 void KernelGenerator::Butterfly(const std::string& stride, std::string* text) {
   const std::string x = Chance(3) ? Pick() : Chance(2) ? "%x" : "%y";
   const std::string less = Name(), masked = Name(), twice = Name(), low = Name(), high = Name();
@@ -314,10 +315,10 @@ void KernelGenerator::ScaledLoop(int depth, std::string* text) {
   Butterfly(s, text);
   Statements(depth - 1, 1, text);
   const std::string next = Scaled("%" + s, text);
-  if (Chance(4)) {  // A second edge back.
+  if (Chance(4)) {  // A second back edge.
     const std::string early = Compare(text), way = Name(), other = Scaled("%" + (Chance(2) ? s : next), text);
-    *text += " if " + way + " " + early + " {\n continue " + label + " (%" + other + ")\n} else {\n leave " + way +
-             " ()\n}\n";
+    *text +=
+        " if " + way + " " + early + " {\n continue " + label + " (%" + other + ")\n} else {\n br " + way + " ()\n}\n";
   }
   constexpr const char* kCompares[] = {"lt_u", "lt_s", "le_u", "le_s", "gt_s", "ne"};
   const std::string condition = Name(), code = kCompares[Below(6)], tested = Chance(2) ? s : next;
@@ -327,8 +328,8 @@ void KernelGenerator::ScaledLoop(int depth, std::string* text) {
             : Chance(3) ? Pick()
             : Chance(2) ? "%n"
                         : "%m") +
-           "\n if " + exit + " %" + condition + " {\n continue " + label + " (%" + next + ")\n} else {\n leave " +
-           exit + " ()\n}\n leave " + label + " ()\n}\n";
+           "\n if " + exit + " %" + condition + " {\n continue " + label + " (%" + next + ")\n} else {\n br " + exit +
+           " ()\n}\n br " + label + " ()\n}\n";
   values_.resize(count);
   wides_.resize(wide_count);
 }

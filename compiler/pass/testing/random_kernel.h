@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for tests of what compilers know of accesses: from a body's text, and random ones.
+// Kernels for tests of access analyses: from a body's text, and random ones.
 #ifndef HPVMD_COMPILER_PASS_TESTING_RANDOM_KERNEL_H_
 #define HPVMD_COMPILER_PASS_TESTING_RANDOM_KERNEL_H_
 
@@ -13,12 +13,11 @@
 
 namespace hpvm::pass::testing {
 
-// A kernel with a buffer %b and scalars %n and %m; the ids are %x and %y, constants are %c0 to %c9, %ones (-1) and
-// %fours (-4).
+// Returns a kernel with a buffer %b and scalars %n and %m; the ids are %x and %y, constants are %c0 to %c9, %ones (-1)
+// and %fours (-4).
 ir::Module BoundsKernel(const std::string& body, bool is_separate = false);
 
-// So many values of a kernel, %name0 to the last, each of which is nothing but itself to what looks for bounds, and
-// rests on the one before.
+// Writes `count` values, %name0 to the last, each of which is opaque to FindBounds and depends on the previous one.
 std::string NoisyValues(uint32_t count, const std::string& name);
 
 struct KernelLaunch {
@@ -27,16 +26,16 @@ struct KernelLaunch {
   uint32_t n = 0, m = 0;
 };
 
-// Random kernels: arithmetic of 32 and 64 bits, branches, loops and stores over few small or extreme values; powers and
-// products up to where proofs stop counting; some have more values than a launch can look at. Of each eighth the loops
-// double or halve a parameter and mask with it.
+// KernelGenerator makes random kernels: arithmetic of 32 and 64 bits, branches, loops and stores over few small or
+// extreme values; powers and products up to the limits of proofs. Some have more values than a launch can analyse. In
+// every eighth kernel the loops double or halve a parameter and mask with it.
 class KernelGenerator {
  public:
   explicit KernelGenerator(uint32_t seed) : random_(seed), scales_(seed % 8 == 5) {}
 
   std::string Body();
   KernelLaunch Facts();
-  // What memory may hold, extreme values more often than others.
+  // Returns a random memory word, extreme values more often than others.
   uint64_t Word();
 
  private:
@@ -72,7 +71,7 @@ class KernelGenerator {
 
   std::mt19937 random_;
   const bool scales_;
-  std::vector<std::string> values_, wides_, group_;  // Of 32 and of 64 bits.
+  std::vector<std::string> values_, wides_, group_;  // Names of 32-bit values, of 64-bit values, and of group memory.
   int names_ = 0;
 };
 

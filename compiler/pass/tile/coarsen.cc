@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// ChooseTiles writes the coarsened kernel for each candidate shape, estimates its cost per instance and its registers,
+// and ranks the candidates by cost, weighted by registers and tile size.
 #include "compiler/pass/tile/coarsen.h"
 
 #include <algorithm>
@@ -15,17 +17,17 @@ namespace {
 
 // A larger body would not fit an instruction cache, and takes drivers long to compile.
 constexpr size_t kOpsMax = 20'000;
-// 32-bit registers of values that live at a time: drivers have 255, and need some for what they make themselves.
+// Limit of 32-bit registers for values that are alive at a time: drivers have 255, and need some for their own values.
 constexpr uint32_t kRegistersMax = 200;
 constexpr size_t kTilesMax = 3;
-// What a staged tile may take (stage_loads.cc).
+// Requirements of a staged tile (stage_loads.cc).
 constexpr uint64_t kStagedBytesMin = 32 * 1024 + 16;
 constexpr uint32_t kStagedItems = 256;
-// A tile has to promise at least so much.
+// A tile must reduce the cost at least to this fraction.
 constexpr double kGainMin = 0.9;
 
-// How many 32-bit registers the values take that live at a time; constants take none, and what a loop uses lives until
-// the loop ends.
+// Registers counts the 32-bit registers of values that are alive at a time. Constants take none, and a value used in a
+// loop lives until the loop ends.
 class Registers {
  public:
   explicit Registers(const ir::Function& function)
@@ -101,7 +103,7 @@ class Registers {
 
   const ir::Function& f_;
   size_t at_ = 1;
-  std::vector<size_t> defined_, last_;  // By ValueId; 0: never.
+  std::vector<size_t> defined_, last_;  // Indexed by ValueId; 0: never.
   std::vector<Loop*> loops_;
 };
 
@@ -113,19 +115,19 @@ size_t CountOps(const ir::Function& function) {
 
 struct Candidate {
   GpuTile tile;
-  double cost = 0;  // An instance.
+  double cost = 0;  // Per instance.
   uint32_t registers = 0;
-  bool is_free = false;  // Launches need not be aligned in any way.
+  bool is_free = false;  // Launches need no particular alignment.
 
-  // For comparisons: the more registers, the fewer work items that hide what memory takes; panels in group memory are
-  // nearer than what a cache may hold.
+  // Returns the cost for comparisons: more registers mean fewer work items that hide memory latency, and panels in
+  // group memory are faster than data that a cache may hold.
   double Weighted() const {
     return cost * (1 + registers / 256.0) * (1 + 0.03 * std::log2(tile.size[0] * tile.size[1])) *
            (tile.is_staged ? 0.85 : 1);
   }
 };
 
-// What would pass kOpsMax by far is not even tried.
+// Rejects tiles that would exceed kOpsMax by far without writing them.
 Status CheckSize(const ir::Module& module, const GpuTile& tile) {
   const size_t ops = CountOps(module.function(module.entry));
   if (ops * tile.size[0] * tile.size[1] > 8 * kOpsMax) {
@@ -150,7 +152,7 @@ StatusOr<Candidate> Try(const ir::Module& module, const GpuTile& tile) {
                    !coarse.needs_alignment && coarse.factors.empty()};
 }
 
-// Whether anything asks for the id along y.
+// Returns true if the kernel queries the id along y.
 bool HasRows(const ir::Module& module) {
   const ir::Function& f = module.function(module.entry);
   std::vector<bool> is_one(f.values.size());
@@ -165,7 +167,8 @@ bool HasRows(const ir::Module& module) {
   return has_rows;
 }
 
-// The best, but one staged form at most, and one that runs every launch: others are of no use where rows are odd.
+// Returns the best candidates: at most one staged form, and at least one that runs every launch, because others are
+// useless if rows are not aligned.
 std::vector<GpuTile> Best(std::span<const Candidate> good) {
   std::vector<GpuTile> best;
   bool has_staged = false, has_free = std::ranges::none_of(good, &Candidate::is_free);
@@ -210,7 +213,7 @@ std::vector<GpuTile> ChooseTiles(const ir::Module& module, const GpuTarget& targ
     }
   };
   if (target.is_processor) {
-    say("The device is a processor: each work item runs one instance.");
+    say("The device is a CPU: each work item runs one instance.");
     return {};
   }
   const StatusOr<Candidate> single = Try(module, {});
@@ -218,7 +221,7 @@ std::vector<GpuTile> ChooseTiles(const ir::Module& module, const GpuTarget& targ
     say(std::string(single.status().message()));
     return {};
   }
-  say("One instance a work item costs " + Fixed(single->cost) + " units.");
+  say("One instance per work item costs " + Fixed(single->cost) + " units.");
   std::vector<GpuTile> tiles = {{{2, 1, 1}}, {{4, 1, 1}}, {{8, 1, 1}}};
   if (HasRows(module)) {
     tiles = {{{2, 1, 1}}, {{4, 1, 1}}, {{1, 4, 1}}, {{1, 8, 1}}, {{2, 2, 1}},
@@ -239,10 +242,10 @@ std::vector<GpuTile> ChooseTiles(const ir::Module& module, const GpuTarget& targ
       continue;
     }
     const bool fits = candidate->registers <= kRegistersMax, gains = candidate->cost < kGainMin * single->cost;
-    say("Tiles of " + name + " instances cost " + Fixed(candidate->cost) + " units an instance and take " +
+    say("Tiles of " + name + " instances cost " + Fixed(candidate->cost) + " units per instance and take " +
         std::to_string(candidate->registers) + " registers" +
-        (!fits    ? ", more than there are."
-         : !gains ? ", too little a gain."
+        (!fits    ? ", more than the device has."
+         : !gains ? ", which gains too little."
                   : "."));
     if (fits && gains) {
       good.push_back(*candidate);

@@ -34,7 +34,7 @@ std::vector<std::string> Files() {
   return paths;
 }
 
-// What the kernels do, one instance at a time.
+// The reference: kernels run one instance at a time.
 TEST(CoarsenTest, ReferenceAgrees) {
   for (const std::string& path : Files()) {
     ir::testing::CheckGoldenFile(
@@ -42,7 +42,7 @@ TEST(CoarsenTest, ReferenceAgrees) {
   }
 }
 
-// Tiles of every shape give what single instances give, bit for bit.
+// Tiles of every shape give bitwise the same results as single instances.
 TEST(CoarsenTest, TilesAgree) {
   const GpuTile kTiles[] = {{{2, 1, 1}}, {{4, 1, 1}}, {{8, 1, 1}}, {{16, 1, 1}}, {{1, 2, 1}}, {{1, 8, 1}},
                             {{2, 2, 1}}, {{4, 4, 1}}, {{8, 4, 1}}, {{4, 8, 1}},  {{8, 8, 1}}, {{2, 16, 1}}};
@@ -65,7 +65,7 @@ ir::Module Read(const std::string& kernel) {
   return *std::move(module);
 }
 
-// What becomes of the accesses of a kernel, and what that rests on.
+// The numbers of accesses after coarsening, and the conditions that these require.
 TEST(CoarsenTest, SharesAccesses) {
   struct Case {
     const char* kernel;
@@ -76,11 +76,11 @@ TEST(CoarsenTest, SharesAccesses) {
   const Case kCases[] = {
       {"triad", {{2, 1, 1}}, 0, 3, 0, 1, {}},
       {"triad", {{8, 1, 1}}, 0, 12, 0, 4, {}},
-      {"triad", {{1, 4, 1}}, 3, 0, 1, 0, {}},  // Rows share what does not depend on them.
-      // Two turns of the loop and one behind it: four rows, one column; B's rows and C's are aligned if n is.
+      {"triad", {{1, 4, 1}}, 3, 0, 1, 0, {}},  // Rows share values that do not depend on them.
+      // Two iterations of the loop and one after it: four rows, one column; B's rows and C's are aligned if n is.
       {"matmul", {{4, 4, 1}}, 3 * 4, 3, 0, 4, {{3, 2}}},
       {"matmul", {{2, 1, 1}}, 3 + 3 * 2, 0, 2, 0, {}},
-      {"bodies", {{4, 1, 1}}, 2 + 4 * 2, 0, 0, 1, {}},  // What each has of its own lies apart.
+      {"bodies", {{4, 1, 1}}, 2 + 4 * 2, 0, 0, 1, {}},  // Each instance's own data are not contiguous.
       {"turned", {{2, 4, 1}}, 8, 4, 0, 4, {{2, 1}}},
   };
   for (const Case& c : kCases) {
@@ -104,13 +104,13 @@ TEST(CoarsenTest, SharesAccesses) {
   }
 }
 
-// A product of m x k and k x n by groups that share their loads, against single instances: blocks, what is left behind
-// them, and loops too short for one.
+// A product of m x k and k x n by groups that share their loads, against single instances: blocks, remaining
+// iterations, and loops too short for a block.
 TEST(CoarsenTest, StagedLoadsAgree) {
   struct Case {
     const char* kernel;
     GpuTile tile;
-    uint64_t columns, rows;  // Of instances in a group.
+    uint64_t columns, rows;  // Instances of a group.
     uint32_t bytes;
   };
   const Case kCases[] = {{"matmul", {{4, 4, 1}, true}, 64, 64, 4},
@@ -162,14 +162,14 @@ int CountVectorLoads(const CoarseModule& coarse) {
   return count;
 }
 
-// Neighbours' elements are loaded at once where the first one lies at a multiple of 16 bytes in every turn.
+// Neighbours' elements are loaded at once if the first one is at a multiple of 16 bytes in every iteration.
 TEST(CoarsenTest, AlignsVectorLoads) {
   const auto loop = [](const char* step) {
     return std::string("%step: i32 = const.i32 ") + step +
            "\n%v: i32 = loop b0 (%p: i32 = %o, %k: i32 = %zero, %a: i32 = %zero) {\n"
            " %w: i32 = load.i32 param(1) %p\n %b: i32 = add.i32 %a, %w\n %q: i32 = add.i32 %p, %step\n"
            " %m: i32 = add.i32 %k, %one\n %c: i32 = lt_u.i32 %m, %n\n if b1 %c {\n  continue b0 (%q, %m, %b)\n"
-           " } else {\n  leave b1 ()\n }\n leave b0 (%b)\n}";
+           " } else {\n  br b1 ()\n }\n br b0 (%b)\n}";
   };
   const struct {
     const char* name;
@@ -192,11 +192,11 @@ TEST(CoarsenTest, AlignsVectorLoads) {
     const StatusOr<CoarseModule> coarse = Coarsen(*module, {{4, 1, 1}});
     ASSERT_TRUE(coarse.ok()) << coarse.status();
     EXPECT_EQ(CountVectorLoads(*coarse), c.vector_loads);
-    EXPECT_TRUE(coarse->needs_alignment);  // The store is a vector's in any case.
+    EXPECT_TRUE(coarse->needs_alignment);  // The store is a vector in any case.
   }
 }
 
-// An index that wraps around anywhere in a tile, first to last instance, before it is extended.
+// An index that wraps around anywhere in a tile, from the first to the last instance, before it is extended.
 TEST(CoarsenTest, IndicesWrapInsideOfTiles) {
   for (const char* extend : {"extend_s", "extend_u"}) {
     const StatusOr<ir::Module> module = ir::ParseModule(
@@ -221,7 +221,7 @@ TEST(CoarsenTest, IndicesWrapInsideOfTiles) {
   }
 }
 
-// What a group loads together all of it must reach, and nobody may write.
+// All instances of a group must reach loads that it shares, and no instance may write the data.
 TEST(CoarsenTest, RefusesToStage) {
   std::ostringstream text;
   text << std::ifstream(std::string(kFolder) + "/matmul.ir").rdbuf();
@@ -233,7 +233,7 @@ TEST(CoarsenTest, RefusesToStage) {
   } kCases[] = {
       {"Written", "param buffer in \"p1\"", "param buffer inout \"p1\"", "no loop has loads"},
       {"Guarded", "  %10: i32 = const.i32 2\n",
-       "  %outside: i32 = ge_s.i32 %9, %3\n  if guard %outside {\n    return ()\n  } else {\n    leave guard ()\n  }\n"
+       "  %outside: i32 = ge_s.i32 %9, %3\n  if guard %outside {\n    return ()\n  } else {\n    br guard ()\n  }\n"
        "  %10: i32 = const.i32 2\n",
        "a guard may keep some"},
       {"MayWrap", "  %11: i32 = shl.i32 %9, %10\n",
@@ -266,10 +266,10 @@ TEST(CoarsenTest, RefusesWhatCannotBeShared) {
       {"Barrier", "barrier", "uses barrier\n", "wait for each other"},
       {"Print", "print p0 (%0)", "format \"%d\\0a\"\n", "it prints"},
       {"OwnMemory", "store.i32 module %0, %0", "", "memory that belongs to one instance"},
-      {"Place", "%1: i32 = local_id.i32 %0", "", "place in a group"},
+      {"Place", "%1: i32 = local_id.i32 %0", "", "id in the group"},
       {"AnyDimension", "%1: i32 = instance_id.i32 %p", "", "a dimension that is computed"},
       {"Ends",
-       "%1: i32 = instance_id.i32 %0\n%2: i32 = load.i32 param(0) %1\nif b0 %2 {\nreturn ()\n} else {\nleave b0 ()\n}\n"
+       "%1: i32 = instance_id.i32 %0\n%2: i32 = load.i32 param(0) %1\nif b0 %2 {\nreturn ()\n} else {\nbr b0 ()\n}\n"
        "store.i32 param(0) %0, %1",
        "", "end at different places"},
   };
@@ -290,7 +290,7 @@ TEST(CoarsenTest, RefusesWhatCannotBeShared) {
   EXPECT_FALSE(Coarsen(Read("triad"), {{32, 1, 1}}).ok());
 }
 
-// Tiles are chosen where they share something; the remarks say what was considered.
+// Tiles are chosen where they share values; the remarks list the candidates.
 TEST(CoarsenTest, ChoosesTiles) {
   struct Case {
     const char* kernel;
@@ -298,7 +298,7 @@ TEST(CoarsenTest, ChoosesTiles) {
   };
   const Case kCases[] = {
       {"triad", {{{2, 1, 1}}, {{4, 1, 1}}, {{8, 1, 1}}}},
-      {"matmul", {{{8, 4, 1}}, {{4, 4, 1}}, {{1, 8, 1}}}},  // The last asks for no alignment.
+      {"matmul", {{{8, 4, 1}}, {{4, 4, 1}}, {{1, 8, 1}}}},  // The last requires no alignment.
       {"rows", {}},
   };
   for (const Case& c : kCases) {
@@ -306,7 +306,7 @@ TEST(CoarsenTest, ChoosesTiles) {
     KernelReport report;
     EXPECT_EQ(ChooseTiles(Read(c.kernel), {}, &report), c.want);
     ASSERT_GE(report.remarks.size(), 4u);
-    EXPECT_THAT(report.remarks[0].text, HasSubstr("One instance a work item costs"));
+    EXPECT_THAT(report.remarks[0].text, HasSubstr("One instance per work item costs"));
     EXPECT_THAT(report.remarks[1].text, HasSubstr("registers"));
   }
   GpuTarget large;

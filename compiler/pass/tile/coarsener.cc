@@ -4,39 +4,39 @@
 #include <algorithm>
 #include <bit>
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 
 namespace hpvm::pass {
 
 namespace {
 
-// Steps below this add up to less than 64 KiB in a tile. No buffer reaches so far up that an offset within it could
-// wrap around when so much is added.
+// Smaller steps sum to less than 64 KiB in a tile. No buffer extends so far that an offset inside it could wrap around
+// when that much is added.
 constexpr uint64_t kStepMax = 2048;
 
 }  // namespace
 
 // --- Values.
 
-ValueId Coarsener::At(ValueId id, Place place) {
+ValueId Coarsener::At(ValueId id, Lane lane) {
   const TileLayout& layout = LayoutOf(id);
-  const uint32_t x = layout.varies[0] ? place.x : 0, y = layout.varies[1] ? place.y : 0;
+  const uint32_t x = layout.varies[0] ? lane.x : 0, y = layout.varies[1] ? lane.y : 0;
   const ValueId base = copies_[id.index][y * Count(0, layout.varies[0]) + x];
   const uint64_t delta =
-      (layout.varies[0] ? 0 : place.x * layout.step[0]) + (layout.varies[1] ? 0 : place.y * layout.step[1]);
+      (layout.varies[0] ? 0 : lane.x * layout.step[0]) + (layout.varies[1] ? 0 : lane.y * layout.step[1]);
   return Plus(base, delta);
 }
 
-// Takes the copy of a place; one that is derived from another's is dropped.
-void Coarsener::Keep(ValueId id, Place place, ValueId copy) {
+// Keeps the copy of a lane; drops a copy that can be derived from another lane's.
+void Coarsener::Keep(ValueId id, Lane lane, ValueId copy) {
   const TileLayout& layout = LayoutOf(id);
-  if ((place.x != 0 && !layout.varies[0]) || (place.y != 0 && !layout.varies[1])) {
+  if ((lane.x != 0 && !layout.varies[0]) || (lane.y != 0 && !layout.varies[1])) {
     return;
   }
   const uint32_t row = Count(0, layout.varies[0]);
   copies_[id.index].resize(row * Count(1, layout.varies[1]));
-  copies_[id.index][place.y * row + place.x] = copy;
+  copies_[id.index][lane.y * row + lane.x] = copy;
 }
 
 std::vector<Type> Coarsener::TypesOf(ValueId first, uint32_t count, bool is_flat) const {
@@ -50,7 +50,7 @@ std::vector<Type> Coarsener::TypesOf(ValueId first, uint32_t count, bool is_flat
   return types;
 }
 
-// Copies of values as slots keep them: a construct's arguments and results, in the order of KeepAll.
+// Returns copies of values in the form of slots, for a construct's arguments and results, in the order of KeepAll.
 std::vector<ValueId> Coarsener::Flatten(std::span<const ValueId> values, ValueId first_slot) {
   std::vector<ValueId> flat;
   for (uint32_t i = 0; i < values.size(); ++i) {
@@ -78,7 +78,7 @@ void Coarsener::KeepAll(ValueId first, uint32_t count, std::span<const ValueId> 
 void Coarsener::NoteDimensions(const Op& op, std::array<bool, 2>* dimensions) const {
   const ir::Family family = ir::Info(op.code).family;
   for (size_t d = 0; d < 2; ++d) {
-    bool differs = family == ir::Family::kAtomic;  // Each instance does its own.
+    bool differs = family == ir::Family::kAtomic;  // Each instance performs its own.
     for (ValueId operand : f_.operands_of(op)) {
       differs |= LayoutOf(operand).Differs(d);
     }
@@ -104,17 +104,17 @@ void Coarsener::EmitPlain(OpId id) {
   const bool is_access = op.code == Opcode::kLoad || op.code == Opcode::kStore;
   for (uint32_t y = 0; y < Count(1, dimensions[1]); ++y) {
     for (uint32_t x = 0; x < Count(0, dimensions[0]); ++x) {
-      BeginPlace(Place{x, y});
+      BeginLane(Lane{x, y});
       Op copy = op;
       std::vector<ValueId> operands;
       for (ValueId operand : f_.operands_of(op)) {
         operands.push_back(At(operand, {x, y}));
       }
       if (is_access) {
-        // What a place adds to the first one's address goes into the immediate, which does not wrap around: neither
+        // The distance from the first lane's address goes into the immediate, which does not wrap around: neither
         // does the sum, unless the first instance's own access is out of bounds.
         const TileLayout& layout = LayoutOf(f_.operands_of(op)[0]);
-        const Place held = {layout.varies[0] ? x : 0, layout.varies[1] ? y : 0};
+        const Lane held = {layout.varies[0] ? x : 0, layout.varies[1] ? y : 0};
         const uint64_t delta = (x - held.x) * layout.step[0] + (y - held.y) * layout.step[1];
         if (layout.step[0] < kStepMax && layout.step[1] < kStepMax) {
           operands[0] = At(f_.operands_of(op)[0], held);
@@ -128,7 +128,7 @@ void Coarsener::EmitPlain(OpId id) {
       }
     }
   }
-  BeginPlace(Place());
+  BeginLane(Lane());
 }
 
 void Coarsener::EmitOp(OpId id) {
@@ -151,7 +151,7 @@ void Coarsener::EmitOp(OpId id) {
   EmitPlain(id);
 }
 
-// The id of the tile's first instance. What changes nothing says that it is a multiple of the tile.
+// Emits the id of the tile's first instance. A mask that changes nothing states that it is a multiple of the tile.
 ValueId Coarsener::FirstId(OpId id, ValueId dimension) {
   const Op& op = f_.op(id);
   const ValueId first = builder_.Append1(op, std::array{dimension}, f_.type_of(op.first_result));
@@ -212,7 +212,7 @@ void Coarsener::EmitTerminator(OpId id) {
   const Op& op = f_.op(id);
   const std::vector<ir::Target> targets = NewTargets(op);
   std::vector<ValueId> operands;
-  if (op.code == Opcode::kLeaveTable) {
+  if (op.code == Opcode::kBrTable) {
     operands.push_back(At(f_.operands_of(op)[0], {}));
   }
   if (!targets.empty()) {
@@ -233,7 +233,7 @@ void Coarsener::LeaveIf(ValueId mixed) {
   builder_.End();
 }
 
-// Goes the slow way when instances differ in the condition.
+// Takes the slow path when instances differ in the condition.
 void Coarsener::EmitGuard(OpId id) {
   const ValueId condition = f_.operands_of(f_.op(id))[0];
   const TileLayout& layout = LayoutOf(condition);
@@ -255,7 +255,8 @@ void Coarsener::EmitGuard(OpId id) {
   }
 }
 
-// The extension of an i32 that grows along x is taken to grow, too: the last instance's must be what that says.
+// Assumes that the extension of an i32 that grows along x grows, too, and compares the last instance's value with the
+// assumption.
 void Coarsener::EmitExtension(OpId id) {
   const Op& op = f_.op(id);
   EmitPlain(id);
@@ -263,7 +264,7 @@ void Coarsener::EmitExtension(OpId id) {
   std::optional<ValueId> mixed;
   const TileLayout& layout = LayoutOf(op.first_result);
   for (uint32_t y = 0; y < Count(1, layout.Differs(1)) && layout.step[0] != 0; ++y) {
-    const Place last{plan_.tile[0] - 1, y};
+    const Lane last{plan_.tile[0] - 1, y};
     const ValueId found = builder_.Append1(op, std::array{At(operand, last)}, Type::kI64);
     const ValueId differs = Add(Opcode::kNe, Type::kI64, std::array{At(op.first_result, last), found});
     mixed = mixed ? Add(Opcode::kOr, Type::kI32, std::array{*mixed, differs}) : differs;
@@ -318,7 +319,7 @@ void Coarsener::EmitVectorStore(OpId id) {
   }
 }
 
-// --- The whole.
+// --- The whole kernel.
 
 void Coarsener::EmitParams() {
   const std::span<const ValueId> params = builder_.BeginBody();
@@ -351,7 +352,7 @@ CoarseModule Coarsener::Run() {
     builder_.End();
     const double cost = cost_;
     EmitSlowWay();
-    cost_ = cost;  // Hardly ever taken.
+    cost_ = cost;  // Rarely taken.
   }
   OrderByUse(out_);
   CoarseModule coarse;
@@ -364,8 +365,8 @@ CoarseModule Coarsener::Run() {
   coarse.needs_alignment = std::ranges::find(plan_.is_vector, true) != plan_.is_vector.end();
   original_.resize(out_.ops.size());
   coarse.original = std::move(original_);
-  BeginPlace(Place());
-  coarse.place = std::move(place_);
+  BeginLane(Lane());
+  coarse.lane = std::move(lane_);
   coarse.computed = computed_;
   coarse.module.function(module_.entry) = std::move(out_);
   return coarse;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work behind Coarsen and ChooseTiles; internal to this folder.
+// Coarsener implements Coarsen and ChooseTiles; internal to this folder.
 //
-// A value is kept for a tile as the plan of gangs says (gang_plan.h): one copy where instances share it, one copy of
-// the tile's first instance where it grows by a constant, else a copy for each place. Control that the plan does not
-// mask is shared: one loop, whose body does the work of all instances, operation by operation. What is masked is run
-// for one instance after the other. A guard that the plan assumes to be the same for a tile is looked at: where
-// instances differ, the tile starts again and runs its instances one after the other. Nothing has had an effect by
-// then.
+// A tile represents a value according to the gang plan (gang_plan.h): one copy if instances share it, one copy of the
+// tile's first instance if it grows by a constant, else a copy for each lane. Control that the plan does not mask is
+// shared: one loop, whose body does the work of all instances, operation by operation. Masked constructs run for one
+// instance after the other. A guard that the plan assumes to be uniform in a tile is tested: if instances differ, the
+// tile restarts and runs its instances one after the other. No effect has happened by then.
 #ifndef HPVMD_COMPILER_PASS_TILE_COARSENER_H_
 #define HPVMD_COMPILER_PASS_TILE_COARSENER_H_
 
@@ -22,31 +21,32 @@
 
 namespace hpvm::pass {
 
-// Within each run of operations that only compute, finishes what one of them is for before the next: what a tile's
-// instances do alike is done for one after the other, and few values live at a time. Drops what nothing uses.
+// Within each run of pure operations, completes the operations for one result before the next: the instances' work is
+// done one after the other, and few values are alive at a time. Drops unused operations.
 void OrderByUse(ir::Function& function);
 
 class Coarsener : private TileWriter {
  public:
   Coarsener(const ir::Module& module, const TilePlan& plan) : TileWriter(module, plan) {}
-  // Once.
+  // May be called once.
   CoarseModule Run();
-  // Of a tile, in about the time of an addition; loops weigh 16 times what stands in them. After Run.
+  // Returns the estimated cost of a tile, in units of an addition; operations in a loop count 16 times. Valid after
+  // Run.
   double cost() const { return cost_; }
 
  private:
-  // Where a copied construct stands: a place of the tile, or, on the slow way, one that is computed.
+  // The instance of a copied construct: a lane of the tile, or, on the slow path, a computed lane.
   struct Copy {
-    Place place;
-    std::array<std::optional<ValueId>, 2> at;  // Slow: the place.
-    OpId body;                                 // Slow: the block that a return leaves.
+    Lane lane;
+    std::array<std::optional<ValueId>, 2> at;  // Slow path: the lane.
+    OpId body;                                 // Slow path: the block that a return leaves.
     bool is_slow = false;
   };
 
   uint32_t Count(size_t d, bool is_for_each) const { return is_for_each ? plan_.tile[d] : 1; }
   const TileLayout& LayoutOf(ValueId id) const { return plan_.layouts[id.index]; }
-  ValueId At(ValueId id, Place place);
-  void Keep(ValueId id, Place place, ValueId copy);
+  ValueId At(ValueId id, Lane lane);
+  void Keep(ValueId id, Lane lane, ValueId copy);
   std::vector<Type> TypesOf(ValueId first, uint32_t count, bool is_flat) const;
   std::vector<ValueId> Flatten(std::span<const ValueId> values, ValueId first_slot);
   void KeepAll(ValueId first, uint32_t count, std::span<const ValueId> copies);
@@ -82,19 +82,19 @@ class Coarsener : private TileWriter {
     std::array<ValueId, 2> id{};
     ValueId turn{};
   };
-  // What a work item knows of its group, where loads are staged.
+  // Values of a work item about its group, if loads are staged.
   struct Stage {
-    std::array<ValueId, 2> local{}, first{};  // Its place among work items; the group's first instance.
-    ValueId item{}, memory{}, turn{};         // Its number in the group; the panels; the iteration in the block.
+    std::array<ValueId, 2> local{}, first{};  // The work item's local id; the group's first instance.
+    ValueId item{}, memory{}, turn{};         // Number in the group; the panels; the iteration in the block.
   };
   std::vector<ValueId> EmitStage(const Op& loop);
   std::vector<ValueId> EmitTurn(const Op& loop, ValueId turns, std::span<const ValueId> sums);
   std::vector<ValueId> FlattenSums(std::span<const ValueId> values, ValueId first_param);
-  void EmitGroupPlace();
+  void EmitLocalId();
   ValueId EmitBlockCount(const Op& loop);
-  // A piece of a panel that a work item brings: its iteration in the block, and its number in the row.
+  // A piece of a panel that a work item loads: its iteration in the block, and its number in the row.
   struct PanelPiece {
-    ValueId turn{}, place{};
+    ValueId turn{}, lane{};
   };
   std::vector<PanelPiece> EmitPieces(const StagePanel& panel);
   uint32_t PiecesOfRow(const StagePanel& panel) const;
@@ -110,11 +110,11 @@ class Coarsener : private TileWriter {
   ValueId AfterTurns(ValueId init, ValueId turns, ValueId step);
   ValueId StepOf(uint32_t param);
 
-  std::vector<std::vector<ValueId>> copies_;  // By ValueId: place (x, y) at y * (copies along x) + x.
+  std::vector<std::vector<ValueId>> copies_;  // Indexed by ValueId: lane (x, y) at y * (copies along x) + x.
   const analysis::Definitions definitions_{f_};
   Stage stage_;
-  std::vector<ValueId> clones_;  // By ValueId: in the construct that is being copied.
-  std::vector<OpId> new_ops_;    // By OpId of open constructs.
+  std::vector<ValueId> clones_;  // Indexed by ValueId: in the construct that is being copied.
+  std::vector<OpId> new_ops_;    // Indexed by OpId of open constructs.
   std::array<ValueId, 2> computed_{};
   OpId fast_;  // The block that a mixed tile leaves.
 };

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tile's instances do one after the other: constructs in which their control differs, and the whole kernel where
-// a guard does.
+// Work that a tile's instances do one after the other: constructs in which their control differs, and the whole kernel
+// if a guard differs.
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
 namespace hpvm::pass {
 
-// Along which dimensions anything in the construct differs.
+// Returns the dimensions along which any value in the construct differs.
 std::array<bool, 2> Coarsener::DimensionsIn(OpId construct) const {
   std::array<bool, 2> dimensions{};
   ir::ForEachOpOf(f_, construct, [&](OpId id) {
@@ -28,19 +28,19 @@ void Coarsener::Replicate(OpId id) {
     for (uint32_t x = 0; x < Count(0, dimensions[0]); ++x) {
       clones_.assign(f_.values.size(), ValueId());
       Copy copy;
-      copy.place = {x, y};
-      BeginPlace(copy.place);
+      copy.lane = {x, y};
+      BeginLane(copy.lane);
       CloneConstruct(id, copy);
       for (const ValueId result : ir::ResultsOf(op)) {
         Keep(result, {x, y}, clones_[result.index]);
       }
     }
   }
-  BeginPlace(Place());
+  BeginLane(Lane());
 }
 
 ValueId Coarsener::Here(ValueId id, const Copy& copy) {
-  return clones_[id.index].valid() ? clones_[id.index] : At(id, copy.place);
+  return clones_[id.index].valid() ? clones_[id.index] : At(id, copy.lane);
 }
 
 std::vector<ValueId> Coarsener::OperandsHere(const Op& op, const Copy& copy) {
@@ -75,7 +75,7 @@ void Coarsener::CloneOp(OpId id, Copy& copy) {
       const ValueId at = op.type == Type::kI64 ? Widened(*copy.at[d]) : *copy.at[d];
       here = Add(Opcode::kAdd, op.type, std::array{here, at});
     } else if (d < 2 && !copy.is_slow) {
-      here = Plus(here, d == 0 ? copy.place.x : copy.place.y);
+      here = Plus(here, d == 0 ? copy.lane.x : copy.lane.y);
     }
     clones_[op.first_result.index] = here;
     return;
@@ -120,15 +120,16 @@ void Coarsener::CloneConstruct(OpId id, Copy& copy) {
 void Coarsener::CloneTerminator(OpId id, Copy& copy) {
   const Op& op = f_.op(id);
   const std::vector<ValueId> operands = OperandsHere(op, copy);
-  // Only the kernel's own body ends: constructs that are copied for a tile do not (GangPlan::body_is_masked).
+  // Only the kernel's body on the slow path returns: constructs that are copied for a tile do not
+  // (GangPlan::body_is_masked).
   op.code == Opcode::kReturn ? builder_.Leave(copy.body, {}, op.source)
                              : builder_.Terminate(op, operands, NewTargets(op));
 }
 
-// loop (t = 0) { block { the kernel at place t }  t + 1 < places ? continue : leave }
+// loop (t = 0) { block { the kernel at lane t }  t + 1 < lanes ? continue : br }
 void Coarsener::EmitSlowWay() {
   const Type type = Type::kI32;
-  const uint32_t width = plan_.tile[0], places = width * plan_.tile[1];
+  const uint32_t width = plan_.tile[0], lanes = width * plan_.tile[1];
   clones_.assign(f_.values.size(), ValueId());
   for (uint32_t i = 0; i < module_.params.size(); ++i) {
     const ValueId param(f_.region(f_.body).first_param.index + i);
@@ -145,13 +146,13 @@ void Coarsener::EmitSlowWay() {
     copy.at[1] = Add(Opcode::kDivU, type, std::array{turn, Number(type, width)});
   }
   computed_ = {*copy.at[0], copy.at[1].value_or(ValueId())};
-  SetPlace({CoarseModule::kComputed, CoarseModule::kComputed});
+  SetLane({CoarseModule::kComputed, CoarseModule::kComputed});
   copy.body = builder_.BeginBlock(Opcode::kBlock, {}, {});
   CloneRegion(f_.body, copy);
   builder_.End();
-  BeginPlace(Place());
+  BeginLane(Lane());
   const ValueId next = Plus(turn, 1);
-  const OpId again = builder_.BeginIf(Add(Opcode::kLtU, type, std::array{next, Number(type, places)}), {});
+  const OpId again = builder_.BeginIf(Add(Opcode::kLtU, type, std::array{next, Number(type, lanes)}), {});
   builder_.Continue(loop, std::array{next});
   builder_.Else();
   builder_.Leave(again, {});

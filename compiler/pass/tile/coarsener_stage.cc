@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads of a loop through group memory (stage_loads.h).
+// Emits a loop whose loads go through group memory (stage_loads.h).
 //
 //   pieces = if blocks > 0 { loads of the first block } else { zeros }
 //   loop blocks (b = 0, sums..., pieces...) {
-//     if b < blocks {} else { leave blocks (sums) }
-//     barrier                                    whoever still reads the last block's panels
+//     if b < blocks {} else { br blocks (sums) }
+//     barrier                                    all reads of the last block's panels are done
 //     panels = pieces
 //     barrier
 //     pieces = loads of iterations n * block ... n * block + block - 1, n = min(b + 1, blocks - 1)
 //     loop inner (t = 0, sums...) { the body, with its loads from the panels }
 //     continue blocks (b + 1, sums, pieces)
 //   }
-//   the loop as it was, for what is left; at least one iteration, whose values it leaves with
+//   the original loop, for the remaining iterations; at least one, whose values are the loop's results
 #include <bit>
 #include <utility>
 
@@ -27,8 +27,8 @@ uint64_t Log2(uint64_t power) { return static_cast<uint64_t>(std::countr_zero(po
 
 }  // namespace
 
-// Where the work item stands in its group, and where the group's first instance stands.
-void Coarsener::EmitGroupPlace() {
+// Emits the work item's local id, and the group's first instance.
+void Coarsener::EmitLocalId() {
   for (uint64_t d = 0; d < 2; ++d) {
     Op query{.code = Opcode::kInstanceId, .type = kI32};
     const ValueId id = builder_.Append1(query, std::array{Number(kI32, d)}, kI32);
@@ -42,7 +42,7 @@ void Coarsener::EmitGroupPlace() {
   stage_.item = Add(Opcode::kAdd, kI32, std::array{row, stage_.local[0]});
 }
 
-// How many blocks of iterations are sure to run, with at least one iteration behind them.
+// Emits the number of blocks of iterations that certainly run, with at least one iteration after them.
 ValueId Coarsener::EmitBlockCount(const Op& loop) {
   const StagePlan& stage = *plan_.stage;
   const ValueId init = At(f_.operands_of(loop)[stage.counter], {});
@@ -50,7 +50,7 @@ ValueId Coarsener::EmitBlockCount(const Op& loop) {
   const bool is_up = stage.stride > 0;
   const uint64_t size = static_cast<uint64_t>(is_up ? stage.stride : -stage.stride);
   const ValueId way = Add(Opcode::kSub, kI32, is_up ? std::array{bound, init} : std::array{init, bound});
-  // A way that is no multiple of the stride never meets the bound; one of 0 goes all around.
+  // A distance that is no multiple of the stride never meets the bound; a distance of 0 wraps around completely.
   const ValueId is_sure = stage.is_below ? Add(Opcode::kLtS, kI32, std::array{init, bound})
                                          : Add(Opcode::kEqz, kI32, std::array{Compute(Opcode::kAnd, way, size - 1)});
   const ValueId turns = Compute(Opcode::kShrU, way, Log2(size));
@@ -60,7 +60,7 @@ ValueId Coarsener::EmitBlockCount(const Op& loop) {
   return Compute(Opcode::kShrU, but_last, Log2(stage.block));
 }
 
-// The value for another instance and iteration.
+// Emits the value for another instance and iteration.
 ValueId Coarsener::Slice(ValueId id, const Elsewhere& where, std::map<uint32_t, ValueId>* known) {
   if (const auto found = known->find(id.index); found != known->end()) {
     return found->second;
@@ -100,21 +100,21 @@ ValueId Coarsener::Slice(ValueId id, const Elsewhere& where, std::map<uint32_t, 
   return value;
 }
 
-// `init` after so many turns of a loop that adds `step`.
+// Emits `init` after `turns` iterations of a loop that adds `step`.
 ValueId Coarsener::AfterTurns(ValueId init, ValueId turns, ValueId step) {
   const Type type = out_.type_of(init);
   const ValueId count = type == kI32 ? turns : Widened(turns);
   return Add(Opcode::kAdd, type, std::array{init, Add(Opcode::kMul, type, std::array{count, step})});
 }
 
-// The group's work items load the pieces of a panel together: neighbours in memory by neighbouring work items. The
-// values come behind what is in `pieces`.
+// The group's work items load the pieces of a panel together: neighbouring work items load neighbours in memory.
+// Appends the values to `pieces`.
 void Coarsener::EmitFetch(const StagePanel& panel, ValueId block, std::vector<ValueId>* pieces) {
   const Op& op = f_.op(panel.load);
   const uint32_t d = panel.is_along_x ? 0 : 1;
   const ValueId first_turn = Compute(Opcode::kShl, block, Log2(plan_.stage->block));
   for (const PanelPiece& piece : EmitPieces(panel)) {
-    const ValueId element = Compute(Opcode::kShl, piece.place, Log2(panel.is_along_x ? 16 / op.width : 1));
+    const ValueId element = Compute(Opcode::kShl, piece.lane, Log2(panel.is_along_x ? 16 / op.width : 1));
     Elsewhere where;
     where.id = stage_.first;
     where.id[d] = Add(Opcode::kAdd, kI32, std::array{stage_.first[d], element});
@@ -135,8 +135,8 @@ void Coarsener::EmitFetch(const StagePanel& panel, ValueId block, std::vector<Va
   }
 }
 
-// The pieces of a panel that a work item brings: along x a row's pieces are next to each other in memory, along y those
-// of one instance's iterations.
+// Emits the positions of the pieces of a panel that a work item loads: along x a row's pieces are adjacent in memory,
+// along y the pieces of one instance's iterations are.
 std::vector<Coarsener::PanelPiece> Coarsener::EmitPieces(const StagePanel& panel) {
   const StagePlan& stage = *plan_.stage;
   const uint32_t items = stage.group[0] * stage.group[1], row = PiecesOfRow(panel);
@@ -165,17 +165,17 @@ std::vector<Type> Coarsener::TypesOfPiece(const StagePanel& panel) const {
   return panel.is_along_x ? std::vector<Type>(4, kI32) : std::vector<Type>{f_.op(panel.load).type};
 }
 
-// Puts the pieces that EmitFetch found into group memory; `pieces` keeps those of the panels behind.
+// Stores the pieces that EmitFetch loaded into group memory; leaves the following panels' in `pieces`.
 void Coarsener::EmitFill(const StagePanel& panel, std::span<const ValueId>* pieces) {
   const Op& op = f_.op(panel.load);
   const size_t words = TypesOfPiece(panel).size();
   for (const PanelPiece& piece : EmitPieces(panel)) {
     const ValueId row_at = Compute(Opcode::kMul, piece.turn, panel.row_bytes);
-    ValueId in_row = Compute(Opcode::kShl, piece.place, Log2(op.width));
+    ValueId in_row = Compute(Opcode::kShl, piece.lane, Log2(op.width));
     if (panel.is_along_x) {
-      // The first piece of each work item, then the second of each: neighbours then read what lies side by side.
-      const ValueId section = Compute(Opcode::kAnd, piece.place, panel.sections - 1);
-      const ValueId item = Compute(Opcode::kShrU, piece.place, Log2(panel.sections));
+      // The first pieces of all work items are adjacent, then the second pieces: neighbours then read adjacent data.
+      const ValueId section = Compute(Opcode::kAnd, piece.lane, panel.sections - 1);
+      const ValueId item = Compute(Opcode::kShrU, piece.lane, Log2(panel.sections));
       in_row =
           Add(Opcode::kAdd, kI32,
               std::array{Compute(Opcode::kMul, section, panel.section_bytes), Compute(Opcode::kShl, item, Log2(16))});
@@ -198,7 +198,7 @@ void Coarsener::EmitFill(const StagePanel& panel, std::span<const ValueId>* piec
   }
 }
 
-// The first block's pieces, or zeros where there is no block.
+// Emits loads of the first block's pieces; zeros if there is no block.
 std::vector<ValueId> Coarsener::EmitFirstFetch(ValueId blocks) {
   std::vector<Type> types;
   for (const StagePanel& panel : plan_.stage->panels) {
@@ -227,7 +227,7 @@ std::vector<ValueId> Coarsener::EmitFirstFetch(ValueId blocks) {
   return builder_.Results(check);
 }
 
-// What the tile needs of a panel's row.
+// Emits loads of the tile's part of a panel's row.
 void Coarsener::EmitPanelLoad(const StagePanel& panel) {
   const Op& op = f_.op(panel.load);
   const uint32_t d = panel.is_along_x ? 0 : 1;
@@ -250,13 +250,14 @@ void Coarsener::EmitPanelLoad(const StagePanel& panel) {
     cost_ += weight_;
     const std::vector<ValueId> found = builder_.Results(AppendAccess(panel.load, access, std::array{at}, kWords));
     for (uint32_t j = 0; j < per_access; ++j) {
-      const Place place = panel.is_along_x ? Place{i + j, 0} : Place{0, i + j};
-      Keep(op.first_result, place, FromWords(op.type, std::span(found).subspan(j * words, words)));
+      const Lane lane = panel.is_along_x ? Lane{i + j, 0} : Lane{0, i + j};
+      Keep(op.first_result, lane, FromWords(op.type, std::span(found).subspan(j * words, words)));
     }
   }
 }
 
-// One iteration of the loop, `turns` after its first, with what it accumulates in `sums`; what it accumulates then.
+// Emits one iteration of the loop, `turns` after its first, with the accumulated values `sums`; returns the new
+// accumulated values.
 std::vector<ValueId> Coarsener::EmitTurn(const Op& loop, ValueId turns, std::span<const ValueId> sums) {
   const StagePlan& stage = *plan_.stage;
   const ir::Region& body = f_.region(loop.body);
@@ -282,7 +283,7 @@ std::vector<ValueId> Coarsener::EmitTurn(const Op& loop, ValueId turns, std::spa
   return FlattenSums(f_.operands_of(again), body.first_param);
 }
 
-// Copies of the values that go into the parameters that are no steps.
+// Returns copies of the values for the parameters that do not grow by steps.
 std::vector<ValueId> Coarsener::FlattenSums(std::span<const ValueId> values, ValueId first_param) {
   std::vector<ValueId> flat;
   for (uint32_t i = 0; i < values.size(); ++i) {
@@ -299,7 +300,7 @@ ValueId Coarsener::StepOf(uint32_t param) {
   return Slice(*plan_.stage->steps[param], {}, &known);  // Steps are the same for all instances and iterations.
 }
 
-// The iterations of a block, with their loads from the panels: what the loop has accumulated then.
+// Emits the iterations of a block, with loads from the panels; returns the accumulated values.
 std::vector<ValueId> Coarsener::EmitBlock(const Op& loop, ValueId block, std::span<const ValueId> sums) {
   const uint64_t count = plan_.stage->block;
   const ValueId first_turn = Compute(Opcode::kShl, block, Log2(count));
@@ -326,7 +327,7 @@ std::vector<ValueId> Coarsener::EmitBlock(const Op& loop, ValueId block, std::sp
   return builder_.Results(inner);
 }
 
-// All blocks: what the loop has accumulated then.
+// Emits all blocks; returns the accumulated values.
 std::vector<ValueId> Coarsener::EmitBlocks(const Op& loop, ValueId blocks) {
   const StagePlan& stage = *plan_.stage;
   const std::vector<ValueId> sums = FlattenSums(f_.operands_of(loop), f_.region(loop.body).first_param);
@@ -368,11 +369,11 @@ std::vector<ValueId> Coarsener::EmitBlocks(const Op& loop, ValueId blocks) {
   return builder_.Results(outer);
 }
 
-// The blocks; what the loop's parameters then are.
+// Emits the blocks; returns the values of the loop's parameters after them.
 std::vector<ValueId> Coarsener::EmitStage(const Op& loop) {
   const StagePlan& stage = *plan_.stage;
   const ir::Region& body = f_.region(loop.body);
-  EmitGroupPlace();
+  EmitLocalId();
   Op allocate{.code = Opcode::kLocalAlloc};
   stage_.memory = builder_.Append1(allocate, std::array{Number(kI32, stage.bytes)}, kI32);
   const ValueId blocks = EmitBlockCount(loop);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What passes that change loads share: plans by loops, and a copier of a kernel, or of a coarse form of one, into a
-// form that does the same accesses another way. Internal to this folder.
+// Shared parts of passes that change loads: plans by loop, and a copier of a kernel, or of a coarse form of it, into a
+// form that performs the same accesses differently. Internal to this folder.
 #ifndef HPVMD_COMPILER_PASS_TILE_FORM_COPIER_H_
 #define HPVMD_COMPILER_PASS_TILE_FORM_COPIER_H_
 
@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "compiler/analysis/counted_loops.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/rewrite/copy_function.h"
 #include "compiler/pass/tile/coarsen.h"
 
 namespace hpvm::pass {
 
-// By OpId of their loops: plans that plan_of(loop) makes of a function's loops, whose `ops` add up to no more than
-// `ops_max`; the first ones of the text.
+// Returns, by OpId of the loop, the plans that plan_of(loop) makes for a function's loops, in the order of the text,
+// as long as their `ops` sum to at most `ops_max`.
 template <typename Plan, typename PlanOf>
 std::map<uint32_t, Plan> PlanLoops(const ir::Function& function, uint32_t ops_max, PlanOf&& plan_of) {
   std::map<uint32_t, Plan> plans;
@@ -37,11 +37,11 @@ std::map<uint32_t, Plan> PlanLoops(const ir::Function& function, uint32_t ops_ma
 
 class FormCopier : public FunctionCopier {
  protected:
-  // `coarse`, which may be null, is what `module` is the module of; both are borrowed.
+  // `module` is the module of `coarse`, which may be null; borrows both.
   FormCopier(const ir::Module& module, const CoarseModule* coarse)
       : FunctionCopier(module.function(module.entry)), module_(module), coarse_(coarse) {}
 
-  // Copies the whole, once. The form asks of a launch what `coarse` asks.
+  // Copies the whole function, once. The form has the launch conditions of `coarse`.
   CoarseModule Copy() {
     CopyAll();
     CoarseModule form;
@@ -51,9 +51,9 @@ class FormCopier : public FunctionCopier {
       form.group = coarse_->group;
     }
     original_.resize(to_.ops.size());
-    place_.resize(to_.ops.size());
+    lane_.resize(to_.ops.size());
     form.original = std::move(original_);
-    form.place = std::move(place_);
+    form.lane = std::move(lane_);
     form.module = module_;
     form.module.function(module_.entry) = std::move(to_);
     return form;
@@ -65,7 +65,7 @@ class FormCopier : public FunctionCopier {
       NoteOriginal(ir::OpId(static_cast<uint32_t>(to_.ops.size() - 1)), id);
     }
   }
-  // What Make makes from now on serves that place in the module's file.
+  // Sets the location in the module's file for operations that Make appends from now on.
   void SetSource(uint32_t source) { source_ = source; }
   ir::ValueId Make(ir::Opcode code, ir::Type type, std::span<const ir::ValueId> operands, ir::Type result) {
     return b_.Append1({.code = code, .type = type, .source = source_}, operands, result);
@@ -75,7 +75,7 @@ class FormCopier : public FunctionCopier {
     const bool is_comparison = ir::Info(code).family == ir::Family::kIntCompare;
     return Make(code, type, std::array{a, b}, is_comparison ? ir::Type::kI32 : type);
   }
-  // The form in the loop's first iteration.
+  // Emits the form's value in the loop's first iteration.
   ir::ValueId First(const analysis::LoopForm& form, ir::Type type) {
     ir::ValueId sum;
     for (const auto& [value, factor] : form.terms) {
@@ -88,19 +88,19 @@ class FormCopier : public FunctionCopier {
     }
     return form.constant == 0 ? sum : Make(ir::Opcode::kAdd, sum, b_.Const(type, form.constant));
   }
-  // `made`, of the copy, does the access of `id`.
+  // Records that `made`, of the copy, performs the access of `id`.
   void NoteOriginal(ir::OpId made, ir::OpId id) {
     original_.resize(to_.ops.size());
-    place_.resize(to_.ops.size());
+    lane_.resize(to_.ops.size());
     original_[made.index] = coarse_ != nullptr ? coarse_->original[id.index] : id;
-    place_[made.index] = coarse_ != nullptr ? coarse_->place[id.index] : std::array<uint8_t, 2>{};
+    lane_[made.index] = coarse_ != nullptr ? coarse_->lane[id.index] : std::array<uint8_t, 2>{};
   }
 
  private:
   const ir::Module& module_;
   const CoarseModule* coarse_;
-  std::vector<ir::OpId> original_;             // By new OpId.
-  std::vector<std::array<uint8_t, 2>> place_;  // By new OpId.
+  std::vector<ir::OpId> original_;            // Indexed by new OpId.
+  std::vector<std::array<uint8_t, 2>> lane_;  // Indexed by new OpId.
   uint32_t source_ = 0;
 };
 

@@ -11,8 +11,8 @@
 namespace hpvm::pass {
 namespace {
 
-// Makes a kernel with the buffers in %a, which has words, in %x, which has floats, and inout %b, and the numbers %n and
-// %m; %o is 4 times the instance's id.
+// Returns a kernel with the buffers in %a, which has words, in %x, which has floats, and inout %b, and the numbers %n
+// and %m; %o is 4 times the instance's id.
 ir::Module Kernel(const std::string& body) {
   const StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nmemory 65536 65536\nuses separate_buffers\nparam buffer in \"a\"\nparam buffer in \"x\"\n"
@@ -25,7 +25,7 @@ ir::Module Kernel(const std::string& body) {
   return *module;
 }
 
-// The least source of what stands in the kernels' loops.
+// The smallest source of operations in the kernels' loops.
 constexpr uint32_t kInLoops = 10;
 
 std::optional<CoarseModule> Guard(const ir::Module& module) {
@@ -59,7 +59,7 @@ End Run(const ir::Module& module, uint32_t words, std::vector<uint32_t> a, uint3
   return {*trap, b};
 }
 
-// The same memory and the same trap, whatever the numbers are; %a has `a`, %x 1 to 40 words.
+// Expects the same memory and the same trap for all numbers; %a has `a`, %x 1 to 40 words.
 void ExpectSame(const ir::Module& module, const std::vector<uint32_t>& a) {
   const std::optional<CoarseModule> guarded = Guard(module);
   ASSERT_TRUE(guarded);
@@ -78,7 +78,7 @@ void ExpectSame(const ir::Module& module, const std::vector<uint32_t>& a) {
   }
 }
 
-// True if the launch runs first copies alone: accesses of the others always trap in the module that it gets.
+// Returns true if the launch runs first copies only: accesses of other copies always trap in the modified module.
 bool RunsFirstCopy(CoarseModule guarded, uint32_t words, const std::vector<uint32_t>& a, uint32_t n, uint32_t m) {
   ir::Function& f = guarded.module.function(guarded.module.entry);
   for (ir::Op& op : f.ops) {
@@ -100,7 +100,7 @@ size_t CountInside(const ir::Module& module, ir::Opcode code) {
 std::string Sum(const std::string& next) {
   return "%s: f32 = loop b0 (%i: i32 = %n, %sum: f32 = %fz, %left: i32 = %zero) @10 {\n%p: i32 = shl.i32 %i, %two\n"
          "%v: f32 = load.f32 param(1) %p @11\n%more: f32 = fadd.f32 %sum, %v\n" +
-         next + "\nif b1 %c {\ncontinue b0 (%j, %more, %i)\n} else {\nleave b1 ()\n}\nleave b0 (%more)\n}\n" +
+         next + "\nif b1 %c {\ncontinue b0 (%j, %more, %i)\n} else {\nbr b1 ()\n}\nbr b0 (%more)\n}\n" +
          "store.f32 param(2) %o, %s @12";
 }
 
@@ -141,7 +141,7 @@ TEST(GuardLoops, PlacesFromMemoryAreLookedAtAfterwards) {
       "%s: f32 = loop b0 (%k: i32 = %begin, %sum: f32 = %fz) {\n%p: i32 = shl.i32 %k, %two\n"
       "%column: i32 = load.i32 param(0) %p @13\n%q: i32 = shl.i32 %column, %two\n%v: f32 = load.f32 param(1) %q @14\n"
       "%more: f32 = fadd.f32 %sum, %v\n%j: i32 = add.i32 %k, %one\n%c: i32 = lt_s.i32 %j, %end\n"
-      "if b1 %c {\ncontinue b0 (%j, %more)\n} else {\nleave b1 ()\n}\nleave b0 (%more)\n}\n"
+      "if b1 %c {\ncontinue b0 (%j, %more)\n} else {\nbr b1 ()\n}\nbr b0 (%more)\n}\n"
       "store.f32 param(2) %o, %s @5");
   const std::optional<CoarseModule> guarded = Guard(module);
   ASSERT_TRUE(guarded);
@@ -160,9 +160,9 @@ ir::Module Records(const std::string& begin) {
                 "%p8: i32 = add.i32 %four, %p\n%v2: f32 = load.f32 param(1) %p8 + 4 @13\n%t: f32 = fadd.f32 %v0, %v1\n"
                 "%u: f32 = fadd.f32 %t, %v2\n%odd: i32 = and.i32 %k, %one\n"
                 "%w: f32 = if b2 %odd {\n%p12: i32 = add.i32 %p8, %four\n%v3: f32 = load.f32 param(1) %p12 + 4 @14\n"
-                "leave b2 (%v3)\n} else {\nleave b2 (%u)\n}\n"
+                "br b2 (%v3)\n} else {\nbr b2 (%u)\n}\n"
                 "%more: f32 = fadd.f32 %sum, %w\n%j: i32 = add.i32 %k, %one\n%c: i32 = lt_s.i32 %j, %m\n"
-                "if b1 %c {\ncontinue b0 (%j, %more)\n} else {\nleave b1 ()\n}\nleave b0 (%more)\n}\n"
+                "if b1 %c {\ncontinue b0 (%j, %more)\n} else {\nbr b1 ()\n}\nbr b0 (%more)\n}\n"
                 "store.f32 param(2) %o, %s @5");
 }
 TEST(GuardLoops, FourWordsAreOneLoad) {
@@ -180,7 +180,7 @@ TEST(GuardLoops, FourWordsAreOneLoad) {
   ExpectSame(apart, {0});
 }
 
-// A division could trap by what is read in place of what was missed, and a store would be seen.
+// A division could trap on a value read in place of a missed one, and a store would be visible.
 TEST(GuardLoops, WhatIsSeenKeepsItsChecks) {
   const auto loop = [](const std::string& use) {
     return Kernel(
@@ -189,14 +189,14 @@ TEST(GuardLoops, WhatIsSeenKeepsItsChecks) {
         "@14\n" +
         use +
         "%more: i32 = add.i32 %sum, %v\n%j: i32 = add.i32 %k, %one\n%c: i32 = lt_s.i32 %j, %m\n"
-        "if b1 %c {\ncontinue b0 (%j, %more)\n} else {\nleave b1 ()\n}\nleave b0 (%more)\n}\n"
+        "if b1 %c {\ncontinue b0 (%j, %more)\n} else {\nbr b1 ()\n}\nbr b0 (%more)\n}\n"
         "store.i32 param(2) %o, %s @5");
   };
   const std::vector<uint32_t> a = {3, 2, 1, 9, 4, 40, 0};
   for (const char* use : {"%d: i32 = div_s.i32 %n, %v @6\n", "store.i32 param(2) %o + 4, %v @6\n"}) {
     const std::optional<CoarseModule> guarded = Guard(loop(use));
     ASSERT_TRUE(guarded);
-    EXPECT_EQ(CountInside(guarded->module, ir::Opcode::kLoad), 1u) << use;  // a[k] alone.
+    EXPECT_EQ(CountInside(guarded->module, ir::Opcode::kLoad), 1u) << use;  // Only a[k].
     ExpectSame(loop(use), a);
   }
   EXPECT_EQ(CountInside(Guard(loop(""))->module, ir::Opcode::kLoad), 2u);
@@ -204,7 +204,7 @@ TEST(GuardLoops, WhatIsSeenKeepsItsChecks) {
 }
 
 TEST(GuardLoops, LeavesAlone) {
-  // The number of iterations comes out of the loop; nothing is unproven; it waits.
+  // The number of iterations depends on the loop's values; no access is unproven; the loop waits.
   EXPECT_FALSE(
       Guard(Kernel(Sum("%j: i32 = add.i32 %i, %one\n%w: i32 = reinterpret.f32 %v\n%c: i32 = lt_s.i32 %j, %w"))));
   const ir::Module plain = Kernel(Sum("%j: i32 = add.i32 %i, %one\n%c: i32 = lt_s.i32 %j, %m"));

@@ -1,4 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: the number N of iterations that run together begins at eight and is halved until their words and
+// operations fit. A loop of N iterations runs while more than N are left; the original loop runs the rest, at least
+// one.
+// Invariants: operations keep their order, and no load is added that the original would not have executed.
+// Parameters that grow alike are carried as one leader; the others are the leader plus a distance that the loop
+// does not change. If the bound is so near to the end of its type that the last of N tests could wrap, none run
+// together.
+// Limits: one exit, no inner loop, and kAheadKernelOpsMax operations of all loops.
+// Source: partial unrolling with a remainder, as in LLVM's runtime unrolling (see loads_ahead.h).
 #include "compiler/pass/tile/loads_ahead.h"
 
 #include <algorithm>
@@ -12,7 +21,7 @@
 #include "compiler/analysis/linear_form.h"
 #include "compiler/analysis/trailing_zeros.h"
 #include "compiler/analysis/value_ranges.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/form_copier.h"
 
@@ -30,19 +39,19 @@ struct LoopPlan {
   analysis::LoopCount count;
   uint32_t together = 1, ops = 0;  // Iterations, and operations of all of them.
   uint32_t width_max = 1;          // Bytes of the widest load.
-  // By parameter of the loop: the first one that grows by the same; itself, if there is none.
+  // Indexed by parameter of the loop: the first parameter that grows by the same step; itself, if there is none.
   std::vector<uint32_t> leader;
-  // From the first test of N iterations to the last.
+  // Returns the distance from the first test of N iterations to the last.
   uint64_t way() const { return (together - 1) * count.step_size(); }
 };
 
-// What stands in a loop.
+// Content summarises the operations of a loop.
 class Content {
  public:
   Content(const ir::Function& f, OpId loop, const std::vector<bool>& is_free) : f_(f), is_free_(is_free), open_{loop} {
     fits_ = Count(f.op(loop).body);
   }
-  // How many iterations may run together; 1: the loop stays as it is.
+  // Returns the number of iterations that may run together; 1: the loop remains unchanged.
   uint32_t Together() const {
     uint32_t together = fits_ && words_ != 0 ? kTogetherMax : 1;
     while (together > 1 && (together * words_ > kAheadWordsMax || together * ops_ > kAheadOpsMax)) {
@@ -80,7 +89,7 @@ class Content {
     const uint8_t allowed = ir::kReads | ir::kControl | (is_load ? ir::kTraps : 0);
     return (is_load || !ir::HasSpace(op.code)) && (ir::Info(op.code).effects & ~allowed) == 0;
   }
-  // Whether any way of the jump leads out of the loop.
+  // Returns true if any target of the jump is outside of the loop.
   bool Leaves(const Op& op) const {
     const std::span<const ir::Target> targets = f_.targets_of(op);
     return targets.empty() || std::ranges::any_of(targets, [&](const ir::Target& target) {
@@ -91,14 +100,14 @@ class Content {
 
   const ir::Function& f_;
   const std::vector<bool>& is_free_;
-  std::vector<OpId> open_;  // The loop, and the constructs around the place.
+  std::vector<OpId> open_;  // The loop, and the enclosing constructs of the current place.
   uint32_t ops_ = 0, words_ = 0, exits_ = 0, width_max_ = 1;
   bool fits_ = false;
 };
 
-class Planner {
+class PrefetchPlanner {
  public:
-  Planner(const ir::Module& module, const std::vector<bool>& is_free)
+  PrefetchPlanner(const ir::Module& module, const std::vector<bool>& is_free)
       : f_(module.function(module.entry)), is_free_(is_free), numbers_(module, analysis::kGpuIdMax) {}
 
   std::map<uint32_t, LoopPlan> Run() {
@@ -122,8 +131,8 @@ class Planner {
     FindLeaders(id, plan);
     return IsShort(id, plan) ? std::nullopt : std::optional(std::move(plan));
   }
-  // Compilers that unroll give each access an offset of its own, which grow alike. Each takes a register, and NVIDIA's
-  // compiler for OpenCL has loads wait rather than use more than 32 of them.
+  // Compilers that unroll loops give each access a separate offset, and the offsets grow alike. Each takes a register,
+  // and NVIDIA's OpenCL compiler delays loads rather than use more than 32 registers.
   void FindLeaders(OpId id, LoopPlan& plan) {
     std::vector<std::optional<analysis::LinearForm>> steps;
     for (uint32_t i = 0; i < f_.region(f_.op(id).body).param_count; ++i) {
@@ -137,15 +146,15 @@ class Planner {
       plan.leader.push_back(leader);
     }
   }
-  // Of one type; and what is known of an offset's alignment, as far as loads ask, is known of a sum with a leader that
-  // has as much.
+  // Returns true if both have the same type, and the leader is at least as aligned as the parameter, as far as loads
+  // require.
   bool MayFollow(OpId id, uint32_t param, uint32_t leader, uint32_t width_max) {
     const uint32_t first = f_.region(f_.op(id).body).first_param.index;
     const ValueId own(first + param), other(first + leader);
     return f_.type_of(own) == f_.type_of(other) &&
            numbers_.ZerosOf(other) >= std::min<int>(numbers_.ZerosOf(own), std::countr_zero(width_max));
   }
-  // What an iteration adds to the loop's parameter, if that is the same in all of them.
+  // Returns the value that an iteration adds to the loop's parameter, if it is the same in all iterations.
   std::optional<analysis::LinearForm> StepOf(OpId id, const analysis::LoopEnd& end, uint32_t param) const {
     const ValueId value(f_.region(f_.op(id).body).first_param.index + param);
     if (!ir::IsInt(f_.type_of(value))) {
@@ -161,7 +170,8 @@ class Planner {
         std::ranges::none_of(next.terms, [&](const auto& term) { return loops_.IsInside(ValueId(term.first), id); });
     return is_fixed ? std::optional(std::move(next)) : std::nullopt;
   }
-  // The rest of a loop that was unrolled before has fewer iterations than run together: from a small number down to 0.
+  // Returns true for the remainder of a previously unrolled loop, which has fewer iterations than would run together:
+  // it counts from a small number down to 0.
   bool IsShort(OpId id, const LoopPlan& plan) {
     const analysis::LoopForm& bound = plan.count.bound;
     if (plan.count.test != Test::kNotEqual || plan.count.tested.step >= 0 || !bound.terms.empty() ||
@@ -194,9 +204,9 @@ class Writer final : public FormCopier {
     FormCopier::CopyOp(id);
   }
 
-  // rest = block { if more { values = loop { N iterations; if more { continue } leave }  leave block (values) }
-  //                leave block (what the loop begins with) }
-  // the loop as it was, from `rest` on
+  // rest = block { if more { values = loop { N iterations; if more { continue } br }  br block (values) }
+  //                br block (the loop's initial values) }
+  // the original loop, starting from `rest`
   void WriteTwice(OpId id, const LoopPlan& plan) {
     const Op& loop = f_.op(id);
     SetSource(loop.source);
@@ -232,7 +242,7 @@ class Writer final : public FormCopier {
     CopyLoopFrom(id, b_.Results(rest));
   }
 
-  // How far parameters are behind their leaders, in every iteration.
+  // Emits the distances of parameters from their leaders, which are the same in every iteration.
   void MeasureDistances(const LoopPlan& plan, const std::vector<ValueId>& first) {
     distances_.assign(first.size(), ValueId());
     for (uint32_t i = 0; i < first.size(); ++i) {
@@ -258,8 +268,8 @@ class Writer final : public FormCopier {
     return values;
   }
 
-  // From an iteration's beginning to the next one's, whose values are next_ then. False: it goes on behind
-  // plan.end.block.
+  // Copies an iteration from its start to the next one's, whose values are then in next_. Returns false if it
+  // continues after plan.end.block.
   bool CopyIteration(RegionId region, const analysis::LoopEnd& end) {
     for (OpId id : f_.region(region).ops) {
       const Op& op = f_.op(id);
@@ -297,8 +307,8 @@ class Writer final : public FormCopier {
     Bind(loop.first_result, results);
   }
 
-  // What a test of N iterations at once compares with. The last of them has gone plan.way() further: where the bound is
-  // too near to the end of its type for that, none run together (has_room_).
+  // Emits the limit with which a test of N iterations at once compares. The last of them is plan.way() further: if the
+  // bound is too near to the end of its type for that, none run together (has_room_).
   void WriteLimit(const LoopPlan& plan) {
     const analysis::LoopCount& count = plan.count;
     const Type type = count.type;
@@ -319,8 +329,8 @@ class Writer final : public FormCopier {
       limit_ = Make(Opcode::kAdd, limit_, way);
     }
   }
-  // Whether more than N iterations follow from those values on, this one among them. For `!=`, modulo 2^32: the bound
-  // is met after |bound - tested|, if at all, so not within N - 1 steps if that is larger.
+  // Emits a test that more than N iterations follow from these values, including this one. For `!=`, modulo 2^32: the
+  // bound is met after |bound - tested|, if at all, so not within N - 1 steps if that is larger.
   ValueId More(const LoopPlan& plan, const std::vector<ValueId>& values) {
     const analysis::LoopCount& count = plan.count;
     const analysis::ParamSum& sum = *count.tested_param;
@@ -350,20 +360,20 @@ class Writer final : public FormCopier {
   }
 
   const std::map<uint32_t, LoopPlan>& plans_;
-  std::vector<ValueId> next_;       // What the next iteration begins with.
-  std::vector<ValueId> distances_;  // By parameter of the loop that is being written.
-  ValueId limit_, has_room_;        // Of the loop that is being written.
+  std::vector<ValueId> next_;       // Values for the next iteration.
+  std::vector<ValueId> distances_;  // Indexed by parameter of the loop that is being written.
+  ValueId limit_, has_room_;        // Belong to the loop that is being written.
 };
 
 }  // namespace
 
 std::optional<CoarseModule> LoadAhead(const ir::Module& module, const std::vector<bool>& is_free,
                                       const CoarseModule* coarse) {
-  // A trap's place that is computed would have to be found again.
+  // The form would have to recompute a computed place of traps.
   if (coarse != nullptr && (coarse->computed[0].valid() || coarse->computed[1].valid())) {
     return std::nullopt;
   }
-  const std::map<uint32_t, LoopPlan> plans = Planner(module, is_free).Run();
+  const std::map<uint32_t, LoopPlan> plans = PrefetchPlanner(module, is_free).Run();
   return plans.empty() ? std::nullopt : std::optional(Writer(module, plans, coarse).Run());
 }
 

@@ -13,7 +13,7 @@
 namespace hpvm::pass {
 namespace {
 
-// Makes a kernel of the buffers "a", which loops read, and "b", the numbers %n and %m, and `body`.
+// Returns a kernel of the buffers "a", which loops read, and "b", the numbers %n and %m, and `body`.
 ir::Module Kernel(const std::string& body) {
   const StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nuses separate_buffers\nparam buffer inout \"a\"\nparam buffer inout \"b\"\nparam i32 \"n\"\n"
@@ -26,22 +26,22 @@ ir::Module Kernel(const std::string& body) {
   return *module;
 }
 
-// Loads %x, i32, out of the first 256 bytes of "a", at %i.
+// Loads %x, i32, from the first 256 bytes of "a", at %i.
 constexpr char kLoad[] = "%w: i32 = and.i32 %i, %mask\n%x: i32 = load.i32 param(0) %w\n";
 
-// Sums what `body` makes, %x, over %i from `first` on, as a product that tells an order from another, and stores it:
-// `step` is the name of a number, `test` a comparison, and `bound` the name of what it compares with.
+// Sums the values %x that `body` computes, over %i from `first` on, by a product that depends on their order, and
+// stores the sum: `step` is the name of a number, `test` a comparison, and `bound` the name of its right operand.
 std::string Loop(const std::string& body, const std::string& first, const std::string& step, const std::string& test,
                  const std::string& bound) {
   return "%sum: i32 = loop b0 (%i: i32 = " + first + ", %s: i32 = %zero) {\n" + body +
          "%u: i32 = mul.i32 %s, %seven\n%t: i32 = add.i32 %u, %x\n%j: i32 = add.i32 %i, " + step +
          "\n%c: i32 = " + test + ".i32 %j, " + bound +
-         "\nif b1 %c {\ncontinue b0 (%j, %t)\n} else {\nleave b1 ()\n}\nleave b0 (%t)\n}";
+         "\nif b1 %c {\ncontinue b0 (%j, %t)\n} else {\nbr b1 ()\n}\nbr b0 (%t)\n}";
 }
 // The same, in a loop that tests at its beginning.
 std::string Early(const std::string& body, const std::string& test) {
   return "%sum: i32 = loop b0 (%i: i32 = %zero, %s: i32 = %one) {\n%k: i32 = block b2 () {\n%c: i32 = " + test +
-         ".i32 %i, %n\nif b1 %c {\nleave b2 (%seven)\n} else {\nleave b1 ()\n}\nleave b0 (%s)\n}\n" + body +
+         ".i32 %i, %n\nif b1 %c {\nbr b2 (%seven)\n} else {\nbr b1 ()\n}\nbr b0 (%s)\n}\n" + body +
          "%u: i32 = mul.i32 %s, %k\n%t: i32 = add.i32 %u, %x\n%j: i32 = add.i32 %i, %one\ncontinue b0 (%j, %t)\n}";
 }
 
@@ -54,7 +54,7 @@ std::optional<CoarseModule> Ahead(const ir::Module& module, bool is_free = true)
   return ahead;
 }
 
-// How many iterations the kernel's first loop runs together.
+// Returns the number of iterations that the kernel's first loop runs together.
 uint32_t Together(const std::string& body, bool is_free = true) {
   const ir::Module module = Kernel(Loop(body, "%zero", "%four", "lt_u", "%n"));
   const std::optional<CoarseModule> ahead = Ahead(module, is_free);
@@ -95,16 +95,15 @@ TEST(LoadsAheadTest, AsManyAsLoadsAndOperationsAllow) {
 TEST(LoadsAheadTest, OthersStay) {
   EXPECT_EQ(Together("%x: i32 = xor.i32 %i, %i\n"), 1u);  // Nothing to wait for.
   EXPECT_EQ(Together(Loads(1), /*is_free=*/false), 1u);
-  EXPECT_EQ(Together(Loads(1) + "if b7 %x {\nleave b0 (%s)\n} else {\nleave b7 ()\n}\n"), 1u);  // It may end early.
-  EXPECT_EQ(Together(Loads(1) + "block b8 () {\nif b7 %x {\nleave b8 ()\n} else {\nleave b7 ()\n}\nleave b8 ()\n}\n"),
-            8u);
+  EXPECT_EQ(Together(Loads(1) + "if b7 %x {\nbr b0 (%s)\n} else {\nbr b7 ()\n}\n"), 1u);  // It may end early.
+  EXPECT_EQ(Together(Loads(1) + "block b8 () {\nif b7 %x {\nbr b8 ()\n} else {\nbr b7 ()\n}\nbr b8 ()\n}\n"), 8u);
   EXPECT_EQ(Together("%x: i32 = atomic_add.i32 param(0) %i, %four\n"), 1u);
   EXPECT_EQ(Together(Loads(1) + "store.i32 param(1) %i, %x\n"), 1u);
   EXPECT_EQ(Together(Loads(1) + "%d: i32 = div_s.i32 %x, %i\n"), 1u);  // It may trap.
-  EXPECT_EQ(Together("%x: i32 = loop b5 (%k: i32 = %zero) {\n%y: i32 = load.i32 param(0) %k\nleave b5 (%y)\n}\n"), 1u);
+  EXPECT_EQ(Together("%x: i32 = loop b5 (%k: i32 = %zero) {\n%y: i32 = load.i32 param(0) %k\nbr b5 (%y)\n}\n"), 1u);
 }
 
-// The rest of a loop that was unrolled before has fewer iterations than would run together.
+// The remainder of a previously unrolled loop has fewer iterations than would run together.
 TEST(LoadsAheadTest, ShortLoopsStay) {
   const std::string three = "%three: i32 = const.i32 3\n%r: i32 = and.i32 %n, %three\n";
   EXPECT_FALSE(Ahead(Kernel(three + Loop(kLoad, "%r", "%less", "ne", "%zero"))));
@@ -139,8 +138,8 @@ void ExpectSame(const std::string& body, uint32_t n, uint32_t m) {
   EXPECT_EQ(before.sum, after.sum) << body << "\n" << n << " " << m;
 }
 
-// Each comparison, up and down, with bounds at the ends of the type, around multiples of what runs together, and with
-// loops that go once around all numbers left out.
+// Each comparison, up and down, with bounds at the ends of the type and around multiples of the unrolled iterations,
+// except loops that wrap around all numbers.
 TEST(LoadsAheadTest, SumsAreTheSameToTheLastIteration) {
   for (uint32_t n = 0; n < 40; ++n) {
     for (const char* test : {"lt_s", "le_s", "lt_u", "le_u"}) {
@@ -167,7 +166,7 @@ TEST(LoadsAheadTest, SumsAreTheSameToTheLastIteration) {
       ExpectSame(Loop(kLoad, "%m", "%less", "gt_u", "%n"), far - back, far);
     }
   }
-  // Bounds in whose reach a step too many wraps around.
+  // Bounds near which a step too many wraps around.
   for (uint32_t n = 0; n < 20; ++n) {
     ExpectSame(Loop(kLoad, "%m", "%one", "lt_s", "%n"), 0x80000000 + n, 0x80000000);
     ExpectSame(Loop(kLoad, "%m", "%less", "gt_s", "%n"), 0x7fffffff - n, 0x7fffffff);
@@ -175,8 +174,8 @@ TEST(LoadsAheadTest, SumsAreTheSameToTheLastIteration) {
   }
 }
 
-// Offsets that grow alike, by what is known only at run time, are one and distances from it; not where a leader is less
-// aligned.
+// Offsets that grow alike, by a step known only at run time, become one offset and distances from it, unless a leader
+// is less aligned.
 TEST(LoadsAheadTest, OffsetsFollowOne) {
   const auto kernel = [](const std::string& leader, const std::string& follower) {
     return "%two: i32 = const.i32 2\n%step: i32 = shl.i32 %m, %four\n%p0: i32 = shl.i32 %n, " + leader +
@@ -187,7 +186,7 @@ TEST(LoadsAheadTest, OffsetsFollowOne) {
            "%u: i32 = mul.i32 %s, %seven\n%v: i32 = add.i32 %u, %x\n%w: i32 = xor.i32 %v, %y\n"
            "%t: i32 = add.i32 %w, %z\n%j: i32 = add.i32 %i, %one\n%pn: i32 = add.i32 %p, %step\n"
            "%qn: i32 = add.i32 %step, %q\n%rn: i32 = add.i32 %r, %four\n%c: i32 = lt_u.i32 %j, %n\n"
-           "if b1 %c {\ncontinue b0 (%j, %t, %pn, %qn, %rn)\n} else {\nleave b1 ()\n}\nleave b0 (%t)\n}";
+           "if b1 %c {\ncontinue b0 (%j, %t, %pn, %qn, %rn)\n} else {\nbr b1 ()\n}\nbr b0 (%t)\n}";
   };
   const auto params = [](const ir::Module& module) {
     const ir::Function& f = module.function(module.entry);
@@ -207,22 +206,22 @@ TEST(LoadsAheadTest, OffsetsFollowOne) {
   }
   EXPECT_EQ(params(Ahead(Kernel(kernel("%two", "%two")))->module), 4u);
   EXPECT_EQ(params(Ahead(Kernel(kernel("%four", "%two")))->module), 4u);
-  EXPECT_EQ(params(Ahead(Kernel(kernel("%two", "%four")))->module), 4u);  // Words ask for no more.
+  EXPECT_EQ(params(Ahead(Kernel(kernel("%two", "%four")))->module), 4u);  // Words require no more.
   EXPECT_EQ(params(Ahead(Kernel(kernel("%one", "%two")))->module), 5u);
 }
 
-// What a form stands for is said through both.
-TEST(LoadsAheadTest, TilesKeepTheirPlaces) {
+// The original accesses of a form are composed through both forms.
+TEST(LoadsAheadTest, TilesKeepTheirLanes) {
   const ir::Module module = Kernel(Loop(kLoad, "%zero", "%one", "lt_s", "%n"));
   const ir::Function& f = module.function(module.entry);
   CoarseModule tile;
   tile.original.resize(f.ops.size());
-  tile.place.resize(f.ops.size());
+  tile.lane.resize(f.ops.size());
   tile.needs_alignment = true;
   tile.group = {4, 2, 1};
   for (uint32_t i = 0; i < f.ops.size(); ++i) {
     tile.original[i] = ir::OpId(1'000 + i);
-    tile.place[i] = {static_cast<uint8_t>(i), 1};
+    tile.lane[i] = {static_cast<uint8_t>(i), 1};
   }
   const std::optional<CoarseModule> ahead = LoadAhead(module, std::vector<bool>(f.ops.size(), true), &tile);
   ASSERT_TRUE(ahead);
@@ -237,7 +236,7 @@ TEST(LoadsAheadTest, TilesKeepTheirPlaces) {
       const ir::OpId original = ahead->original[id.index];
       ASSERT_TRUE(original.valid());
       EXPECT_EQ(f.op(ir::OpId(original.index - 1'000)).code, ir::Opcode::kLoad);
-      EXPECT_EQ(ahead->place[id.index][0], original.index - 1'000);
+      EXPECT_EQ(ahead->lane[id.index][0], original.index - 1'000);
     }
   });
   EXPECT_EQ(loads, 9u);

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: each maximal run of pure operations of a region is reordered: a depth-first walk places each result that
+// the run itself does not use, after the operations it depends on. Pure operations on which no effect depends are
+// left out.
+// Invariants: waiting_ has an operation of the present run until it is placed, so each is placed once, after its
+// operands. Operations with effects, and those that own regions, keep their order and stay between the same runs.
+// The walk ends because operands within a run form no cycle.
 #include <algorithm>
 
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/ir/walk.h"
 #include "compiler/pass/tile/coarsener.h"
 
@@ -20,7 +26,7 @@ class Orderer {
  private:
   static bool Computes(const Op& op) { return ir::Info(op.code).effects == ir::kPure; }
 
-  // Values on which something with an effect depends.
+  // Finds values on which an operation with an effect depends.
   void FindUsed() {
     std::vector<OpId> order;
     ir::ForEachOp(f_, [&](OpId id) { order.push_back(id); });
@@ -34,7 +40,7 @@ class Orderer {
         use(id);
       }
     }
-    // Operations that compute stand in front of those that use them.
+    // Pure operations precede their users.
     for (size_t i = order.size(); i-- > 0;) {
       if (Computes(f_.op(order[i])) && is_used_[f_.op(order[i]).first_result.index]) {
         use(order[i]);
@@ -67,7 +73,7 @@ class Orderer {
     f_.region(id).ops = std::move(after);
   }
 
-  // A run of operations that compute: each that no other one of the run uses, after what it needs.
+  // Places a run of pure operations: each result that no other operation of the run uses, after its operands.
   void Place(const std::vector<OpId>& run, std::vector<OpId>* after) {
     std::vector<ValueId> inner;
     for (OpId id : run) {
@@ -84,7 +90,7 @@ class Orderer {
     }
   }
 
-  // Places what the value needs, and then what defines it.
+  // Places the operations that the value depends on, and then its definition.
   void Demand(ValueId id, std::vector<OpId>* after) {
     std::vector<OpId> open;
     const auto want = [&](ValueId value) {
@@ -97,7 +103,7 @@ class Orderer {
       const OpId top = open.back();
       const size_t size = open.size();
       if (!waiting_[f_.op(top).first_result.index].valid()) {
-        open.pop_back();  // Placed meanwhile.
+        open.pop_back();  // Placed in the meantime.
         continue;
       }
       for (ValueId operand : f_.operands_of(f_.op(top))) {
@@ -112,8 +118,8 @@ class Orderer {
   }
 
   ir::Function& f_;
-  std::vector<bool> is_used_;  // By ValueId.
-  std::vector<OpId> waiting_;  // By ValueId: what defines it, while that is not placed.
+  std::vector<bool> is_used_;  // Indexed by ValueId.
+  std::vector<OpId> waiting_;  // Indexed by ValueId: its definition, until that is placed.
 };
 
 }  // namespace

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: operations are visited in order up to the first store, or the first branch on a value that may differ
+// within the group; a counted loop without such operations is tried with blocks of 8, 16 and 32 iterations. Its
+// loads that a row or a column of work items shares become panels.
+// Invariants: every work item of a group reaches the loop, and no store precedes it. A panel's addresses can be
+// recomputed for any instance and iteration by at most 64 pure operations. Its buffer is not writable, and each
+// work item loads whole 16-byte pieces of it.
+// Panels take at most 32 KiB and are at most 16; both kinds must occur.
+// Source: Lam, Rothberg and Wolf, ASPLOS 1991 (see stage_loads.h).
 #include "compiler/pass/tile/stage_loads.h"
 
 #include <algorithm>
@@ -13,29 +21,29 @@
 namespace hpvm::pass {
 namespace {
 
-// What every device has, and a part of what most have: several groups share a multiprocessor.
+// Available on every device, and a fraction of most devices' memory: several groups share a multiprocessor.
 constexpr uint64_t kPanelBytesMax = 32 * 1024;
-// Rows along y lie so far apart that neighbours in a row's column are in different banks.
+// Padding of rows along y, so that neighbours in a column are in different banks.
 constexpr uint64_t kPadBytes = 16;
 constexpr uint64_t kPieceBytes = 16;
-// All banks of group memory together: neighbours that write pieces of different sections meet in none.
+// All banks of group memory together: neighbours that write pieces of different sections never use the same bank.
 constexpr uint64_t kBanksBytes = 128;
-// Operations of an expression that is computed again for another instance.
+// Maximum operations of an expression that is recomputed for another instance.
 constexpr size_t kSliceMax = 64;
 constexpr size_t kPanelsMax = 16;
 
-class Planner {
+class StagePlanner {
  public:
-  Planner(const ir::Module& module, const TilePlan& tile)
+  StagePlanner(const ir::Module& module, const TilePlan& tile)
       : module_(module), tile_(tile), f_(module.function(module.entry)), definitions_(f_) {}
 
   std::optional<StagePlan> Run(std::string* reason) {
     if (module_.is_memory64 || !std::has_single_bit(tile_.tile[0]) || !std::has_single_bit(tile_.tile[1])) {
-      *reason = "addresses are 64 bits wide, or the tile is no power of two";
+      *reason = "addresses are 64 bits wide, or the tile's size is not a power of two";
       return std::nullopt;
     }
     if (std::ranges::find(tile_.gang.is_assumed, true) != tile_.gang.is_assumed.end()) {
-      *reason = "a guard may keep some of a group from taking part";
+      *reason = "a guard may keep some of a group's instances from taking part";
       return std::nullopt;
     }
     *reason = "no loop has loads that rows share and loads that columns share";
@@ -46,12 +54,12 @@ class Planner {
         return;
       }
       if ((ir::Info(op.code).effects & ir::kWrites) != 0) {
-        is_over = true;  // Loads behind a store may have to see it.
-      } else if ((op.code == Opcode::kIf || op.code == Opcode::kLeaveTable) && !tile_.gang.is_masked[id.index] &&
+        is_over = true;  // Loads after a store may have to observe it.
+      } else if ((op.code == Opcode::kIf || op.code == Opcode::kBrTable) && !tile_.gang.is_masked[id.index] &&
                  !IsSteady(f_.operands_of(op)[0])) {
         is_over = true;
       } else if (op.code == Opcode::kLoop && !Take(id)) {
-        is_over = true;  // What it decides may not be the same for all; what stands in it runs more than once.
+        is_over = true;  // Values computed from it may differ within the group; operations in it run more than once.
       }
     });
     if (!plan_.loop.valid()) {
@@ -67,10 +75,10 @@ class Planner {
     return id.index >= first && id.index < first + module_.params.size();
   }
 
-  // Whether the value is made of scalars and the launch's shape, so that no store of anyone changes it.
+  // Returns true if the value depends only on scalars and the launch's shape, so that no store can change it.
   bool IsSteady(ValueId id) const { return is_steady_[id.index]; }
-  // What has to be computed so as to have the value for another instance and iteration: of what all share, ids, and the
-  // parameters of the loop that grow by steps. Nothing when that is not enough, or too much work.
+  // Returns true if the value can be recomputed for another instance and iteration from uniform values, ids, and
+  // parameters of the loop that grow by steps, with limited work.
   bool IsSlice(ValueId id, OpId loop) const {
     const ir::Region& body = f_.region(f_.op(loop).body);
     std::vector<ValueId> open = {id}, seen;
@@ -106,7 +114,7 @@ class Planner {
     return true;
   }
 
-  // Whether the loop is the one, or at least may be passed over.
+  // Returns false if planning must stop here; sets plan_.loop if the loop can be staged.
   bool Take(OpId loop) {
     const std::optional<analysis::LoopEnd> end = loops_.EndOf(loop);
     if (tile_.gang.is_masked[loop.index] || !end || !IsPlain(loop)) {
@@ -116,7 +124,7 @@ class Planner {
     if (!FindCounter(loop, f_.op(end->again), end->condition)) {
       return false;
     }
-    // Blocks so large that each work item has a whole piece of every panel to load.
+    // Blocks so large that each work item loads a whole piece of every panel.
     for (const uint32_t block : {8u, 16u, 32u}) {
       plan_.block = block;
       FindPanels(loop);
@@ -129,7 +137,7 @@ class Planner {
     }
     return true;
   }
-  // Whether nothing in the loop branches but its end, writes or waits.
+  // Returns true if no operation in the loop except its end branches, writes or waits.
   bool IsPlain(OpId loop) const {
     const std::vector<OpId>& ops = f_.region(f_.op(loop).body).ops;
     return std::all_of(ops.begin(), ops.end() - 2, [&](OpId id) {
@@ -195,7 +203,7 @@ class Planner {
       const TileLayout& address = tile_.layouts[f_.operands_of(op)[0].index];
       const uint32_t per_access = 16 / op.width;
       const uint32_t columns = plan_.group[0] * tile_.tile[0], rows = plan_.group[1] * tile_.tile[1];
-      // Whole pieces for each work item.
+      // Each work item loads whole pieces.
       if (tile_.is_vector[id.index] && !address.Differs(1) && columns / per_access * plan_.block % items == 0) {
         AddPanel(id, true);
       } else if (!address.Differs(0) && address.Differs(1) && tile_.tile[1] % per_access == 0 &&
@@ -232,7 +240,7 @@ class Planner {
 }  // namespace
 
 std::optional<StagePlan> PlanStage(const ir::Module& module, const TilePlan& tile, std::string* reason) {
-  return Planner(module, tile).Run(reason);
+  return StagePlanner(module, tile).Run(reason);
 }
 
 }  // namespace hpvm::pass

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tile's instances share, and which of its accesses are 16 bytes wide.
+// Plans the values that a tile's instances share, and the accesses that are 16 bytes wide. Scalars are assumed to be
+// multiples of 2 or 4 where this enables more wide accesses, with as few assumptions as possible.
 #include <algorithm>
 #include <bit>
 
@@ -17,7 +18,7 @@ namespace {
 constexpr uint8_t kVectorAlignment = 4;
 constexpr uint32_t kVectorBytes = 16;
 
-// By ValueId, for the first instance of a tile.
+// Returns the alignment by ValueId, for the first instance of a tile.
 std::vector<uint8_t> FindAlignment(const ir::Module& module, uint32_t tile_x, std::span<const uint8_t> scalars) {
   const std::vector<uint8_t> params = analysis::ZerosOfParams(module, scalars);
   const auto id_x = static_cast<uint8_t>(std::has_single_bit(tile_x) ? std::countr_zero(tile_x) : 0);
@@ -28,13 +29,13 @@ std::string TextOf(const GpuTile& tile) {
   return std::to_string(tile.size[0]) + " x " + std::to_string(tile.size[1]) + " x " + std::to_string(tile.size[2]);
 }
 
-class Planner {
+class TilePlanner {
  public:
-  Planner(const ir::Module& module, const GpuTile& tile) : module_(module), f_(module.function(module.entry)) {
+  TilePlanner(const ir::Module& module, const GpuTile& tile) : module_(module), f_(module.function(module.entry)) {
     plan_.tile = {tile.size[0], tile.size[1]};
     is_staged_ = tile.is_staged;
   }
-  // An error's text without its beginning; empty: fine.
+  // Returns an error's text without its beginning; empty on success.
   std::string Run() {
     if (std::string reason = Refuse(); !reason.empty()) {
       return reason;
@@ -44,21 +45,21 @@ class Planner {
       gang = PlanGang(module_, {.has_rows = plan_.tile[1] > 1, .assumes_guards = false});
     }
     if (!gang) {
-      return "how its values differ between instances did not settle";
+      return "the analysis of which values instances share did not converge";
     }
     if (gang->body_is_masked) {
       return "its instances end at different places";
     }
     plan_.gang = std::move(*gang);
     LayOut();
-    // A jump through a table passes the same values whichever way it goes, so that its targets must keep them alike.
+    // A jump through a table passes the same values to all targets, so the targets must represent them alike.
     bool is_alike = true;
     const auto slot = [&](const ir::Target& target, uint32_t i) {
       return plan_.layouts[ir::SlotsOf(f_, target)[i].index];
     };
     ir::ForEachOp(f_, [&](OpId id) {
       const Op& op = f_.op(id);
-      for (uint32_t i = 1; op.code == Opcode::kLeaveTable && i < op.operand_count; ++i) {
+      for (uint32_t i = 1; op.code == Opcode::kBrTable && i < op.operand_count; ++i) {
         for (const ir::Target& target : f_.targets_of(op)) {
           is_alike = is_alike && slot(target, i - 1) == slot(f_.targets_of(op)[0], i - 1);
         }
@@ -78,16 +79,16 @@ class Planner {
   TilePlan Take() { return std::move(plan_); }
 
  private:
-  // What the plan of gangs leaves to this one.
+  // Refuses kernels that the gang plan accepts but that cannot run in tiles.
   std::string Refuse() const {
     if (module_.uses_barrier || module_.uses_group_memory) {
       return "its instances wait for each other or share group memory";
     }
     if (const std::optional<GangRefusal> refusal = RefuseGang(module_)) {
-      return "of this: " + refusal->reason;
+      return "lockstep is not possible: " + refusal->reason;
     }
     if (module_.stack_frame.has_value()) {
-      return "its instances have a stack each";
+      return "each of its instances has its own stack";
     }
     if (!module_.formats.empty()) {
       return "it prints";
@@ -103,10 +104,11 @@ class Planner {
         return "it calls a function that is not inlined";
       case Opcode::kGroupId:
       case Opcode::kLocalId:
-        return "it asks for its place in a group";
+        return "it reads its id in the group or the group's id";
       case Opcode::kInstanceId:
-        return definitions.ConstantOf(f_.operands_of(op)[0]) ? ""
-                                                             : "it asks for its id in a dimension that is computed";
+        return definitions.ConstantOf(f_.operands_of(op)[0])
+                   ? ""
+                   : "it reads its id in a dimension that is computed at run time";
       default:
         return "";
     }
@@ -128,7 +130,7 @@ class Planner {
       }
     }
   }
-  // Whether neighbours along x touch neighbouring elements, in whole pieces of 16 bytes.
+  // Returns true if neighbours along x access neighbouring elements, in whole pieces of 16 bytes.
   bool IsContiguous(const Op& op) const {
     if (op.code != Opcode::kLoad && op.code != Opcode::kStore) {
       return false;
@@ -148,7 +150,7 @@ class Planner {
     return static_cast<size_t>(
         std::ranges::count_if(contiguous_, [&](OpId id) { return IsAligned(f_.op(id), alignment); }));
   }
-  // By OpId: what is run for one instance after the other; of constructs, what is in them.
+  // Returns, by OpId, true for operations in constructs that run for one instance after the other.
   std::vector<bool> FindApart(const GangPlan& gang) const {
     std::vector<bool> is_apart(f_.ops.size());
     const analysis::Nesting nesting(f_);
@@ -158,8 +160,8 @@ class Planner {
     }
     return is_apart;
   }
-  // Whether something that the plan takes to be the same for a tile stands where instances run one after the other:
-  // there nobody looks whether it is.
+  // Returns true if an assumption of the plan concerns code that instances run one after the other, because no guard
+  // tests it there.
   bool AssumesApart(const GangPlan& gang) const {
     const std::vector<bool> is_apart = FindApart(gang);
     for (size_t i = 0; i < is_apart.size(); ++i) {
@@ -169,8 +171,8 @@ class Planner {
     }
     return false;
   }
-  // Rows are as aligned as their length: scalars are taken to be multiples of 2 or 4 where that gives more 16-byte
-  // accesses, and as few scalars as will do.
+  // Rows are as aligned as their length: assumes that scalars are multiples of 2 or 4 if this enables more 16-byte
+  // accesses, for as few scalars as possible.
   void FindVectors() {
     plan_.is_vector.assign(f_.ops.size(), false);
     const std::vector<bool> is_apart = FindApart(plan_.gang);
@@ -217,7 +219,7 @@ class Planner {
 }  // namespace
 
 StatusOr<TilePlan> PlanTile(const ir::Module& module, const GpuTile& tile) {
-  Planner planner(module, tile);
+  TilePlanner planner(module, tile);
   const bool is_tile = tile.size[2] == 1 &&
                        std::ranges::all_of(tile.size, [](uint32_t n) { return n >= 1 && n <= limits::kGpuTileMax; });
   const std::string reason = is_tile ? planner.Run() : "tiles have one layer and at most 16 instances along x and y";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Coarsen and ChooseTiles know of a kernel before a line of it is written for a tile; internal to this folder.
+// TilePlan is the analysis of a kernel on which Coarsen and ChooseTiles base a tile's code; internal to this folder.
 #ifndef HPVMD_COMPILER_PASS_TILE_TILE_PLAN_H_
 #define HPVMD_COMPILER_PASS_TILE_TILE_PLAN_H_
 
@@ -14,10 +14,10 @@
 
 namespace hpvm::pass {
 
-// How a value is kept along x and y.
+// The representation of a value along x and y.
 struct TileLayout {
-  std::array<bool, 2> varies{};    // A copy for each place.
-  std::array<uint64_t, 2> step{};  // Else the copy of place 0; place i has it plus i * step, modulo its type.
+  std::array<bool, 2> varies{};    // A copy for each lane.
+  std::array<uint64_t, 2> step{};  // Else the copy of lane 0; lane i adds i * step, modulo its type.
   bool Differs(size_t d) const { return varies[d] || step[d] != 0; }
   friend bool operator==(const TileLayout&, const TileLayout&) = default;
 };
@@ -25,10 +25,10 @@ struct TileLayout {
 struct TilePlan {
   std::array<uint32_t, 2> tile{1, 1};
   GangPlan gang;
-  std::vector<TileLayout> layouts;  // By ValueId.
-  std::vector<bool> is_vector;      // By OpId: loads and stores that become 16-byte accesses.
-  std::vector<GpuFactor> factors;   // What that rests on, besides buffers that begin at 16 bytes.
-  std::optional<StagePlan> stage;   // If the tile asks for it.
+  std::vector<TileLayout> layouts;  // Indexed by ValueId.
+  std::vector<bool> is_vector;      // Indexed by OpId: loads and stores that become 16-byte accesses.
+  std::vector<GpuFactor> factors;   // Conditions of is_vector, besides buffers that begin at multiples of 16 bytes.
+  std::optional<StagePlan> stage;   // If the tile is staged.
 };
 StatusOr<TilePlan> PlanTile(const ir::Module& module, const GpuTile& tile);
 

@@ -7,7 +7,7 @@ namespace hpvm::pass {
 
 namespace {
 
-// In a text that coarsening writes, an operation stands where the one stood that it serves.
+// Makes an operation without a source and origin.
 Op Plain(Opcode code, Type type) { return {.code = code, .type = type}; }
 
 }  // namespace
@@ -54,7 +54,7 @@ OpId TileWriter::AppendAccess(OpId original, const Op& op, std::span<const Value
   return id;
 }
 
-// Words are registers already: none of this costs anything.
+// Words are already in registers: none of this has a cost.
 ValueId TileWriter::FromWords(Type type, std::span<const ValueId> words) {
   ValueId bits = words[0];
   if (ir::Bytes(type) == 8) {
@@ -84,7 +84,7 @@ void TileWriter::ToWords(ValueId value, std::vector<ValueId>* words) {
   words->push_back(builder_.Append1(Plain(Opcode::kWrap, wide), std::array{high}, Type::kI32));
 }
 
-// A guess at what an operation costs, by how often it runs.
+// Adds an estimate of the operation's cost, weighted by how often it runs.
 void TileWriter::Charge(const Op& op, bool is_strided) {
   double cost = 1;
   switch (ir::Info(op.code).family) {
@@ -98,7 +98,7 @@ void TileWriter::Charge(const Op& op, bool is_strided) {
       if (op.code == Opcode::kLoad128 || op.code == Opcode::kStore128) {
         cost = is_strided ? kStridedVector : kVector;
       } else if (op.operand_count > 0) {
-        // Neighbouring work items touch what lies a tile apart: their accesses spread over more lines.
+        // Accesses of neighbouring work items are a tile apart, so they spread over more cache lines.
         const Layout& address = plan_.gang.layouts[f_.operands_of(op)[0].index];
         const bool is_shared = address.kind == Layout::Kind::kUniform;
         const bool is_dense = address.kind == Layout::Kind::kLinear && address.step <= op.width;
@@ -114,7 +114,7 @@ void TileWriter::Charge(const Op& op, bool is_strided) {
       cost = op.code == Opcode::kFDiv || op.code == Opcode::kFSqrt ? 8 : 1;
       break;
     case ir::Family::kApprox:
-      cost = 8;  // A sixteenth to a quarter of the rate of sums.
+      cost = 8;  // A sixteenth to a quarter of the rate of additions.
       break;
     case ir::Family::kIntBinary:
       cost = (ir::Info(op.code).effects & ir::kTraps) != 0 ? 16 : 1;

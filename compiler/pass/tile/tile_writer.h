@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes operations for a tile of instances: sums and constants once in a region, for which place each operation is,
-// where it comes from, and what all of them cost. Which operations those are is the coarsener's concern (coarsener.h);
+// TileWriter writes operations for a tile of instances: it makes sums and constants once per region, and records each
+// operation's lane in the tile, its origin, and the total cost. The coarsener (coarsener.h) selects the operations;
 // internal to this folder.
 #ifndef HPVMD_COMPILER_PASS_TILE_TILE_WRITER_H_
 #define HPVMD_COMPILER_PASS_TILE_TILE_WRITER_H_
@@ -19,7 +19,7 @@ namespace hpvm::pass {
 
 class TileWriter {
  protected:
-  struct Place {
+  struct Lane {
     uint32_t x = 0, y = 0;
   };
 
@@ -27,12 +27,12 @@ class TileWriter {
   TileWriter(const ir::Module& module, const TilePlan& plan)
       : module_(module), plan_(plan), f_(module.function(module.entry)), builder_(out_) {}
 
-  // What is appended from here on is for the instance at that place.
-  void SetPlace(std::array<uint8_t, 2> place) {
-    place_.resize(out_.ops.size(), here_);
-    here_ = place;
+  // Sets the lane of the instance that the operations appended from now on serve.
+  void SetLane(std::array<uint8_t, 2> lane) {
+    lane_.resize(out_.ops.size(), here_);
+    here_ = lane;
   }
-  void BeginPlace(Place place) { SetPlace({static_cast<uint8_t>(place.x), static_cast<uint8_t>(place.y)}); }
+  void BeginLane(Lane lane) { SetLane({static_cast<uint8_t>(lane.x), static_cast<uint8_t>(lane.y)}); }
   ValueId Add(Opcode code, Type type, std::span<const ValueId> operands);
   ValueId Number(Type type, uint64_t bits);
   ValueId Plus(ValueId base, uint64_t delta);
@@ -50,14 +50,14 @@ class TileWriter {
   const ir::Function& f_;
   ir::Function out_;
   ir::Builder builder_;
-  std::vector<OpId> original_;                 // By new OpId.
-  std::vector<std::array<uint8_t, 2>> place_;  // By new OpId; the last ones are not in it before EndPlace.
-  std::array<uint8_t, 2> here_{};              // Of what is appended now.
+  std::vector<OpId> original_;                // Indexed by new OpId.
+  std::vector<std::array<uint8_t, 2>> lane_;  // Indexed by new OpId; incomplete until the next SetLane.
+  std::array<uint8_t, 2> here_{};             // The place of operations that are appended now.
   double weight_ = 1, cost_ = 0;
 
  private:
   using SumKey = std::pair<uint64_t, uint64_t>;
-  // The value that `make` gives, once in the open regions.
+  // Returns the value that `make` makes, which is called once within the open regions.
   template <typename Make>
   ValueId Once(const SumKey& key, Make&& make) {
     if (const auto found = sums_.find(key); found != sums_.end()) {

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Method: one walk of each region collects loads by buffer, width and address without its constant. At an operation
+// with an effect, neighbours that make up 16 bytes are joined where the lowest is aligned, from the lowest offset
+// upwards.
+// Invariants: no operation between joined loads writes, waits, traps or branches. A load is joined at most once.
+// The wide load stands where its address is known and before every use: at the first of its loads, or else at the
+// lowest if nothing in between needs one.
+// The time is linear in the operations, with a logarithm for ordered maps, and the search between the loads of a
+// group.
 #include "compiler/pass/tile/wide_loads.h"
 
 #include <algorithm>
@@ -9,7 +17,7 @@
 #include "compiler/analysis/definitions.h"
 #include "compiler/analysis/linear_form.h"
 #include "compiler/analysis/trailing_zeros.h"
-#include "compiler/ir/spelling.h"
+#include "compiler/ir/op_syntax.h"
 #include "compiler/pass/tile/form_copier.h"
 
 namespace hpvm::pass {
@@ -18,12 +26,12 @@ namespace {
 constexpr uint32_t kWideBytes = 16;
 constexpr uint8_t kWideZeros = 4;
 
-// By OpId of the load in whose place they stand: the loads that become one, the lowest first.
+// Keyed by OpId of the load at whose place they are executed: the loads that become one, the lowest first.
 using Plan = std::map<uint32_t, std::vector<OpId>>;
 
-class Planner {
+class WideLoadPlanner {
  public:
-  Planner(const ir::Module& module, const std::vector<bool>& is_free)
+  WideLoadPlanner(const ir::Module& module, const std::vector<bool>& is_free)
       : f_(module.function(module.entry)), is_free_(is_free), numbers_(module, analysis::kGpuIdMax) {}
 
   Plan Run() {
@@ -34,7 +42,7 @@ class Planner {
   }
 
  private:
-  // The buffer, the width, Op::is_inside, and what the address is the sum of besides a constant.
+  // The buffer, the width, Op::is_inside, and the terms of the address without its constant.
   using Key = std::tuple<uint32_t, uint32_t, bool, std::vector<std::pair<uint32_t, uint64_t>>>;
 
   void LookThrough(const ir::Region& region) {
@@ -60,7 +68,7 @@ class Planner {
     }
     const ValueId address = f_.operands_of(op)[0];
     analysis::LinearForm form = linear_.Of(address);
-    // No wrap-around hides here: what is free lies in the buffer, which begins far above 16 bytes.
+    // The sum cannot wrap around here: a free access is in the buffer, which begins far above address 16.
     const int64_t place = ir::SignedBits(f_.type_of(address), form.constant + op.imm);
     loads_[{op.space_index, op.width, op.is_inside, std::move(form.terms)}].emplace(place, id);
   }
@@ -76,8 +84,8 @@ class Planner {
     }
     loads_.clear();
   }
-  // Which of the loads all of them can stand at: the first, or the lowest, whose address is known there, if nothing
-  // needs one of them before.
+  // Returns the load at whose place all of them can be executed: the first, or else the lowest, whose address is known
+  // there, if no operation needs one of them before.
   std::optional<OpId> PlaceOf(const std::vector<OpId>& wide, const ir::Region& region) const {
     const auto position = [&](OpId id) { return position_.at(id.index); };
     const OpId first = *std::ranges::min_element(wide, {}, position);
@@ -101,7 +109,7 @@ class Planner {
   analysis::EntryNumbers numbers_;
   const analysis::Definitions definitions_{f_};
   const analysis::LinearForms linear_{f_};
-  std::map<uint32_t, uint32_t> position_;  // By OpId, in the region that is looked through.
+  std::map<uint32_t, uint32_t> position_;  // Keyed by OpId, in the current region.
   std::map<Key, std::map<int64_t, OpId>> loads_;
   Plan plan_;
 };
@@ -142,7 +150,7 @@ class Writer final : public FormCopier {
   }
 
   const Plan& plan_;
-  std::vector<bool> is_joined_;  // By OpId.
+  std::vector<bool> is_joined_;  // Indexed by OpId.
 };
 
 }  // namespace
@@ -203,11 +211,11 @@ WideLoad AppendWideLoad(ir::Builder& builder, const ir::Function& from, std::spa
 
 std::optional<CoarseModule> WidenLoads(const ir::Module& module, const std::vector<bool>& is_free,
                                        const CoarseModule* coarse) {
-  // A trap's place that is computed would have to be found again.
+  // The form would have to recompute a computed place of traps.
   if (coarse != nullptr && (coarse->computed[0].valid() || coarse->computed[1].valid())) {
     return std::nullopt;
   }
-  const Plan plan = Planner(module, is_free).Run();
+  const Plan plan = WideLoadPlanner(module, is_free).Run();
   return plan.empty() ? std::nullopt : std::optional(Writer(module, plan, coarse).Run());
 }
 

@@ -13,8 +13,8 @@
 namespace hpvm::pass {
 namespace {
 
-// A kernel of the buffers "a" and "b", and `body`, which has the places %x, a multiple of 16 bytes into "a", and %y,
-// one of 4. What it makes, %r, of the type `result`, goes to the beginning of "b".
+// Returns a kernel of the buffers "a" and "b", and `body`, which has the offsets %x, a multiple of 16 bytes in "a",
+// and %y, a multiple of 4. The body's result %r, of the type `result`, is stored at the beginning of "b".
 ir::Module Kernel(const std::string& body, const std::string& result = "i32") {
   const StatusOr<ir::Module> module = ir::ParseModule(
       "module \"m\"\nuses separate_buffers\nparam buffer inout \"a\"\nparam buffer inout \"b\"\nparam i32 \"n\"\n"
@@ -60,7 +60,7 @@ std::optional<CoarseModule> Widen(const ir::Module& module, bool is_free = true)
   return wide;
 }
 
-// How many loads of 16 bytes the kernel gets; loads that are left count against it.
+// Returns the number of loads of 16 bytes that the kernel gets, minus the remaining loads.
 int Wide(const std::string& body, const std::string& result = "i32", bool is_free = true) {
   const std::optional<CoarseModule> wide = Widen(Kernel(body, result), is_free);
   return wide ? static_cast<int>(CountOf(wide->module, ir::Opcode::kLoad128)) -
@@ -68,7 +68,7 @@ int Wide(const std::string& body, const std::string& result = "i32", bool is_fre
               : 0;
 }
 
-// Loads of `width` bytes at those offsets from %x, folded into %r so that their order shows.
+// Loads of `width` bytes at these offsets from %x, combined into %r so that their order matters.
 std::string Loads(const std::string& type, const std::vector<int>& offsets, const std::string& address = "%x") {
   std::string text = "%s0: " + type + " = const." + type + " 1\n%seven: " + type + " = const." + type + " 7\n";
   for (size_t i = 0; i < offsets.size(); ++i) {
@@ -114,13 +114,12 @@ TEST(WideLoadsTest, NothingMovesOverAStoreOrABranch) {
   EXPECT_EQ(Wide(half + rest), 1);
   EXPECT_EQ(Wide(half + "store.i32 param(0) %x + 8, %l1\n" + rest), 0);
   EXPECT_EQ(Wide(half + "barrier\n" + rest), 0);
-  EXPECT_EQ(Wide(half + "block b0 () {\nif b1 %n {\nleave b0 ()\n} else {\nleave b1 ()\n}\nleave b0 ()\n}\n" + rest),
-            0);
+  EXPECT_EQ(Wide(half + "block b0 () {\nif b1 %n {\nbr b0 ()\n} else {\nbr b1 ()\n}\nbr b0 ()\n}\n" + rest), 0);
   EXPECT_EQ(Wide(half + "%d: i32 = div_u.i32 %l1, %l2\n" + rest), 0) << "A quotient may trap.";
 }
 
-// The lowest load's address is known behind the load of the last word, which is then loaded with the others there; not
-// if something between asks for it.
+// The lowest load's address is known only after the load of the last word, which is then loaded together with the
+// others; not if an operation in between needs it.
 TEST(WideLoadsTest, AnAddressThatIsKnownLater) {
   const std::string copy = "%h: i32 = sub.i32 %x, %zero\n";
   const std::string late =
@@ -142,12 +141,12 @@ TEST(WideLoadsTest, WhatStandsForTheOriginal) {
   tile.group = {16, 16, 1};
   tile.factors = {{2, 2}};
   tile.original.resize(f.ops.size());
-  tile.place.resize(f.ops.size());
+  tile.lane.resize(f.ops.size());
   ir::OpId lowest;
   ir::ForEachOp(f, [&](ir::OpId id) {
     if (f.op(id).code == ir::Opcode::kLoad) {
       tile.original[id.index] = ir::OpId(1'000u + static_cast<uint32_t>(f.op(id).imm));
-      tile.place[id.index] = {1, 2};
+      tile.lane[id.index] = {1, 2};
       lowest = f.op(id).imm == 0 ? id : lowest;
     }
   });
@@ -159,7 +158,7 @@ TEST(WideLoadsTest, WhatStandsForTheOriginal) {
   ir::ForEachOp(made, [&](ir::OpId id) {
     if (made.op(id).code == ir::Opcode::kLoad128) {
       EXPECT_EQ(wide->original[id.index], ir::OpId(1'000u));
-      EXPECT_EQ(wide->place[id.index], (std::array<uint8_t, 2>{1, 2}));
+      EXPECT_EQ(wide->lane[id.index], (std::array<uint8_t, 2>{1, 2}));
     }
   });
   tile.computed[0] = f.region(f.body).first_param;

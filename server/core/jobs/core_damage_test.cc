@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bits that flip in the rows of a store on disk: whatever was damaged, no job runs on a condition that is not met.
+// Tests that flip bits in the rows of a store on disk: whatever is damaged, no job runs on a condition that is not
+// met.
 #include <sqlite3.h>
 
 #include <filesystem>
@@ -21,13 +22,13 @@ constexpr char kOutput[] = "ABCDEFGH";
 constexpr auto kEnded = v1::JobDependency::CONDITION_ENDED, kFailed = v1::JobDependency::CONDITION_FAILED,
                kSucceeded = v1::JobDependency::CONDITION_SUCCEEDED;
 
-// As somebody else, with any tool: SQL, or bits.
+// Editor changes the database as another process with any tool might: by SQL, or bit by bit.
 class Editor {
  public:
   explicit Editor(const std::string& path) { EXPECT_EQ(sqlite3_open(path.c_str(), &db_), SQLITE_OK); }
   ~Editor() { sqlite3_close(db_); }
   Editor(const Editor&) = delete;
-  // The first column of all rows.
+  // Returns the first column of all rows.
   std::vector<std::string> Query(const std::string& sql) {
     std::vector<std::string> answer;
     EXPECT_EQ(sqlite3_exec(
@@ -51,9 +52,9 @@ class DamageTest : public testing::JobFixture {
   struct Known {
     std::vector<v1::JobDependency> after;
     std::string array_id;
-    std::string state;     // On disk, before the damage.
-    std::string end;       // When nothing is damaged.
-    uint32_t attempt = 0;  // Before the damage.
+    std::string state;     // State on disk, before the damage.
+    std::string end;       // State in which the job ends when nothing is damaged.
+    uint32_t attempt = 0;  // Attempts before the damage.
     uint64_t sequence = 0;
   };
 
@@ -99,7 +100,7 @@ class DamageTest : public testing::JobFixture {
     return absl::OkStatus();
   }
   void OpenStore() { ASSERT_EQ(TryOpenStore(/*check_ms_max=*/0), absl::OkStatus()); }
-  // Why a daemon would not start on what there is; empty: it would.
+  // Returns why a daemon would not start on the present store; empty when it would.
   std::string RefusalOf() {
     if (const Status opened = TryOpenStore(/*check_ms_max=*/10'000); !opened.ok()) {
       return Message(opened);
@@ -109,13 +110,14 @@ class DamageTest : public testing::JobFixture {
     return loaded.ok() ? "" : Message(loaded);
   }
 
-  // Jobs in every state, arrays, and conditions of each kind; two ends of which those that come after did not hear.
+  // Makes jobs in every state, arrays, and conditions of each kind; two jobs end without their dependents learning of
+  // it.
   void Fill() {
     done_ = SubmitJob(Request("key-done"));
     AnswerRun(Result(kOutput));
     const std::string trapped = SubmitJob(Request());
     AnswerRun(Failure(Aborted("A trap.")));
-    SubmitAfter(trapped, kFailed);  // Starts, and runs.
+    SubmitAfter(trapped, kFailed);  // This job starts, and runs.
     running_ = SubmitJob(Request("key-running"));
     waiting_ = SubmitAfter(running_);
     SubmitAfter(waiting_);
@@ -125,7 +127,7 @@ class DamageTest : public testing::JobFixture {
     array_ = Job(element).array_id();
     SubmitAfter(array_);
     SubmitAfter(array_, kEnded);
-    // The disk has the end of these two, and not what it means for those that come after.
+    // The end of these two is on disk, but not its effect on their dependents.
     const std::string success = OpenJobAfter(kFailed), failure = OpenJobAfter(kSucceeded);
     store_->hold_commits = true;
     AnswerOf(success, Result(kOutput));
@@ -138,7 +140,7 @@ class DamageTest : public testing::JobFixture {
     request.mutable_array()->set_running_max(1);
     return request;
   }
-  // A job that runs, before all others, with another that comes after it.
+  // Makes a job that runs, before all others, with another that depends on it.
   std::string OpenJobAfter(v1::JobDependency::Condition condition) {
     config_.jobs_running_per_tenant_max += 1;
     core_->SetConfig(config_);
@@ -158,7 +160,7 @@ class DamageTest : public testing::JobFixture {
     Pump();
   }
 
-  // Every run succeeds, until nothing is left to do.
+  // Lets every run succeed, until nothing is left to do.
   void RunAll() {
     for (int round = 0; round < 12; ++round) {
       while (!OpenRuns().empty()) {
@@ -177,10 +179,10 @@ class DamageTest : public testing::JobFixture {
       std::filesystem::remove(path_ + suffix);
     }
     std::filesystem::copy_file(whole_, path_);
-    clock_.JumpWall(wall_ns_ - clock_.WallNs());  // Deadlines are by it.
+    clock_.JumpWall(wall_ns_ - clock_.WallNs());  // Deadlines are judged by the wall clock.
   }
 
-  // In truth, or at worst: what is damaged has not succeeded, and has not failed.
+  // Returns the truth, or the worst case: a damaged job counts as neither succeeded nor failed.
   bool Has(const std::string& id, const std::string& damaged, v1::JobDependency::Condition condition) {
     v1::Job job;
     const Status read = core_->job_reader().GetJob(*tenant_, id, &job);
@@ -217,7 +219,7 @@ class DamageTest : public testing::JobFixture {
     return false;
   }
 
-  // Starts on what there is, runs everything, and looks at each job.
+  // Starts on the present store, runs everything, and checks each job.
   void CheckAll(const std::string& damaged, bool is_harmless) {
     OpenStore();
     Start();
@@ -254,7 +256,7 @@ class DamageTest : public testing::JobFixture {
     return job.state() == v1::JOB_STATE_FAILED && job.error().code() == static_cast<int>(StatusCode::kDataLoss);
   }
 
-  // SQL for the column with one bit of it flipped; of texts and blobs a bit of the byte at `bit` / 8.
+  // Returns SQL for the column with one bit flipped; of texts and blobs a bit of the byte at `bit` / 8.
   static std::string Flipped(const std::string& column, bool is_text, int bit) {
     const std::string mask = std::to_string(is_text ? 1 << (bit % 8) : int64_t{1} << bit);
     if (!is_text) {
@@ -282,7 +284,7 @@ class DamageTest : public testing::JobFixture {
   const std::string path_ = folder_.path() + "/jobs.db", whole_ = folder_.path() + "/whole.db";
   std::string done_, running_, waiting_, array_;
   int open_ended_ = 0;
-  int64_t wall_ns_ = 0;  // When the store was as it is in `whole_`.
+  int64_t wall_ns_ = 0;  // Time at which the store was as it is in `whole_`.
   std::map<std::string, Known> known_;
 };
 
@@ -290,7 +292,7 @@ struct Column {
   const char* name;
   bool is_text;
   std::vector<int> bits;
-  bool is_harmless;  // Neither the job nor another one is any different for it.
+  bool is_harmless;  // Damage to the column changes neither this job nor another one.
 };
 
 const Column kColumns[] = {
@@ -303,7 +305,7 @@ const Column kColumns[] = {
     {"sum", false, {0, 31}, false},
 };
 
-// Jobs are told apart by what they come after, so the scene itself must have each kind.
+// Jobs are told apart by their dependencies, so the scene itself must have each kind.
 TEST_F(DamageTest, SceneHasEachKind) {
   std::map<std::string, int> states, ends;
   for (const auto& [id, known] : known_) {
@@ -315,11 +317,11 @@ TEST_F(DamageTest, SceneHasEachKind) {
   EXPECT_GE(states["SUCCEEDED"], 2);
   EXPECT_GE(states["FAILED"], 2);
   EXPECT_GE(ends["SUCCEEDED"], 8);
-  EXPECT_GE(ends["FAILED"], 4);  // With those that may never run.
+  EXPECT_GE(ends["FAILED"], 4);  // Includes jobs that may never run.
 }
 
-// One bit of one column of one row at a time: the job ends as FAILED with DATA_LOSS, what comes after it finds that,
-// and all others go on as if nothing had been.
+// One bit of one column of one row is flipped at a time: the job ends as FAILED with DATA_LOSS, its dependents see
+// that, and all others go on undisturbed.
 TEST_F(DamageTest, FlippedColumns) {
   for (const auto& [id, known] : known_) {
     for (const Column& column : kColumns) {
@@ -347,7 +349,7 @@ TEST_F(DamageTest, FlippedColumns) {
   }
 }
 
-// The same of the record itself, at bits all over it.
+// The same holds for the record itself, at bits all over it.
 TEST_F(DamageTest, FlippedRecords) {
   for (const auto& [id, known] : known_) {
     for (uint64_t bit = 3; bit < 4'000; bit += 397) {
@@ -365,11 +367,11 @@ TEST_F(DamageTest, FlippedRecords) {
   }
 }
 
-// A request that cannot be read any more fails those that would start with it, and nothing else.
+// A request that cannot be read any more fails only the jobs that would start with it.
 TEST_F(DamageTest, FlippedRequests) {
   for (const auto& [id, known] : known_) {
     if (IsTerminalName(known.state) || !known.array_id.empty()) {
-      continue;  // An array has one for all of its elements.
+      continue;  // An array has one request for all of its elements.
     }
     for (const char* column : {"bytes", "sum"}) {
       RestoreWhole();
@@ -390,8 +392,8 @@ TEST_F(DamageTest, FlippedRequests) {
   }
 }
 
-// A key whose row is damaged is known again before anybody is served: its request runs once. By the start, and by the
-// scrub of a store in use.
+// A key whose row is damaged is known again before any client is served, so its request runs once. Both the start and
+// the scrub of a store in use repair it.
 TEST_F(DamageTest, FlippedKeys) {
   const std::map<std::string, std::string> jobs = {
       {"key-done", done_}, {"key-running", running_}, {"key-array", array_}};
@@ -431,8 +433,8 @@ TEST_F(DamageTest, FlippedKeys) {
   }
 }
 
-// Bytes that flip in the file itself, where SQLite's own structure may be hit: then the store is refused with a
-// sentence that says so, or else nothing runs that may not.
+// Flips bytes in the file itself, where SQLite's own structure may be hit: the store is refused with a sentence that
+// says so, or else no job runs that may not.
 TEST_F(DamageTest, FlippedFile) {
   SeededRng draw(3);
   int refused = 0;
@@ -453,7 +455,7 @@ TEST_F(DamageTest, FlippedFile) {
                                              HasSubstr("job database")));
       ++refused;
       state_->other = std::make_unique<MemoryJobDatabase>();
-      Start();  // So that there is something to crash.
+      Start();  // Gives the crash a running daemon.
       continue;
     }
     Start();
@@ -471,8 +473,8 @@ TEST_F(DamageTest, FlippedFile) {
   EXPECT_GT(refused, 3);
 }
 
-// Found while the daemon runs: jobs that wait end as FAILED with DATA_LOSS, what comes after them sees that, and the
-// store is whole again; one that runs, or has ended, stays as it is.
+// Damage is found while the daemon runs: waiting jobs end as FAILED with DATA_LOSS, their dependents see that, and the
+// store is whole again; jobs that run, or have ended, stay as they are.
 TEST_F(DamageTest, ScrubEndsWhatWaits) {
   RestoreWhole();
   OpenStore();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs from the request to their end: order of what is written and what is sent, retries, cancels, limits, keys.
+// Tests jobs from the request to their end: the order of writes and messages, retries, cancels, limits, keys.
 #include <algorithm>
 
 #include "server/testing/job_fixture.h"
@@ -24,7 +24,7 @@ TEST_F(JobTest, WritesBeforeItTells) {
   store_->hold_commits = store_->hold_posted = true;
 
   const auto answer = Submit(Request());
-  EXPECT_FALSE(store_->StepPosted());  // The graph and its module are there since the first job.
+  EXPECT_FALSE(store_->StepPosted());  // The graph and its module are stored since the first job.
   EXPECT_THAT(store_->writes, ElementsAre("insert 1"));
   EXPECT_FALSE(answer->outcome.has_value());
   ASSERT_TRUE(store_->StepCommit());
@@ -37,7 +37,7 @@ TEST_F(JobTest, WritesBeforeItTells) {
   ASSERT_TRUE(store_->StepCommit());
   EXPECT_EQ(State(id), "RUNNING");
   EXPECT_EQ(spawner_.executors().back()->runs.size(), 1u);
-  ASSERT_TRUE(store_->StepPosted());  // The request.
+  ASSERT_TRUE(store_->StepPosted());  // Reads the request.
   ASSERT_EQ(spawner_.executors().back()->runs.size(), 2u);
   EXPECT_THAT(spawner_.executors().back()->runs[1].inputs, ElementsAre("abcdefgh"));
   spawner_.executors().back()->AnswerRun(Result(kOutput));
@@ -50,7 +50,7 @@ TEST_F(JobTest, WritesBeforeItTells) {
   ExpectExactQuotas();
 }
 
-// A lost attempt is tried again after a growing pause, and the last one makes the job DEAD, with each loss told.
+// A lost attempt is tried again after a growing pause, and the last one makes the job DEAD, with each loss listed.
 TEST_F(JobTest, RetriesWhatIsLost) {
   config_.executor_crashes_max = 100;
   Restart();
@@ -79,7 +79,7 @@ TEST_F(JobTest, RetriesWhatIsLost) {
   EXPECT_THAT(dead.error().message(), HasSubstr("Each of the job's 3 attempts was lost"));
   EXPECT_THAT(dead.error().message(), HasSubstr("signal 9"));
   ExpectExactQuotas();
-  // One that is lost and then succeeds.
+  // A job whose attempt is lost and then succeeds.
   const std::string second = SubmitJob(Request());
   OpenRuns();
   Die();
@@ -90,7 +90,7 @@ TEST_F(JobTest, RetriesWhatIsLost) {
   EXPECT_EQ(Job(second).lost_attempts(0).attempt(), 1u);
 }
 
-// Ends of the job's own are final at once.
+// Failures of the job's own are final at once.
 TEST_F(JobTest, DoesNotRetryItsOwnFaults) {
   for (const Status& status : {Aborted("Node \"double\" trapped."), InvalidArgument("Wrong shape."),
                                ResourceExhausted("Too large."), Internal("A bug.")}) {
@@ -106,7 +106,7 @@ TEST_F(JobTest, DoesNotRetryItsOwnFaults) {
   }
 }
 
-// A job that writes a buffer which it reads has one attempt.
+// A job that writes a buffer that it reads has one attempt.
 TEST_F(JobTest, InPlaceHasOneAttempt) {
   v1::CreateBufferRequest create;
   create.set_type(v1::ELEMENT_TYPE_F32);
@@ -120,7 +120,7 @@ TEST_F(JobTest, InPlaceHasOneAttempt) {
   ASSERT_EQ(OpenRuns().size(), 1u);
   Die();
   EXPECT_EQ(State(id), "FAILED");
-  EXPECT_THAT(Job(id).error().message(), HasSubstr("writes a buffer which it reads"));
+  EXPECT_THAT(Job(id).error().message(), HasSubstr("writes a buffer that it reads"));
 }
 
 // While too many executors have crashed no attempt is spent, and nothing is written.
@@ -141,13 +141,13 @@ TEST_F(JobTest, WaitsForTheCrashPause) {
   Advance(std::chrono::seconds(30));
   EXPECT_EQ(State(second), "ACCEPTED");
   EXPECT_EQ(Job(second).attempt(), 0u);
-  EXPECT_THAT(store_->writes, ::testing::Each("forget"));  // Retention's.
+  EXPECT_THAT(store_->writes, ::testing::Each("forget"));  // Written by retention.
   Advance(std::chrono::seconds(30));
   AnswerRun(Result(kOutput));
   EXPECT_EQ(State(second), "SUCCEEDED");
 }
 
-// A cancel in each state is on disk before it is answered, and the job ends as the truth has it.
+// A cancel in each state is on disk before it is answered, and the job ends in the state that is true.
 TEST_F(JobTest, CancelsInEachState) {
   config_.jobs_running_per_tenant_max = 1;
   Restart();
@@ -155,7 +155,7 @@ TEST_F(JobTest, CancelsInEachState) {
   const std::string queued = SubmitJob(Request());
   const std::string waiting = SubmitAfter(running);
   EXPECT_EQ(State(queued), "QUEUED");
-  EXPECT_EQ(Job(queued).waits_for(), "Waits for its turn: the tenant runs 1 at a time, of at most 1.");
+  EXPECT_EQ(Job(queued).waits_for(), "Waits for its turn: the tenant runs 1 jobs at a time, of at most 1.");
   EXPECT_EQ(State(waiting), "ACCEPTED");
   store_->hold_commits = true;
   for (const std::string& id : {queued, waiting}) {
@@ -167,7 +167,7 @@ TEST_F(JobTest, CancelsInEachState) {
     EXPECT_EQ(answer->response.cancelled(), 1u);
     EXPECT_EQ(answer->response.job().state(), v1::JOB_STATE_CANCELLED);
   }
-  // Running: the wish is on disk, then the executor is asked.
+  // While the job runs, the cancel goes to disk, then the executor is asked.
   const auto answer = Cancel(running);
   const auto again = Cancel(running);
   EXPECT_TRUE(spawner_.last().cancels.empty());
@@ -181,7 +181,7 @@ TEST_F(JobTest, CancelsInEachState) {
   store_->hold_commits = false;
   Pump();
   EXPECT_EQ(State(running), "CANCELLED");
-  const auto late = Cancel(running);  // Nothing changes.
+  const auto late = Cancel(running);  // Changes nothing.
   EXPECT_EQ(late->response.cancelled(), 0u);
   EXPECT_EQ(late->response.job().state(), v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(Cancel("job-none")->outcome->status.code(), StatusCode::kNotFound);
@@ -189,14 +189,15 @@ TEST_F(JobTest, CancelsInEachState) {
   ExpectExactQuotas();
 }
 
-// A cancel at each step between the turn and the end: never sent twice, never left over, one terminal state.
+// A cancel at each step between the turn and the end is never sent twice and never left over, and leads to one
+// terminal state.
 TEST_F(JobTest, CancelsAtEachStep) {
   SubmitJob(Request());
   AnswerRun(Result(kOutput));
   const std::string large(40'000, 'z');  // An output that becomes a blob.
   struct Case {
     const char* name;
-    int steps;  // Of the job's way, before the cancel.
+    int steps;  // Number of the job's steps before the cancel.
     const char* want;
   };
   const Case cases[] = {{"WhileStarting", 0, "CANCELLED"},
@@ -216,7 +217,7 @@ TEST_F(JobTest, CancelsAtEachStep) {
       store_->StepCommit();  // RUNNING.
     }
     if (c.steps >= 2) {
-      store_->StepPosted();  // Read and sent.
+      store_->StepPosted();  // The request is read and sent.
       ASSERT_EQ(spawner_.executors().back()->runs.size(), runs + 1);
     }
     if (c.steps >= 3) {
@@ -243,7 +244,7 @@ TEST_F(JobTest, CancelsAtEachStep) {
   }
 }
 
-// The executor's death under a cancel is the cancel's end, not a lost attempt.
+// The executor's death during a cancel ends the job as cancelled, and is no lost attempt.
 TEST_F(JobTest, DeathAfterCancel) {
   const std::string id = SubmitJob(Request());
   ASSERT_EQ(OpenRuns().size(), 1u);
@@ -256,7 +257,7 @@ TEST_F(JobTest, DeathAfterCancel) {
   EXPECT_EQ(State(id), "CANCELLED");
 }
 
-// The deadline in each state: EXPIRED only when no attempt was ever begun.
+// The deadline ends a job in each state; it is EXPIRED only when no attempt was ever begun.
 TEST_F(JobTest, KeepsDeadlines) {
   config_.jobs_running_per_tenant_max = 1;
   config_.executor_crashes_max = 100;
@@ -275,7 +276,7 @@ TEST_F(JobTest, KeepsDeadlines) {
   AnswerRun(Failure(Cancelled("Stopped.")));
   EXPECT_EQ(State(running), "FAILED");
   EXPECT_EQ(Job(running).error().code(), static_cast<int>(StatusCode::kDeadlineExceeded));
-  // Between two attempts.
+  // The deadline passes between two attempts.
   request.clear_after();
   request.mutable_options()->set_deadline_ns(40'000'000);
   const std::string between = SubmitJob(request);
@@ -285,7 +286,7 @@ TEST_F(JobTest, KeepsDeadlines) {
   Advance(std::chrono::milliseconds(41));
   EXPECT_EQ(State(between), "FAILED");
   EXPECT_EQ(Job(between).error().code(), static_cast<int>(StatusCode::kDeadlineExceeded));
-  // While RUNNING is being written: it is not sent.
+  // The deadline passes while RUNNING is being written: the job is not sent.
   store_->hold_commits = true;
   const auto late = Submit(request);
   store_->StepCommit();
@@ -300,7 +301,7 @@ TEST_F(JobTest, KeepsDeadlines) {
 }
 
 // The same key and request is one job: before the first answer, after it, after the end, after a restart, and with the
-// same bytes in another buffer; another request is told of the job.
+// same bytes in another buffer; a different request is answered with the job's id.
 TEST_F(JobTest, HonoursKeys) {
   store_->hold_commits = true;
   const auto first = Submit(Request("key"));
@@ -345,7 +346,7 @@ TEST_F(JobTest, HonoursKeys) {
   ExpectExactQuotas();
 }
 
-// A key whose job's row is gone still tells what became of it.
+// A key whose job's row is gone still reports the job's end.
 TEST_F(JobTest, KeysOutliveRows) {
   config_.jobs_kept_max = 0;
   Restart();
@@ -362,7 +363,7 @@ TEST_F(JobTest, KeysOutliveRows) {
   EXPECT_EQ(tenant_->stored_job_bytes(), 0u);
 }
 
-// A request that fails does not use its key up, nor room.
+// A request that fails uses up neither its key nor room.
 TEST_F(JobTest, FailedSubmitsLeaveNothing) {
   const auto rejected = Submit(Request("key"));
   internal::Prepared reply;
@@ -416,13 +417,13 @@ TEST_F(JobTest, FailedSubmitsLeaveNothing) {
   ExpectExactQuotas();
 }
 
-// Limits count what is on its way too, are exact, and refuse with when to come back.
+// Limits include requests in progress, are exact, and refuse with the time to come back.
 TEST_F(JobTest, LimitsAreExact) {
   config_.jobs_running_per_tenant_max = 1;
   config_.jobs_queued_per_tenant_max = 3;
   config_.jobs_queued_max = 4;
   Restart();
-  SubmitJob(Request());  // Runs.
+  SubmitJob(Request());  // This job runs.
   ASSERT_EQ(OpenRuns().size(), 1u);
   store_->hold_commits = true;
   std::vector<AnsweredRef> answers;
@@ -471,7 +472,7 @@ TEST_F(JobTest, StoredBytesAreLimited) {
   ExpectExactQuotas();
 }
 
-// Inputs that are buffers are what they were at the submit, whatever is written to them after; large outputs are files.
+// Input buffers keep their contents at the submit, whatever is written to them afterwards; large outputs are files.
 TEST_F(JobTest, KeepsInputsAndOutputs) {
   config_.jobs_running_per_tenant_max = 1;
   Restart();
@@ -512,7 +513,7 @@ TEST_F(JobTest, KeepsInputsAndOutputs) {
   }
 }
 
-// Outputs to buffers are seen when the end is on disk, with the generation that the job names.
+// Outputs to buffers become visible when the end is on disk, with the generation that the job names.
 TEST_F(JobTest, PublishesWithTheEnd) {
   v1::CreateBufferRequest create;
   create.set_type(v1::ELEMENT_TYPE_F32);
@@ -541,13 +542,13 @@ TEST_F(JobTest, PublishesWithTheEnd) {
   EXPECT_EQ(State(first), "SUCCEEDED");
   EXPECT_EQ(generation(), 2u);
   EXPECT_EQ(Job(first).outputs(0).buffer().generation(), 2u);
-  // Deleted meanwhile: the job succeeds, nobody has the data.
+  // The buffer is deleted meanwhile: the job succeeds, nobody has the data.
   const std::string second = SubmitJob(request);
   OpenRuns();
   EXPECT_TRUE(core_->buffers().DeleteBuffer(*tenant_, buffer.id()).ok());
   run("33334444");
   EXPECT_EQ(State(second), "SUCCEEDED");
-  // A new buffer.
+  // The output goes to a new buffer.
   request.mutable_outputs(0)->set_new_buffer(true);
   const std::string third = SubmitJob(request);
   AnswerRun(Result(kOutput));
@@ -555,7 +556,7 @@ TEST_F(JobTest, PublishesWithTheEnd) {
   EXPECT_TRUE(core_->buffers().OpenBuffer(*tenant_, Job(third).outputs(0).buffer().buffer_id()).ok());
 }
 
-// A store that is full refuses what is new and keeps what ends until there is room.
+// A full store refuses new jobs and keeps the outputs of jobs that end until there is room.
 TEST_F(JobTest, WaitsForRoomOnDisk) {
   const std::string id = SubmitJob(Request());
   ASSERT_EQ(OpenRuns().size(), 1u);
@@ -577,7 +578,7 @@ TEST_F(JobTest, WaitsForRoomOnDisk) {
   Advance(std::chrono::seconds(2));
   EXPECT_EQ(State(id), "SUCCEEDED");
   ExpectExactQuotas();
-  // A cancel frees what waits for room.
+  // A cancel releases a job that waits for room.
   const std::string second = SubmitJob(Request());
   ASSERT_EQ(OpenRuns().size(), 1u);
   store_->put_failure = ResourceExhausted("The disk is full.");
@@ -598,9 +599,9 @@ TEST_F(JobTest, RetriesFinishedJobs) {
   const std::string id = SubmitJob(request);
   v1::RetryJobRequest retry;
   retry.set_job_id(id);
-  EXPECT_EQ(Retry(retry)->code(), StatusCode::kFailedPrecondition);  // It has not ended.
+  EXPECT_EQ(Retry(retry)->code(), StatusCode::kFailedPrecondition);  // The job has not ended.
   AnswerRun(Failure(Aborted("A trap.")));
-  Restart();  // From disk alone.
+  Restart();  // The retry reads the job from disk.
   (*retry.mutable_options()->mutable_labels())["b"] = "2";
   retry.mutable_options()->set_idempotency_key("again");
   const auto first = Retry(retry);
@@ -650,7 +651,7 @@ TEST_F(JobTest, Watches) {
   EXPECT_EQ(*core_->job_reader().WatchJob(*tenant_, id, [] {}), 0u);
   EXPECT_THAT(states(id), ElementsAre("SUCCEEDED"));
   EXPECT_EQ(core_->job_reader().WatchJob(*tenant_, "job-none", [] {}).status().code(), StatusCode::kNotFound);
-  // A daemon that stops tells those who watch.
+  // A daemon that stops wakes its watchers.
   const std::string second = SubmitJob(Request());
   wakes = 0;
   const StatusOr<uint64_t> watch = core_->job_reader().WatchJob(*tenant_, second, [&] { ++wakes; });
@@ -664,10 +665,11 @@ TEST_F(JobTest, Watches) {
     batch = core_->job_reader().ReadEvents(*tenant_, second, seen, 100);
   }
   EXPECT_EQ(batch.status().code(), StatusCode::kUnavailable);
-  core_->job_reader().Unwatch(*tenant_, second, *watch);  // It would be told again when the core goes.
+  // Otherwise the watcher would be woken again when the core goes.
+  core_->job_reader().Unwatch(*tenant_, second, *watch);
 }
 
-// A tenant's many watched jobs cost the events of its own old ones, and nobody else's.
+// A tenant's many watched jobs displace the events of its own old jobs, and of no other tenant's.
 TEST_F(JobTest, KeepsEventsOfEachTenant) {
   const auto watched = [&] {
     const std::string id = SubmitJob(Request());
@@ -691,11 +693,11 @@ TEST_F(JobTest, KeepsEventsOfEachTenant) {
     last = watched();
   }
   EXPECT_EQ(events(ann, early), all);
-  EXPECT_EQ(events(tenant_, first), 1u);  // How it ended, from the store.
+  EXPECT_EQ(events(tenant_, first), 1u);  // The end, read from the store.
   EXPECT_EQ(events(tenant_, last), all);
 }
 
-// Lists by state: those that have not ended are found behind any number that have, page by page, newest first.
+// Lists by state find jobs that have not ended after any number that have, page by page, newest first.
 TEST_F(JobTest, ListsByState) {
   config_.jobs_running_per_tenant_max = 1;
   Restart();
@@ -742,11 +744,11 @@ TEST_F(JobTest, ListsByState) {
   EXPECT_TRUE(list({v1::JOB_STATE_ACCEPTED}, 2, nullptr).empty());
 }
 
-// The configuration in force is replaced as a whole; limits count at once.
+// The configuration in force is replaced as a whole; limits apply at once.
 TEST_F(JobTest, TakesNewLimits) {
   config_.jobs_running_per_tenant_max = 1;
   Restart();
-  SubmitJob(Request());  // Runs.
+  SubmitJob(Request());  // This job runs.
   SubmitJob(Request());
   Config config = config_;
   config.jobs_queued_per_tenant_max = 1;
@@ -764,7 +766,7 @@ TEST_F(JobTest, TakesNewLimits) {
   EXPECT_EQ(core_->buffers().CreateBuffer(*tenant_, create).status().code(), StatusCode::kResourceExhausted);
 }
 
-// A token is good for its tenant alone, also after a restart, and does not count anybody's jobs.
+// A token is valid for its tenant only, also after a restart, and reveals no counts of others' jobs.
 TEST_F(JobTest, PageTokensSayNothingOfOthers) {
   for (int i = 0; i < 5; ++i) {
     SubmitJob(Request());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dependencies, arrays, restarts from each state, drains, broken stores, and random sequences of all of it.
+// Tests dependencies, arrays, restarts from each state, drains, broken stores, and random sequences of all of it.
 #include <algorithm>
 #include <set>
 
@@ -35,7 +35,7 @@ class RestartTest : public JobTest {
   }
 };
 
-// Chains, fan-in and fan-out start when what they wait for has ended as asked, and never before.
+// Chains, fan-in and fan-out start when their dependencies have ended as required, and never before.
 TEST_F(RestartTest, RunsInOrder) {
   const std::string a = SubmitJob(Request()), b = SubmitJob(Request());
   const std::string after_a = SubmitAfter(a);
@@ -45,7 +45,7 @@ TEST_F(RestartTest, RunsInOrder) {
   const std::string after_both = SubmitJob(fan_in);
   const std::string chain = SubmitAfter(after_a);
   EXPECT_THAT(Job(after_a).waits_for(), HasSubstr("Waits for " + a + " to succeed."));
-  EXPECT_THAT(Job(after_both).waits_for(), HasSubstr("And for 1 more."));
+  EXPECT_THAT(Job(after_both).waits_for(), HasSubstr("It also waits for 1 more."));
   EXPECT_EQ(OpenRuns().size(), 2u);
   AnswerRun(Result(kOutput));  // a
   EXPECT_EQ(State(after_a), "RUNNING");
@@ -55,12 +55,13 @@ TEST_F(RestartTest, RunsInOrder) {
   EXPECT_EQ(State(after_both), "RUNNING");
   AnswerRun(Result(kOutput));  // after_a
   EXPECT_EQ(State(chain), "RUNNING");
-  // After what has ended already: at once.
+  // A job after one that has ended already starts at once.
   EXPECT_EQ(State(SubmitAfter(a)), "RUNNING");
   EXPECT_EQ(Job(chain).after(0).job_id(), after_a);
 }
 
-// What can no longer come true ends the job without an attempt, and so down the chain; other conditions hold.
+// A dependency that can no longer be met ends the job without an attempt, and so down the chain; other conditions
+// hold.
 TEST_F(RestartTest, FailsWhatCanNeverStart) {
   const std::string a = SubmitJob(Request());
   const std::string b = SubmitAfter(a), c = SubmitAfter(b), d = SubmitAfter(b, kEnded), e = SubmitAfter(b, kFailed),
@@ -85,7 +86,7 @@ TEST_F(RestartTest, FailsWhatCanNeverStart) {
   ExpectExactQuotas();
 }
 
-// A cancelled job's dependents are told as well.
+// A cancelled job's dependents are informed as well.
 TEST_F(RestartTest, CancelsReachDependents) {
   const std::string a = SubmitJob(Request());
   const std::string b = SubmitAfter(a), c = SubmitAfter(b, kEnded);
@@ -93,7 +94,7 @@ TEST_F(RestartTest, CancelsReachDependents) {
   EXPECT_EQ(State(c), "RUNNING");
 }
 
-// Dependencies hold across a restart: on what ended before, runs still, or ended as it must not.
+// Dependencies hold across a restart: on jobs that ended before, still run, or ended in the wrong state.
 TEST_F(RestartTest, DependenciesSurvive) {
   const std::string done = SubmitJob(Request());
   AnswerRun(Result(kOutput));
@@ -116,7 +117,7 @@ TEST_F(RestartTest, DependenciesSurvive) {
   EXPECT_EQ(State(after_array), "ACCEPTED");
   EXPECT_EQ(State(late), "ACCEPTED");
   Advance(std::chrono::seconds(1));
-  const std::string later = SubmitAfter(array);  // Of an array that ended in part before this daemon.
+  const std::string later = SubmitAfter(array);  // This array ended in part before this daemon.
   EXPECT_EQ(State(later), "ACCEPTED");
   ASSERT_EQ(OpenRuns().size(), 2u);
   AnswerRun(Result(kOutput));
@@ -128,8 +129,8 @@ TEST_F(RestartTest, DependenciesSurvive) {
   }
 }
 
-// A disk that cannot be read once is read again. One that stays so ends what would run on a guess, and it is said that
-// nobody knows: the job before it may well have succeeded.
+// A disk that cannot be read once is read again. When it stays unreadable, jobs that would run on a guess end with the
+// error that the state is unknown: the job before may well have succeeded.
 TEST_F(RestartTest, AsksTheStoreAgain) {
   const std::string done = SubmitJob(Request()), holder = SubmitJob(Request());
   AnswerRun(Result(kOutput));
@@ -149,12 +150,12 @@ TEST_F(RestartTest, AsksTheStoreAgain) {
   EXPECT_EQ(State(waits), "FAILED");
   EXPECT_EQ(Job(waits).error().code(), static_cast<int>(absl::StatusCode::kDataLoss));
   EXPECT_THAT(Job(waits).error().message(), ::testing::StartsWith("The job was not started: it comes after " + done +
-                                                                  ", and the store cannot say how that ended. "));
+                                                                  ", whose outcome the store cannot read. "));
   EXPECT_EQ(State(done), "SUCCEEDED");
 }
 
-// An element that failed and is stored no longer is not taken for one that succeeded: neither by the daemon that saw it
-// fail nor by one that only finds the others.
+// An element that failed and is stored no longer is not taken for one that succeeded: neither by the daemon that saw
+// it fail nor by one that only finds the others.
 TEST_F(RestartTest, ElementsThatAreGoneAreNotTakenForGood) {
   config_.jobs_kept_max = 0;
   Restart();
@@ -172,18 +173,18 @@ TEST_F(RestartTest, ElementsThatAreGoneAreNotTakenForGood) {
   Advance(std::chrono::seconds(1));
   v1::SubmitRequest after = Request();
   after.add_after()->set_job_id(array);
-  for (int i = 0; i < 2; ++i) {  // Once more: the first look decides nothing.
+  for (int i = 0; i < 2; ++i) {  // Twice, because the first look decides nothing.
     const auto refused = Submit(after);
     Prepare();
     Pump();
     ASSERT_EQ(refused->code(), StatusCode::kFailedPrecondition);
     EXPECT_THAT(Message(refused->outcome->status),
-                ::testing::MatchesRegex("1 of the 2 elements of array-.* are stored no longer.*"));
+                ::testing::MatchesRegex("1 of the 2 elements of array-.* are no longer stored.*"));
   }
   AnswerRun(Result(kOutput));
 }
 
-// What all elements together wait for has a limit, and is refused before anything is read.
+// The dependencies of all elements together have a limit, and are refused before anything is read.
 TEST_F(RestartTest, ArraysWaitForSoMuchAtMost) {
   config_.jobs_array_max = 10'000;
   Restart();
@@ -195,10 +196,10 @@ TEST_F(RestartTest, ArraysWaitForSoMuchAtMost) {
   }
   const auto refused = Submit(request);
   ASSERT_EQ(refused->code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(refused->outcome->status), HasSubstr("102000 in all, of at most 100000"));
+  EXPECT_THAT(Message(refused->outcome->status), HasSubstr("102000 dependencies in all, of at most 100000"));
 }
 
-// An element gets its index as input and symbol; they share one request; only so many run at a time, in order.
+// An element gets its index as input and symbol; the elements share one request; only so many run at a time, in order.
 TEST_F(RestartTest, RunsArrays) {
   with_index_ = true;
   v1::SubmitRequest request = ArrayRequest(20, 2);
@@ -219,7 +220,7 @@ TEST_F(RestartTest, RunsArrays) {
   EXPECT_EQ(State(ids[2]), "RUNNING");
   ASSERT_EQ(OpenRuns().size(), 2u);
   EXPECT_THAT(spawner_.last().runs[2].inputs, ElementsAre("abcdefgh", std::string("\x14\0\0\0", 4)));
-  // Listed by array; found by id only as elements.
+  // The elements are listed by array; only elements are found by id.
   v1::ListJobsRequest list;
   list.set_array_id(Job(ids[0]).array_id());
   v1::ListJobsResponse listed;
@@ -227,7 +228,7 @@ TEST_F(RestartTest, RunsArrays) {
   EXPECT_EQ(listed.jobs_size(), 3);
   v1::Job job;
   EXPECT_EQ(core_->job_reader().GetJob(*tenant_, Job(ids[0]).array_id(), &job).code(), StatusCode::kNotFound);
-  // Cancelled as one.
+  // The array is cancelled as a whole.
   const auto cancelled = Cancel(Job(ids[0]).array_id());
   EXPECT_TRUE(cancelled->outcome->ok());
   EXPECT_EQ(cancelled->response.cancelled(), 2u);
@@ -239,7 +240,7 @@ TEST_F(RestartTest, RunsArrays) {
   EXPECT_EQ(Cancel(Job(ids[0]).array_id())->response.cancelled(), 0u);
   EXPECT_EQ(Cancel("array-none")->outcome->status.code(), StatusCode::kNotFound);
   EXPECT_TRUE(tenant_->arrays.empty());
-  // One element again, by itself, with its index.
+  // One element is retried by itself, with its index.
   v1::RetryJobRequest retry;
   retry.set_job_id(ids[1]);
   const auto again = Retry(retry);
@@ -262,7 +263,7 @@ TEST_F(RestartTest, ArraysHaveOneKey) {
   EXPECT_EQ(state_->database.Use()->at("ann").jobs, 5u);
 }
 
-// A restart in each state takes the job up where it was: nothing lost, nothing twice that was not lost.
+// A restart in each state continues the job where it was: nothing is lost, and only lost attempts run again.
 TEST_F(RestartTest, TakesUpEachState) {
   config_.jobs_running_per_tenant_max = 2;
   Restart();
@@ -300,7 +301,7 @@ TEST_F(RestartTest, TakesUpEachState) {
   EXPECT_EQ(core_->operations(), 0u);
 }
 
-// What was not committed when the daemon died was not answered, and is not there; what was, is.
+// A job that was not committed when the daemon died was not answered, and does not exist; a committed one does.
 TEST_F(RestartTest, CrashesAroundTheInsert) {
   SubmitJob(Request());
   AnswerRun(Result(kOutput));
@@ -320,7 +321,7 @@ TEST_F(RestartTest, CrashesAroundTheInsert) {
   }
 }
 
-// A running job whose cancel was wished for ends as cancelled, one in place and one that is late as failed.
+// A running job for which a cancel was requested ends as cancelled; one in place and one that is late end as failed.
 TEST_F(RestartTest, EndsWhatCannotGoOn) {
   const std::string cancelled = SubmitJob(Request());
   v1::SubmitRequest late = Request();
@@ -375,7 +376,7 @@ TEST_F(RestartTest, SurvivesClockJumps) {
   }
 }
 
-// A clock that is wrong for a while, by years, drops no result and forgets no key: ages are believed again a day after.
+// A clock that is wrong for a while, by years, drops no result and forgets no key: ages are trusted again a day after.
 TEST_F(RestartTest, ClockJumpsDropNothing) {
   const int64_t jump = int64_t{10} * 365 * 86'400'000'000'000;
   const auto first = Submit(Request("key"));
@@ -392,7 +393,7 @@ TEST_F(RestartTest, ClockJumpsDropNothing) {
     pass(std::chrono::minutes(30), std::chrono::seconds(10));
     EXPECT_EQ(State(first->id()), "SUCCEEDED");
   }
-  // Nor does a restart while it is wrong.
+  // A restart while it is wrong does not either.
   clock_.JumpWall(jump);
   Restart();
   pass(std::chrono::minutes(30), std::chrono::seconds(10));
@@ -432,7 +433,7 @@ TEST_F(RestartTest, LooksAgainBeforeExpiring) {
     const std::string running = SubmitJob(Request()), queued = SubmitJob(Request());
     ASSERT_EQ(OpenRuns().size(), 1u);
     Crash();
-    config_.jobs_running_per_tenant_max = 2;  // Nothing but the doubt keeps the other one from starting.
+    config_.jobs_running_per_tenant_max = 2;  // Only the doubt keeps the other job from starting.
     clock_.JumpWall(7'200'000'000'000);
     Start();
     Advance(std::chrono::seconds(58));
@@ -451,7 +452,7 @@ TEST_F(RestartTest, LooksAgainBeforeExpiring) {
   }
 }
 
-// A drain starts nothing new and keeps what waits; what is broken off goes back without having spent the attempt.
+// A drain starts nothing new and keeps waiting jobs; an attempt that is broken off is not counted as spent.
 TEST_F(RestartTest, Drains) {
   config_.jobs_running_per_tenant_max = 2;
   Restart();
@@ -471,7 +472,7 @@ TEST_F(RestartTest, Drains) {
   core_->StopRunning();
   EXPECT_EQ(spawner_.last().cancels.size(), 1u);
   clock_.Advance(std::chrono::seconds(2));
-  core_->OnTime();  // It did not stop in time: its executor is killed.
+  core_->OnTime();  // The run did not stop in time: its executor is killed.
   core_->OnTime();
   Pump();
   EXPECT_EQ(core_->operations(), 0u);
@@ -487,7 +488,7 @@ TEST_F(RestartTest, Drains) {
   EXPECT_EQ(State(queued), "SUCCEEDED");
 }
 
-// A stop without a drain is as good: what ran goes back.
+// A stop without a drain works as well: running jobs go back to the queue.
 TEST_F(RestartTest, StopsAtOnce) {
   const std::string id = SubmitJob(Request());
   ASSERT_EQ(OpenRuns().size(), 1u);
@@ -498,7 +499,7 @@ TEST_F(RestartTest, StopsAtOnce) {
   EXPECT_EQ(State(id), "SUCCEEDED");
 }
 
-// Thousands of jobs that wait leave the queue together, and come back.
+// Thousands of waiting jobs leave the queue together, and come back.
 TEST_F(RestartTest, DrainsDeepQueues) {
   config_.jobs_queued_per_tenant_max = 5'000;
   config_.jobs_array_max = 5'000;
@@ -518,7 +519,7 @@ TEST_F(RestartTest, DrainsDeepQueues) {
   ExpectExactQuotas();
 }
 
-// After a write of which nobody knows whether it happened nothing is answered any more; the next daemon knows.
+// After a write with an unknown outcome nothing is answered any more; the next daemon knows the outcome.
 TEST(BrokenStoreTest, AcknowledgesNothing) {
   class Broken : public RestartTest {
    public:
@@ -664,8 +665,8 @@ TEST(RandomJobsTest, AllEnd) {
   }
 }
 
-// A large request is a file of the job's, shared by those that are alike, and the database has its hash: it comes back
-// after a restart, a retry has its own, and it goes with the last job that needs it.
+// A large request is a file of the job, shared by equal requests, and the database has its hash: it comes back after a
+// restart, a retry has its own, and it is removed with the last job that needs it.
 TEST_F(RestartTest, LargeRequestsAreBlobs) {
   v1::SubmitRequest request = Request();
   v1::Tensor& tensor = *request.mutable_inputs(0)->mutable_tensor();
@@ -700,7 +701,7 @@ TEST_F(RestartTest, LargeRequestsAreBlobs) {
   }
   v1::RetryJobRequest retry;
   retry.set_job_id(second);
-  (*retry.mutable_options()->mutable_labels())["again"] = "yes";  // Another request.
+  (*retry.mutable_options()->mutable_labels())["again"] = "yes";  // A different request.
   const AnsweredRef again = Retry(retry);
   ASSERT_EQ(again->code(), StatusCode::kOk) << again->outcome->status;
   EXPECT_EQ(blob_bytes().size(), 3u);
@@ -721,7 +722,7 @@ TEST_F(RestartTest, LargeRequestsAreBlobs) {
   EXPECT_THAT(Message(Retry(retry)->outcome->status), HasSubstr("dropped to make room"));
 }
 
-// A large request whose file is damaged or gone ends the job, which says so.
+// A large request whose file is damaged or gone ends the job with an error that says so.
 TEST_F(RestartTest, DamagedRequestsEndTheirJobs) {
   v1::SubmitRequest request = Request();
   v1::Tensor& tensor = *request.mutable_inputs(0)->mutable_tensor();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work under the core's mutex whose size a tenant chooses: a few jobs at each hold, and the same in the end.
+// Tests work under the core's mutex whose size a tenant chooses: a few jobs at each hold, with the same result.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ class SlicesTest : public testing::JobFixture {
     }
     return states;
   }
-  // With what is posted held until then: how many holds of the mutex it took.
+  // Runs the posted work, which was held until then, and returns the number of holds of the mutex.
   int StepAll() {
     int steps = 0;
     for (; store_->StepPosted(); ++steps) {
@@ -69,8 +69,8 @@ class SlicesTest : public testing::JobFixture {
   }
 };
 
-// Elements share labels and `after`, which are kept once, and everybody sees them in each element: while it waits, runs
-// and has ended, and after a restart.
+// Elements share labels and `after`, which are stored once and shown in each element: while it waits, runs and has
+// ended, and after a restart.
 TEST_F(SlicesTest, ElementsShowWhatTheyShare) {
   const std::string first = SubmitJob(Request());
   v1::SubmitRequest request = ArrayRequest(9);
@@ -122,8 +122,8 @@ TEST_F(SlicesTest, ElementsShowWhatTheyShare) {
   expect_all();
 }
 
-// However many elements an array has: each hold of the mutex makes, or begins, a few. What they come after may end at
-// any time meanwhile, and each learns of it.
+// However many elements an array has, each hold of the mutex makes, or begins, a few. Their dependencies may end at
+// any time meanwhile, and each element learns of it.
 TEST_F(SlicesTest, TakesArraysInSlices) {
   for (const bool succeeds : {true, false}) {
     for (int when = 0; when < 3; ++when) {  // The other job ends before the rows are made, written, or all live.
@@ -140,7 +140,7 @@ TEST_F(SlicesTest, TakesArraysInSlices) {
         while (store_->StepCommit()) {
         }
         EXPECT_TRUE(IsTerminal(Job(first).state()));
-        Advance(std::chrono::milliseconds(1));  // The last that wait for it are told a moment later.
+        Advance(std::chrono::milliseconds(1));  // The last of its dependents are informed a moment later.
       };
       const size_t written = store_->writes.size();
       int steps = 0;
@@ -162,7 +162,7 @@ TEST_F(SlicesTest, TakesArraysInSlices) {
       v1::ListJobsResponse listed;
       ASSERT_TRUE(testing::Finish(core_->job_reader().ListJobs(tenant_, list, &listed)).ok());
       const auto job = Cancel(listed.jobs(0).id()), array = Cancel(listed.jobs(0).array_id());
-      // Some more begin before both wishes have their turn.
+      // Some more begin before both cancels have their turn.
       while (!array->outcome.has_value() && store_->StepPosted()) {
       }
       for (const auto& cancelled : {job, array}) {
@@ -192,7 +192,7 @@ TEST_F(SlicesTest, TakesArraysInSlices) {
   }
 }
 
-// A wish to cancel an array is answered when all of its elements have it.
+// A cancel of an array is answered when all of its elements have recorded it.
 TEST_F(SlicesTest, CancelsArraysInSlices) {
   v1::SubmitRequest request = ArrayRequest(99, 1);
   request.mutable_array()->set_first(0);
@@ -242,7 +242,7 @@ TEST_F(SlicesTest, ListsInSteps) {
     while (is_done.ok() && !*is_done) {
       is_done = step();
       ++steps;
-      Cancel(ids[static_cast<size_t>(steps)]);  // One that the list has not come to.
+      Cancel(ids[static_cast<size_t>(steps)]);  // An element that the list has not reached.
     }
     EXPECT_TRUE(is_done.ok()) << is_done.status();
     EXPECT_GT(steps, 3);
@@ -254,7 +254,8 @@ TEST_F(SlicesTest, ListsInSteps) {
   }
 }
 
-// A tenant is disabled while many of its jobs are queued; it is enabled again before all have left the queue, or after.
+// A tenant is disabled while many of its jobs are queued; it is enabled again before all have left the queue, or
+// after.
 TEST_F(SlicesTest, SuspendsInSlices) {
   for (const bool early : {true, false}) {
     SCOPED_TRACE(early);

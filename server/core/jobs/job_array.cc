@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of arrays: whose turn it is where only some may run at a time, and how the array stands.
+// Elements of arrays: gives turns where only some elements may run at a time, and tracks the array's state.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace hpvm::server {
 
-// Whether the job may be queued; when not, it is told by LeaveArrayTurn of another.
+// Returns true when the job may be queued; otherwise LeaveArrayTurn of another element settles it later.
 bool JobLifecycle::TakeArrayTurn(const ExecutionRef& job) {
   LiveArray* array = table_.ArrayOf(*job);
   if (array == nullptr || array->running_max == 0 || job->stored->has_array_turn) {
@@ -28,12 +28,13 @@ void JobLifecycle::LeaveArrayTurn(CoreScope& scope, const ExecutionRef& job) {
   if (found == nullptr) {
     return;
   }
-  const std::shared_ptr<LiveArray> array = job->tenant->arrays[job->shown().array_id()];  // Settle may end it.
+  // Holds the array, which Settle may remove.
+  const std::shared_ptr<LiveArray> array = job->tenant->arrays[job->shown().array_id()];
   if (!std::exchange(job->stored->has_array_turn, false)) {
     return;
   }
   --array->turns;
-  // Some may not run now, and wait for something else from then on.
+  // Some of these elements may not run now, and then wait for something else.
   monitor_.InSlices(scope, job->tenant, [this, array](CoreScope& inner) {
     for (int i = 0; i < Monitor::kJobsAtOnce && array->turns < array->running_max && !array->waiting.empty(); ++i) {
       const ExecutionRef next = array->waiting.begin()->second;
@@ -44,7 +45,7 @@ void JobLifecycle::LeaveArrayTurn(CoreScope& scope, const ExecutionRef& job) {
   });
 }
 
-// The element has ended; those that wait for the array learn how it stands.
+// Counts an element that has ended, and informs the jobs that depend on the array.
 void JobLifecycle::LeaveArray(CoreScope& scope, const ExecutionRef& job, v1::JobState state) {
   LiveArray* found = table_.ArrayOf(*job);
   if (found == nullptr) {
@@ -57,7 +58,7 @@ void JobLifecycle::LeaveArray(CoreScope& scope, const ExecutionRef& job, v1::Job
   array->live.erase(job->stored->row.sequence());
   if (IsTerminal(state)) {
     ++(state == v1::JOB_STATE_SUCCEEDED ? array->succeeded : array->failed);
-  } else {  // It was given up: nobody knows how it stands, so the array never ends for those that wait.
+  } else {  // The element was given up: its state is unknown, so the array never ends for jobs that depend on it.
     ++array->given_up;
     array->unreadable = "An element's state is not known until the server has started again.";
   }

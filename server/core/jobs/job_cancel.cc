@@ -8,7 +8,7 @@
 
 namespace hpvm::server {
 
-void JobLifecycle::AskCancel(CoreScope& scope, const ExecutionRef& job, CancelDone then) {
+void JobLifecycle::AskCancel(CoreScope& scope, const ExecutionRef& job, CommandDone then) {
   if (shutdown_.closed) {
     then(scope, Unavailable("The server stopped."));
     return;
@@ -40,7 +40,7 @@ void JobLifecycle::AskCancel(CoreScope& scope, const ExecutionRef& job, CancelDo
       break;
     }
     default:
-      break;  // A write is in flight, or the outputs are: what follows it looks at the wish.
+      break;  // A write is in flight, or the outputs are: the next step honours the cancellation.
   }
 }
 
@@ -51,20 +51,21 @@ void JobLifecycle::OnCancelRecorded(CoreScope& scope, const ExecutionRef& job) {
   AnswerCancels(scope, *job, absl::OkStatus());
   runs_.StopRun(scope, job, Cancelled("The job was cancelled."));
   if (job->phase == Execution::Phase::kStoring) {
-    EndAttempt(scope, job);  // It ended while the wish was written.
+    EndAttempt(scope, job);  // The attempt ended while the cancellation was written.
   }
 }
 
 void JobLifecycle::AnswerCancels(CoreScope& scope, Execution& job, const Status& status) {
-  for (const CancelDone& then : std::exchange(job.stored->cancel_waiters, {})) {
+  for (const CommandDone& then : std::exchange(job.stored->cancel_waiters, {})) {
     then(scope, status);
   }
 }
 
-void JobLifecycle::RefuseCancels(CoreScope& scope) {
+void JobLifecycle::RefuseCommands(CoreScope& scope) {
   for (const auto& [name, tenant] : tenants_.all()) {
     for (const auto& [id, job] : tenant->jobs) {
-      AnswerCancels(scope, *job, Unavailable("The server stopped before the wish to cancel was stored."));
+      AnswerCancels(scope, *job, Unavailable("The server stopped before the cancellation was stored."));
+      AnswerHolds(scope, *job, Unavailable("The server stopped before the job's hold or release was stored."));
     }
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an attempt ends, and how a job does: outputs to disk, then the state, then everybody who waits.
+// Ends attempts and jobs: stores the outputs, then the state, then informs everyone who waits.
 #include <algorithm>
 #include <utility>
 
@@ -14,14 +14,14 @@
 namespace hpvm::server {
 namespace {
 
-// Outputs up to this size stay in the job's row; larger ones are files.
+// Outputs up to this size are stored in the job's row; larger ones are files.
 constexpr uint64_t kSmallOutputBytes = 32 * limits::kKiB;
 constexpr int kLostAttemptsKept = 10;
 constexpr Duration kPutAgain = std::chrono::seconds(1);
-// Jobs that go on at one moment because another has ended; the others follow.
+// Number of jobs that continue at once because another has ended; the others follow.
 constexpr size_t kToldAtOnce = 32;
 
-// Of outputs that the job keeps: their bytes, or where to read them from. Without the mutex.
+// Collects the outputs that the job keeps: their bytes, or the source to read them from. Called without the mutex.
 Status CollectResults(const std::shared_ptr<RunOutcome>& outcome, JobAttempt& into) {
   for (const RunOutput& output : outcome->outputs) {
     if (!output.buffer_id.empty() || output.in_new_buffer) {
@@ -40,7 +40,7 @@ Status CollectResults(const std::shared_ptr<RunOutcome>& outcome, JobAttempt& in
         blob.source.fd_bytes = output.bytes;
         blob.keeps = output.segment;
       } else {
-        blob.source.bytes = output.data;  // Inside the outcome.
+        blob.source.bytes = output.data;  // Points into the outcome.
         blob.keeps = outcome;
       }
       into.blob_results.push_back(into.results.outputs_size() - 1);
@@ -74,11 +74,29 @@ v1::OutputValue ValueOf(const RunOutput& output) {
   return value;
 }
 
+// Fails a run that exceeded its limit of device time, even if its executor did not enforce the limit and only reports
+// the time.
+void JudgeDeviceTime(const Execution& job, RunOutcome& outcome) {
+  const uint64_t limit_ns = job.shown().limits().device_ns();
+  const internal::RunDone& done = outcome.reply.done;
+  uint64_t took_ns = 0;
+  for (const uint64_t ns : done.device_ns()) {
+    took_ns += std::min(ns, UINT64_MAX - took_ns);
+  }
+  if (limit_ns == 0 ||
+      (took_ns <= limit_ns && !(done.over_device_time() && absl::IsResourceExhausted(outcome.outcome.status)))) {
+    return;
+  }
+  outcome.outcome =
+      ResourceExhausted("The attempt took more device time than its limit " +
+                        LimitText(limit_ns, job.stored->row.asked_limits().device_ns(), "job-device-seconds"));
+}
+
 std::string Times(uint32_t count) { return std::to_string(count) + (count == 1 ? " attempt" : " attempts"); }
 
 }  // namespace
 
-// Without the mutex: nobody else touches the outcome yet.
+// Runs without the mutex: no other thread accesses the outcome yet.
 void JobLifecycle::OnAttemptDone(const ExecutionRef& job, RunOutcome outcome) {
   JobAttempt collected;
   auto shared = std::make_shared<RunOutcome>(std::move(outcome));
@@ -94,6 +112,8 @@ void JobLifecycle::OnAttemptDone(const ExecutionRef& job, RunOutcome outcome) {
   if (job->stored->attempt == nullptr || job->phase != Execution::Phase::kAnswered) {
     return;
   }
+  LeaveRun(*job);
+  JudgeDeviceTime(*job, *shared);
   job->stored->attempt->results = std::move(collected.results);
   job->stored->attempt->blobs = std::move(collected.blobs);
   job->stored->attempt->blob_results = std::move(collected.blob_results);
@@ -114,6 +134,7 @@ void JobLifecycle::FinishAttempt(CoreScope& scope, const ExecutionRef& job, RunO
   if (job->stored->attempt == nullptr || job->phase != Execution::Phase::kReading) {
     return;
   }
+  LeaveRun(*job);
   outcome.SetTotals(options_.clock->Now() - job->received, options_.clock->Now() - job->received);
   job->preparation.reset();
   job->stored->attempt->outcome = std::make_shared<RunOutcome>(std::move(outcome));
@@ -143,14 +164,14 @@ void JobLifecycle::EndAttempt(CoreScope& scope, const ExecutionRef& job) {
       return;
     case AttemptEnd::kDead: {
       Outcome dead(Unavailable("Each of the job's " + Times(facts.attempts_spent) +
-                               " was lost; it is not tried again. The last: " + Message(outcome.status)));
+                               " was lost; the job is not tried again. The last attempt: " + Message(outcome.status)));
       dead.detail = outcome.detail;
       EndJob(scope, job, v1::JOB_STATE_DEAD, std::move(dead));
       return;
     }
     case AttemptEnd::kInPlace:
       EndJob(scope, job, v1::JOB_STATE_FAILED,
-             While(outcome.status, "running a job that writes a buffer which it reads: it is not tried again"));
+             While(outcome.status, "running a job that is not tried again, because it writes a buffer that it reads"));
       return;
     case AttemptEnd::kFinal:
       break;
@@ -196,7 +217,7 @@ Status JobLifecycle::KeepOutputs(Tenant& tenant, JobAttempt& attempt) {
   return absl::OkStatus();
 }
 
-// The job ends without them.
+// Drops the outputs of a job that ends without them.
 void JobLifecycle::DropOutputs(Tenant& tenant, JobAttempt& attempt) {
   for (const RunOutput& output : attempt.outcome->outputs) {
     if (output.in_new_buffer && !output.buffer_id.empty()) {
@@ -211,7 +232,7 @@ void JobLifecycle::DropOutputs(Tenant& tenant, JobAttempt& attempt) {
   attempt.disk_bytes.Release();
 }
 
-// Without room for it only the counts stay.
+// Keeps only the counts of the log when there is no room for it.
 void JobLifecycle::KeepLog(Tenant& tenant, JobAttempt& attempt) {
   if (attempt.outcome == nullptr || IsEmpty(attempt.outcome->reply.done.log())) {
     return;
@@ -240,8 +261,8 @@ void JobLifecycle::OnOutputs(const ExecutionRef& job, const StatusOr<std::vector
     DropOutputs(*job->tenant, attempt);
     EndJob(scope, job, v1::JOB_STATE_CANCELLED, Cancelled("The job was cancelled."));
   } else if (is_full) {
-    // What it computed is not lost for want of room: it waits in memory. Its turn is for runs, which need none: no job
-    // takes it while the disk is known to be full.
+    // The result is not lost for want of room, but kept in memory. The job's turn goes to runs, which need no room: no
+    // job takes it while the disk is known to be full.
     if (!table_.has_room) {
       LeaveTurn(scope, job);
     }
@@ -282,7 +303,7 @@ void JobLifecycle::OnOutputs(const ExecutionRef& job, const StatusOr<std::vector
   }
 }
 
-// The attempt was lost, or was none: the job waits again.
+// The attempt was lost, or does not count: the job waits again.
 void JobLifecycle::PutBack(CoreScope& scope, const ExecutionRef& job, bool counts) {
   const Outcome& why = job->stored->attempt->outcome->outcome;
   StoredJob next = job->stored->row;
@@ -290,6 +311,9 @@ void JobLifecycle::PutBack(CoreScope& scope, const ExecutionRef& job, bool count
   shown.set_state(v1::JOB_STATE_ACCEPTED);
   const int64_t now = options_.clock->WallNs();
   Duration delay{0};
+  if (next.needs().empty() && job->preparation != nullptr) {
+    *next.mutable_needs() = job->preparation->needs;  // An earlier release stored no needs.
+  }
   if (counts) {
     v1::LostAttempt& lost = *shown.add_lost_attempts();
     lost.set_attempt(shown.attempt());
@@ -301,7 +325,9 @@ void JobLifecycle::PutBack(CoreScope& scope, const ExecutionRef& job, bool count
     delay = RetryDelay(next.attempts_spent(), *options_.rng);
   } else {
     next.set_attempts_spent(next.attempts_spent() - std::min(1u, next.attempts_spent()));
-    delay = Duration(why.detail.has_value() ? static_cast<int64_t>(why.detail->retry_after_ns()) : 0);
+    // The job is settled when devices open again, so it needs no delay.
+    const bool is_told = !devices_.table().WhyAllClosed(next.needs()).empty();
+    delay = Duration(why.detail.has_value() && !is_told ? static_cast<int64_t>(why.detail->retry_after_ns()) : 0);
   }
   shown.set_not_before_unix_ns(delay > Duration{0} ? now + delay.count() : 0);
   next.set_lease(0);
@@ -336,6 +362,7 @@ void JobLifecycle::EndJob(CoreScope& scope, const ExecutionRef& job, v1::JobStat
   shown.set_state(state);
   shown.set_ended_unix_ns(options_.clock->WallNs());
   shown.clear_not_before_unix_ns();
+  shown.clear_hold();
   shown.set_cancel_requested(shown.cancel_requested() || job->stored->cancel_asked);
   shown.set_attempts_counted(next.attempts_spent());
   if (!why.ok()) {
@@ -375,7 +402,7 @@ void JobLifecycle::EndJob(CoreScope& scope, const ExecutionRef& job, v1::JobStat
   ChangeRow(scope, job, std::move(next), has_results, &JobLifecycle::OnEnded);
 }
 
-// Its end is on disk: now everybody may see it.
+// The job's end is on disk: now it becomes visible.
 void JobLifecycle::OnEnded(CoreScope& scope, const ExecutionRef& job) {
   HPVMD_FAILPOINT("core.end.recorded").IgnoreError();
   const v1::Job& shown = job->shown();
@@ -394,6 +421,7 @@ void JobLifecycle::OnEnded(CoreScope& scope, const ExecutionRef& job) {
   feed_.AddStateEvent(scope, *job);
   feed_.KeepRecent(*job);
   AnswerCancels(scope, *job, absl::OkStatus());
+  AnswerHolds(scope, *job, FailedPrecondition(shown.id() + " has ended as " + StateName(shown.state()) + "."));
   Forget(scope, job);
   TellUnit(scope, job->tenant, shown.id(), UnitOf(shown.state()));
 }
@@ -405,13 +433,16 @@ void JobLifecycle::LeaveTurn(CoreScope& scope, const ExecutionRef& job) {
   }
 }
 
-// Out of everything that the core has of it.
+// Removes the job from all of the core's state.
 void JobLifecycle::Forget(CoreScope& scope, const ExecutionRef& job) {
   Tenant& tenant = *job->tenant;
-  if (job->phase != Execution::Phase::kSent) {  // Given up; the executor's answer is still to be taken in.
+  // A job given up in kSent keeps its phase: the executor's answer is still to be received.
+  if (job->phase != Execution::Phase::kSent) {
     job->phase = Execution::Phase::kDone;
   }
+  LeaveRun(*job);
   job->stored->attempt.reset();
+  monitor_.DropTimer(job->stored->limit_timer);
   monitor_.DropTimer(job->deadline_timer);
   monitor_.DropTimer(job->stored->wait_timer);
   table_.SetWaiting(*job, false);
@@ -423,11 +454,12 @@ void JobLifecycle::Forget(CoreScope& scope, const ExecutionRef& job) {
   LeaveArray(scope, job, job->shown().state());
 }
 
-// Its row is not what the core knows: somebody else changed it. What is on disk is right.
+// The row differs from what the core knows: another writer changed it. The version on disk is right.
 void JobLifecycle::GiveUp(CoreScope& scope, const ExecutionRef& job, const Status& why) {
-  LogError("Job given up: its row in the store is another than it should be",
+  LogError("Job given up: its row in the store is not the expected one",
            {{"tenant", job->tenant->name}, {"job", job->shown().id()}, {"error", Message(why)}});
   AnswerCancels(scope, *job, Unavailable("The job's state is not known until the server has started again."));
+  AnswerHolds(scope, *job, Unavailable("The job's state is not known until the server has started again."));
   runs_.StopRun(scope, job, Cancelled("The job was given up."));
   Forget(scope, job);
 }

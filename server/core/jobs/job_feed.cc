@@ -7,8 +7,8 @@
 namespace hpvm::server {
 namespace {
 
-// Events of ended jobs that are kept, of all tenants together, and what a job counts beside its events: 1,000 jobs at
-// most.
+// Limit on the kept events of ended jobs, of all tenants together, and the weight of a job beside its events: at most
+// 1,000 jobs.
 constexpr size_t kRecentWeightMax = 50'000, kJobWeight = 50;
 
 v1::JobEvent PhaseEvent(v1::JobEvent::Phase phase, uint64_t duration_ns) {
@@ -26,12 +26,22 @@ v1::JobEvent JobEventOf(v1::Job job) {
 
 }  // namespace
 
+std::string JobFeed::HoldSentence(const v1::JobHold& hold) {
+  return "Held by " + (hold.by_admin() ? "an administrator" : hold.by()) +
+         (hold.reason().empty() ? "." : ": " + hold.reason() + (hold.reason().ends_with('.') ? "" : "."));
+}
+
 std::string JobFeed::WaitSentenceOf(const Execution& job) const {
   const v1::Job& shown = job.shown();
+  if (shown.has_hold()) {
+    return HoldSentence(shown.hold()) + (shown.hold().by_admin()
+                                             ? " Only an administrator can release it."
+                                             : " `hpvmctl release " + shown.id() + "` releases it.");
+  }
   const std::vector<v1::JobDependency> pending = job.tenant->dependencies.PendingOf(shown.id());
   if (!pending.empty()) {
     return WaitSentence(pending.front()) +
-           (pending.size() > 1 ? " And for " + std::to_string(pending.size() - 1) + " more." : "");
+           (pending.size() > 1 ? " It also waits for " + std::to_string(pending.size() - 1) + " more." : "");
   }
   if (job.tenant->policy->disabled) {
     return "Waits until the tenant is enabled again" +
@@ -43,10 +53,13 @@ std::string JobFeed::WaitSentenceOf(const Execution& job) const {
   if (shutdown_.intake.closed) {
     return shutdown_.intake.Sentence();
   }
+  if (std::string closed = devices_.table().WhyAllClosed(job.stored->row.needs()); !closed.empty()) {
+    return "Waits for a device. " + closed;
+  }
   const Time now = options_.clock->Now();
   if (const Duration debt = quotas_.ledger().DebtFor(job.tenant->key, scheduler::Resource::kDeviceTime, now);
       debt > Duration{0}) {
-    return "Waits for device time: the tenant's quota is spent; more is earned in " +
+    return "Waits for device time: the tenant's quota is spent; more is available in " +
            std::to_string(std::chrono::ceil<std::chrono::seconds>(debt).count()) + " s" +
            (job.deadline != kNever && job.deadline <= now + debt ? ", after the job's deadline." : ".");
   }
@@ -71,17 +84,17 @@ std::string JobFeed::WaitSentenceOf(const Execution& job) const {
   return "";
 }
 
-// Why a job that could run is still queued; empty: its turn comes at once, or others' turns come before.
+// Returns why a job that could run is still queued; empty when its turn comes at once, or others' turns come before.
 std::string JobFeed::TurnSentenceOf(const Tenant& tenant) const {
   const uint64_t quota = tenant.policy->limits[static_cast<size_t>(scheduler::Resource::kRunningJobs)];
   const uint64_t own_max =
       quota == 0 ? config_->jobs_running_per_tenant_max : std::min(quota, config_->jobs_running_per_tenant_max);
   if (const uint64_t own = arbiter_.share().running(tenant.key); own >= own_max) {
-    return "Waits for its turn: the tenant runs " + std::to_string(own) + " at a time, of at most " +
+    return "Waits for its turn: the tenant runs " + std::to_string(own) + " jobs at a time, of at most " +
            std::to_string(own_max) + ".";
   }
   if (arbiter_.share().running() >= config_->jobs_running_max) {
-    return "Waits for its turn: the server runs as many at a time as it may.";
+    return "Waits for its turn: the server runs as many jobs at a time as jobs.running_max allows.";
   }
   return "";
 }
@@ -91,8 +104,11 @@ v1::JobState JobFeed::StateOf(const Execution& job) {
   return is_queued && job.shown().state() == v1::JOB_STATE_ACCEPTED ? v1::JOB_STATE_QUEUED : job.shown().state();
 }
 
-v1::Job JobFeed::Describe(const Execution& job) const {
+v1::Job JobFeed::Describe(const Execution& job, bool to_admin) const {
   v1::Job shown = job.shown();
+  if (shown.hold().by_admin() && !to_admin) {
+    shown.mutable_hold()->set_by("an administrator");
+  }
   if (const StoredJob* shared = job.stored->shared.get(); shared != nullptr) {
     *shown.mutable_labels() = shared->job().labels();
     *shown.mutable_after() = shared->job().after();
@@ -108,7 +124,7 @@ v1::Job JobFeed::Describe(const Execution& job) const {
   return shown;
 }
 
-// Begins with what the job went through before anybody kept its events.
+// Begins with the changes that the job went through before its events were kept.
 JobEvents& JobFeed::EventsOf(Execution& job) {
   if (job.stored->events == nullptr) {
     job.stored->events = std::make_shared<JobEvents>();
@@ -190,6 +206,12 @@ void JobFeed::AddRunEvents(CoreScope& scope, Execution& job, const RunOutcome& o
   }
 }
 
+void JobFeed::AddLog(CoreScope& scope, Execution& job, v1::RunLog log) {
+  v1::JobEvent event;
+  *event.mutable_log() = std::move(log);
+  AddEvent(scope, EventsOf(job), std::move(event));
+}
+
 void JobFeed::ForgetRecent(Tenant& tenant, const std::string& id) {
   const auto kept = tenant.recent.find(id);
   if (kept == tenant.recent.end()) {
@@ -208,11 +230,13 @@ void JobFeed::ForgetRecent(Tenant& tenant, const std::string& id) {
   }
 }
 
-// The events of the last ended jobs stay for those who come late. Nobody's go because another tenant has many.
+// Keeps the events of the last ended jobs for late watchers. No tenant's events are dropped because another tenant has
+// many.
 void JobFeed::KeepRecent(Execution& job) {
   if (job.stored->events == nullptr) {
     return;
   }
+  job.stored->events->DropLogs();  // Late watchers read the log in the job.
   Tenant& tenant = *job.tenant;
   const std::string& id = job.shown().id();
   tenant.recent[id] = job.stored->events;
@@ -238,7 +262,7 @@ Tenant& JobFeed::KeepsMost(Tenant& newest) {
   return *most->first;
 }
 
-// That a job which was begun waits for the disk; empty: it does not.
+// Says that a started job waits for the disk; empty when it does not.
 std::string JobFeed::RoomSentenceOf(const Execution& job) const {
   if (job.stored->awaits_room) {
     return "Waits for room on the server's disk; its result is kept in memory until then.";

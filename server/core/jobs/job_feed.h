@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How live jobs look to clients, and the events that those see who watch them.
+// JobFeed describes live jobs to clients, and records the events for clients that watch them.
 #ifndef HPVMD_SERVER_CORE_JOBS_JOB_FEED_H_
 #define HPVMD_SERVER_CORE_JOBS_JOB_FEED_H_
 
@@ -19,24 +19,29 @@ namespace hpvm::server {
 
 class JobFeed : private CoreRoom {
  public:
-  JobFeed(CoreContext& context, Quotas& quotas, Arbiter& arbiter, Watchers& watchers, JobTable& table)
-      : CoreRoom(context), quotas_(quotas), arbiter_(arbiter), watchers_(watchers), table_(table) {}
+  JobFeed(CoreContext& context, Quotas& quotas, Devices& devices, Arbiter& arbiter, Watchers& watchers, JobTable& table)
+      : CoreRoom(context), quotas_(quotas), devices_(devices), arbiter_(arbiter), watchers_(watchers), table_(table) {}
 
-  // --- For other rooms, with the mutex ---
+  // --- For other rooms; the caller holds the mutex ---
   // Drops the events of a job that is no longer stored.
   void ForgetRecent(Tenant& tenant, const std::string& id);
   JobEvents& EventsOf(Execution& job);
-  // Of the job, and of the tenant's jobs (AddChange).
+  // Adds an event to the job, and a change to the tenant's jobs (AddChange).
   void AddStateEvent(CoreScope& scope, Execution& job);
-  // For those who watch the tenant's jobs.
+  // Adds a change for the clients that watch the tenant's jobs.
   void AddChange(CoreScope& scope, Execution& job);
-  // The job is stored no longer.
+  // Reports that the job is no longer stored.
   void AddGone(CoreScope& scope, const TenantRef& tenant, const std::string& id);
   void AddRunEvents(CoreScope& scope, Execution& job, const RunOutcome& outcome);
+  // Adds the lines that kernels of the attempt have printed since the last call.
+  void AddLog(CoreScope& scope, Execution& job, v1::RunLog log);
   void KeepRecent(Execution& job);
-  v1::Job Describe(const Execution& job) const;
-  // The state that it shows there.
+  // Only administrators are told which administrator holds the job.
+  v1::Job Describe(const Execution& job, bool to_admin = false) const;
+  // Returns the state that Describe shows.
   static v1::JobState StateOf(const Execution& job);
+  // For example "Held by uid 1000: its data is not there yet."; without an administrator's name, as tenants read it.
+  static std::string HoldSentence(const v1::JobHold& hold);
 
  private:
   void AddEvent(CoreScope& scope, JobEvents& events, v1::JobEvent event);
@@ -44,19 +49,20 @@ class JobFeed : private CoreRoom {
   std::string WaitSentenceOf(const Execution& job) const;
   std::string TurnSentenceOf(const Tenant& tenant) const;
   std::string RoomSentenceOf(const Execution& job) const;
-  // The tenant whose oldest events go: `newest`, unless that keeps no more than its share.
+  // Returns the tenant whose oldest events are dropped: `newest`, unless that tenant keeps no more than its share.
   Tenant& KeepsMost(Tenant& newest);
 
   Quotas& quotas_;
+  Devices& devices_;
   Arbiter& arbiter_;
   Watchers& watchers_;
   JobTable& table_;
   struct Recent {
-    std::deque<std::string> ids;  // Ended jobs with events, the oldest first. Some may be forgotten, not the first.
-    size_t weight = 0;            // Of those in Tenant::recent.
+    std::deque<std::string> ids;  // Ended jobs with events, the oldest first. Any but the first may be forgotten.
+    size_t weight = 0;            // Weight of the events in Tenant::recent.
   };
-  std::map<Tenant*, Recent> recent_;  // Who has any.
-  size_t recent_weight_ = 0;          // The sum.
+  std::map<Tenant*, Recent> recent_;  // Tenants that have such events.
+  size_t recent_weight_ = 0;          // Sum of the weights.
 };
 
 }  // namespace hpvm::server

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a submission: its parts are on disk, now its rows, and then the answer.
+// The end of a submission: its parts are on disk; now its rows are written, and then it is answered.
 #include <algorithm>
 #include <utility>
 
@@ -15,14 +15,14 @@
 namespace hpvm::server {
 namespace {
 
-// Of units that change between a read and a look.
+// Limit on reads of units that change between the read and the check.
 constexpr int kRoundsMax = 8;
-// Of an array that are read in one turn.
+// Number of an array's elements that are read in one turn.
 constexpr size_t kElementsAtOnce = 200;
 
 }  // namespace
 
-// What a store that cannot write says, as a client sees it: the server's paths are for its log.
+// Returns the error of a store that cannot write as a client sees it: the server's paths are for its log only.
 Outcome JobSubmitter::StoreRefusal(const Status& status) {
   LogWarning("The job store refused a request", {{"error", Message(status)}});
   switch (status.code()) {
@@ -37,7 +37,7 @@ Outcome JobSubmitter::StoreRefusal(const Status& status) {
   }
 }
 
-// On the store's thread, as a rule: reads are welcome here.
+// Usually called on the store's thread, where reads are allowed.
 void JobSubmitter::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector<PinnedBlob>> blobs) {
   if (const Status put = HPVMD_FAILPOINT("core.submit.blobs"); !put.ok()) {
     blobs = put;
@@ -50,7 +50,7 @@ void JobSubmitter::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector
   if (submission->puts_graph) {
     CoreScope scope(monitor_);
     Preparation& preparation = *submission->preparation;
-    if (!shutdown_.closed) {  // Stop lets go of them while the store is still there.
+    if (!shutdown_.closed) {  // Stop releases the pins while the store still exists.
       preparation.stored.assign(blobs->begin(),
                                 blobs->begin() + 1 + static_cast<ptrdiff_t>(preparation.modules.size()));
     }
@@ -61,7 +61,7 @@ void JobSubmitter::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector
     stored.set_sha256(std::string(Raw(blob.hash)));
     stored.set_size_bytes(blob.size_bytes);
   }
-  // The last of them are inputs, and behind them the request; of a retry only that was put.
+  // The last blobs are the inputs, followed by the request; for a retry only the request was put.
   size_t at = blobs->size();
   if (submission->puts_request && at > 0) {
     NameRequestBlob((*blobs)[--at], &submission->stored);
@@ -82,7 +82,7 @@ void JobSubmitter::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector
   }
 }
 
-// Inserts the jobs under the lock under which it knows how everything stands that they come after.
+// Inserts the jobs under the same hold of the mutex under which the states of all their dependencies are known.
 void JobSubmitter::SettleDependencies(const SubmissionRef& submission) {
   Tenant& tenant = *submission->tenant;
   std::set<std::string> unknown;
@@ -95,13 +95,13 @@ void JobSubmitter::SettleDependencies(const SubmissionRef& submission) {
       if (!unit.has_value()) {
         unknown.insert(id);
       } else if (unit->missing() > 0) {
-        refused = FailedPrecondition(std::to_string(unit->missing()) + " of the " + std::to_string(unit->size) +
-                                     " elements of " + id.substr(0, 80) +
-                                     " are stored no longer, so how they ended is not known; name the elements that "
-                                     "the job is to come after.");
+        refused = FailedPrecondition(
+            std::to_string(unit->missing()) + " of the " + std::to_string(unit->size) + " elements of " +
+            id.substr(0, 80) +
+            " are no longer stored, so their outcome is not known; name the elements that the job is to come after.");
       } else if (const auto array = tenant.arrays.find(id);
                  array != tenant.arrays.end() && !array->second->unreadable.empty()) {
-        refused = DataLoss("The store cannot say how elements of " + id.substr(0, 80) + " ended. " +
+        refused = DataLoss("The store cannot read the outcome of elements of " + id.substr(0, 80) + ". " +
                            array->second->unreadable);
       }
     }
@@ -110,7 +110,7 @@ void JobSubmitter::SettleDependencies(const SubmissionRef& submission) {
       return;
     }
     if (refused.ok() && submission->unit_reads++ == kRoundsMax) {
-      refused = Unavailable("The jobs that it comes after change too fast; try again.");
+      refused = Unavailable("The jobs that the job comes after change too fast; try again.");
     }
     if (!refused.ok()) {
       Answer(scope, submission, std::move(refused));
@@ -150,12 +150,12 @@ void JobSubmitter::Insert(CoreScope& scope, const SubmissionRef& submission) {
   InsertJobs& insert = submission->insert;
   const v1::JobArray array = submission->stored.request().array();
   if (submission->stored.request_bytes() != 0) {
-    submission->stored.clear_request();  // Its blob has it.
+    submission->stored.clear_request();  // Stored in its blob.
   }
   insert.request = submission->stored.SerializeAsString();
   insert.idempotency_key = submission->key;
   insert.request_hash = submission->hash;
-  // From here on it is told of what the jobs wait for, also while they are being written.
+  // From here on the submission is told when dependencies end, also while its rows are being written.
   Tenant& tenant = *submission->tenant;
   const std::vector<v1::JobDependency> after(submission->row.job().after().begin(),
                                              submission->row.job().after().end());
@@ -168,7 +168,7 @@ void JobSubmitter::Insert(CoreScope& scope, const SubmissionRef& submission) {
   });
 }
 
-// Some of the jobs, until all are there and go to the store. True: they have.
+// Makes some of the jobs; when all are made, sends them to the store. Returns true then.
 bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray* array, int64_t now) {
   InsertJobs& insert = submission->insert;
   if (array != nullptr && submission->shared == nullptr) {
@@ -178,10 +178,10 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
     RemoveShared(&submission->row);
   }
   const uint64_t bytes = submission->disk_bytes.amount();
-  const uint64_t part = bytes / submission->count;  // What the elements share is counted once: each has its part.
+  const uint64_t part = bytes / submission->count;  // Shared fields are counted once: each element has its part.
   for (int i = 0; i < Monitor::kJobsAtOnce && submission->jobs.size() < submission->count; ++i) {
     const uint64_t at = submission->jobs.size();
-    // A job's own row is its submission's; elements have a copy each.
+    // A single job takes the submission's row; elements get a copy each.
     ExecutionRef job =
         NewJob(submission->tenant, array == nullptr ? std::move(submission->row) : StoredJob(submission->row));
     job->received = submission->received;
@@ -214,11 +214,11 @@ bool JobSubmitter::MakeRows(const SubmissionRef& submission, const v1::JobArray*
 void JobSubmitter::OnInserted(const SubmissionRef& submission, const WriteResult& result) {
   const Status& status = result.status;
   HPVMD_FAILPOINT("core.submit.recorded").IgnoreError();  // On disk, not acknowledged.
-  submission->pins.clear();                               // The rows hold the blobs now, or nobody does.
+  submission->pins.clear();                               // The rows hold the blobs now, or no job does.
   CoreScope scope(monitor_);
   if (!status.ok()) {
     EndInserting(*submission);
-    submission->jobs.clear();  // There never were such jobs.
+    submission->jobs.clear();  // The jobs never existed.
     if (result.known.has_value()) {
       scope.Defer([this, submission, known = *result.known] { AnswerKnown(submission, known); });
     } else {
@@ -242,7 +242,7 @@ void JobSubmitter::OnInserted(const SubmissionRef& submission, const WriteResult
   });
 }
 
-// Some of the jobs, which are on disk, become live; when all are, the submission is answered. True: it was.
+// Makes some of the jobs, which are on disk, live; when all are, answers the submission. Returns true then.
 bool JobSubmitter::JoinJobs(CoreScope& scope, const SubmissionRef& submission, const std::vector<uint64_t>& sequences) {
   Tenant& tenant = *submission->tenant;
   const Waits waits{.pending = tenant.dependencies.PendingOf(submission->waits_as),
@@ -255,7 +255,7 @@ bool JobSubmitter::JoinJobs(CoreScope& scope, const SubmissionRef& submission, c
     job->stored->queued = submission->queued.Split(1);
     --submission->count;
     if (!is_array) {
-      EndInserting(*submission);  // What waited in its place had its id.
+      EndInserting(*submission);  // The submission waited under the job's id.
     }
     table_.AddLive(job);
     table_.AddWaits(tenant, *job, waits);
@@ -283,14 +283,14 @@ bool JobSubmitter::JoinJobs(CoreScope& scope, const SubmissionRef& submission, c
   return true;
 }
 
-// Nothing waits in the place of its jobs any more.
+// Removes the submission from the place of its jobs.
 void JobSubmitter::EndInserting(Submission& submission) {
   if (table_.inserting.erase(submission.waits_as) > 0) {
     submission.tenant->dependencies.Remove(submission.waits_as);
   }
 }
 
-// The key stands for a request: this one, or another. Without the mutex.
+// Compares the request with that of the known key, and answers. Called without the mutex.
 void JobSubmitter::AnswerKnown(const SubmissionRef& submission, const KeyRecord& known) {
   if (known.request_hash != submission->hash) {
     Outcome outcome = AlreadyExists("The idempotency key \"" + submission->key +
@@ -313,7 +313,7 @@ void JobSubmitter::AnswerKnown(const SubmissionRef& submission, const KeyRecord&
                 [this, submission, known, filter]() mutable { return AddElements(submission, known, &filter); });
 }
 
-// Some elements of the array that a known key stands for, newest first; then the answer, which has them in order.
+// Adds some elements of the array of a known key, newest first; then answers with all of them in order.
 FairQueue::Step JobSubmitter::AddElements(const SubmissionRef& submission, const KeyRecord& known, JobFilter* filter) {
   const StatusOr<std::vector<StoredJob>> rows = options_.jobs->database().ListSome(submission->tenant->name, filter);
   google::protobuf::RepeatedPtrField<std::string>& ids = *submission->response->mutable_array_job_ids();
@@ -333,7 +333,8 @@ FairQueue::Step JobSubmitter::AddElements(const SubmissionRef& submission, const
   return FairQueue::Step::kDone;
 }
 
-// With the job as it is now, so that nobody is shown less of it than before. Without the mutex.
+// Answers with the present state of the job, so that a client never sees less of it than before. Called without the
+// mutex.
 void JobSubmitter::AnswerExisting(const SubmissionRef& submission, const KeyRecord& known) {
   Outcome outcome;
   v1::Job& answered = *submission->response->mutable_job();
@@ -343,14 +344,14 @@ void JobSubmitter::AnswerExisting(const SubmissionRef& submission, const KeyReco
     answered.set_id(known.job_id);
     answered.set_state(known.state);
     answered.set_array_id(known.array_id);
-    // Its row may be gone by age; a store that cannot be read is no answer.
+    // The row may have been removed by age; failing to read the store is an error.
     outcome = absl::IsNotFound(job.status()) ? Outcome() : StoreRefusal(job.status());
   }
   CoreScope scope(monitor_);
   Answer(scope, submission, std::move(outcome));
 }
 
-// Frees what was reserved for jobs that there are not, lets duplicates go on, and answers.
+// Releases what was reserved for jobs that were not made, lets duplicates go on, and answers.
 void JobSubmitter::Answer(CoreScope& scope, const SubmissionRef& submission, Outcome outcome) {
   table_.submissions.erase(submission.get());
   if (const std::shared_ptr<SubmitBatch> batch = std::exchange(submission->batch, nullptr)) {

@@ -14,18 +14,19 @@ namespace hpvm::server {
 namespace {
 
 constexpr size_t kPlacementsMax = 1'000;
-// A limit may have changed meanwhile, or the clock of what is earned have been another's.
+// A debt of device time is checked again after at most this time, because a limit may change, or the clock may be
+// adjusted.
 constexpr Duration kDebtLookAgain = std::chrono::minutes(1);
-// A write that failed for want of room, or for a reason that may pass.
+// Delay before a write is repeated that failed for want of room, or for a reason that may pass.
 constexpr Duration kWriteAgain = std::chrono::seconds(1);
 
 }  // namespace
 
-// Hands the job's next row to the store; when it is on disk it is the job's row, and `then` goes on.
+// Sends the job's next row to the store; when it is on disk, it becomes the job's row, and `then` is called.
 void JobLifecycle::ChangeRow(CoreScope& scope, const ExecutionRef& job, StoredJob next, bool with_results,
                              JobStep then) {
   if (shutdown_.closed) {
-    return;  // What is on disk is taken up by the next daemon.
+    return;  // The next daemon continues from the state on disk.
   }
   job->stored->writing = true;
   ChangeJob change;
@@ -54,9 +55,10 @@ void JobLifecycle::OnChanged(const ExecutionRef& job, const StoredJob& next, boo
       (this->*then)(scope, job);
       return;
     case absl::StatusCode::kDataLoss:
-      // Nobody knows what is on disk until it is read again: the job stays as it is, and nothing is answered.
+      // The state on disk is unknown until it is read again: the job stays as it is, and nothing is answered.
       LogError("Job not stored", {{"tenant", next.tenant()}, {"job", next.job().id()}, {"error", Message(status)}});
       AnswerCancels(scope, *job, Unavailable("The job store takes no writes: " + Message(status)));
+      AnswerHolds(scope, *job, Unavailable("The job store takes no writes: " + Message(status)));
       return;
     case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kUnavailable:
@@ -71,27 +73,35 @@ void JobLifecycle::OnChanged(const ExecutionRef& job, const StoredJob& next, boo
   }
 }
 
-// Where a waiting job goes next, if anywhere.
+// Moves a waiting job to its next phase, if it can go on.
 void JobLifecycle::Settle(CoreScope& scope, const ExecutionRef& job) {
   if (job->phase != Execution::Phase::kWaiting || job->stored->writing || job->stored->has_turn) {
     return;
   }
+  WatchWait(scope, job);
   const Time now = options_.clock->Now();
   if (job->stored->cancel_asked) {
     EndJob(scope, job, v1::JOB_STATE_CANCELLED, Cancelled("The job was cancelled."));
   } else if (job->stored->is_late) {
     const bool was_tried = job->shown().attempt() > 0;
     EndJob(scope, job, was_tried ? v1::JOB_STATE_FAILED : v1::JOB_STATE_EXPIRED,
-           DeadlineExceeded(was_tried ? "The job did not end within its deadline."
-                                      : "The job's deadline passed before it started."));
+           DeadlineExceeded(was_tried                 ? "The job did not end within its deadline."
+                            : job->shown().has_hold() ? "The job's deadline passed while it was held. " +
+                                                            feed_.HoldSentence(job->shown().hold())
+                                                      : "The job's deadline passed before it started."));
+  } else if (job->stored->waited_too_long && job->shown().attempt() == 0) {
+    EndJob(scope, job, v1::JOB_STATE_EXPIRED,
+           DeadlineExceeded("The job waited for longer than its limit " +
+                            LimitText(job->shown().limits().wait_ns(), job->stored->row.asked_limits().wait_ns(),
+                                      "job-wait-seconds")));
   } else if (!job->stored->damage.ok()) {
     EndJob(scope, job, v1::JOB_STATE_FAILED, job->stored->damage);
   } else if (job->stored->failed_dependency.has_value()) {
     Outcome never = FailedPrecondition(NeverSentence(*job->stored->failed_dependency));
     never.detail.emplace().set_job_id(job->stored->failed_dependency->job_id());
     EndJob(scope, job, v1::JOB_STATE_FAILED, never);
-  } else if (!shutdown_.MayStartJobs() || !table_.has_room || job->tenant->policy->disabled ||
-             job->tenant->dependencies.IsWaiting(job->shown().id())) {
+  } else if (job->shown().has_hold() || !shutdown_.MayStartJobs() || !table_.has_room || AwaitsDevices(*job) ||
+             job->tenant->policy->disabled || job->tenant->dependencies.IsWaiting(job->shown().id())) {
     return;
   } else if (job->stored->not_before > now) {
     WaitUntil(scope, job, job->stored->not_before);
@@ -125,7 +135,7 @@ void JobLifecycle::Queue(CoreScope& scope, const ExecutionRef& job) {
                                              .admitted = true}});
 }
 
-// A queued job waits again, until Settle finds that it may go on.
+// Makes a queued job wait again, until Settle finds that it may go on.
 void JobLifecycle::LeaveQueue(CoreScope& scope, const ExecutionRef& job) {
   if (job->phase == Execution::Phase::kQueued) {
     Unqueue(scope, job);
@@ -155,8 +165,8 @@ void JobLifecycle::OnTurn(CoreScope& scope, scheduler::JobKey key) {
   job->stored->awaits_executor = pause > Duration{0};
   const bool has_debt =
       quotas_.ledger().DebtFor(job->tenant->key, scheduler::Resource::kDeviceTime, options_.clock->Now()) > Duration{0};
-  if (!shutdown_.MayStartJobs() || !table_.has_room || job->tenant->policy->disabled ||
-      pause > Duration{0} || has_debt) {
+  if (!shutdown_.MayStartJobs() || !table_.has_room || job->tenant->policy->disabled || pause > Duration{0} ||
+      has_debt || AwaitsDevices(*job)) {
     job->stored->not_before = options_.clock->Now() + pause;
     ReturnTurn(scope, job);
     return;
@@ -173,8 +183,8 @@ void JobLifecycle::OnTurn(CoreScope& scope, scheduler::JobKey key) {
   ChangeRow(scope, job, std::move(next), /*with_results=*/false, &JobLifecycle::OnStarted);
 }
 
-// The job cannot start now. The tenant's next one gets the turn, and of thousands perhaps none can start: so each gives
-// it back by itself, in the tenant's turn among the others.
+// Gives back the turn of a job that cannot start now. The tenant's next job then gets it, and perhaps none of
+// thousands can start: so each gives it back by itself, in one of the tenant's turns.
 void JobLifecycle::ReturnTurn(CoreScope& scope, const ExecutionRef& job) {
   monitor_.InLaterSlice(scope, job->tenant, [this, job](CoreScope& inner) {
     if (job->phase == Execution::Phase::kWaiting && job->stored->has_turn) {
@@ -190,11 +200,12 @@ void JobLifecycle::OnStarted(CoreScope& scope, const ExecutionRef& job) {
   HPVMD_FAILPOINT("core.attempt.recorded").IgnoreError();
   job->phase = Execution::Phase::kReading;
   job->stored->attempt = std::make_unique<JobAttempt>();
+  WatchRun(scope, job);
   job->stored->lost_cause = events::LostCause::kExecutor;
   table_.SetWaiting(*job, false);
   table_.SetRunning(*job, true);
   if (job->stored->events == nullptr) {
-    feed_.EventsOf(*job);  // With this one.
+    feed_.EventsOf(*job);  // Includes this event.
     feed_.AddChange(scope, *job);
   } else {
     feed_.AddStateEvent(scope, *job);
@@ -222,13 +233,13 @@ void JobLifecycle::OnStarted(CoreScope& scope, const ExecutionRef& job) {
     if (step.ok()) {
       Dispatch(inner, job, parts.get());
     } else {
-      FinishAttempt(inner, job, While(step.status(), "reading back what the job was submitted with"));
+      FinishAttempt(inner, job, While(step.status(), "reading the job's stored request"));
     }
     return FairQueue::Step::kDone;
   });
 }
 
-// What is read from disk is kept for all that need it after, if there is room; without it, it is this job's alone.
+// Blobs read from disk are kept for later users if there is room; otherwise they belong to this job alone.
 BlobMemory JobLifecycle::MemoryOf(const TenantRef& tenant) {
   BlobMemory memory;
   memory.find = [this, tenant](bool is_module, const Sha256& hash) -> BlobRef {
@@ -242,7 +253,7 @@ BlobMemory JobLifecycle::MemoryOf(const TenantRef& tenant) {
   return memory;
 }
 
-// Sends the attempt on its way, unless something came in between. `parts`: null when nothing was read for that reason.
+// Sends the attempt, unless an event came in between. `parts` is null when such an event kept them from being read.
 void JobLifecycle::Dispatch(CoreScope& scope, const ExecutionRef& job, StoredParts* parts) {
   if (job->phase != Execution::Phase::kReading) {
     return;
@@ -254,6 +265,8 @@ void JobLifecycle::Dispatch(CoreScope& scope, const ExecutionRef& job, StoredPar
     stop = Cancelled("The job was cancelled.");
   } else if (job->stored->is_late) {
     stop = DeadlineExceeded("The job did not end within its deadline.");
+  } else if (!job->stored->attempt->over.ok()) {
+    stop = job->stored->attempt->over;
   } else if (is_suspended) {
     stop = Unavailable(Message(Tenants::RefuseTenant(*job->tenant)));
   } else if (shutdown_.breaking_off || parts == nullptr) {
@@ -267,7 +280,20 @@ void JobLifecycle::Dispatch(CoreScope& scope, const ExecutionRef& job, StoredPar
     return;
   }
   job->stored->attempt->request = parts->stored;
+  job->sending->input.on_log = [this, weak = std::weak_ptr(job), attempt = job->shown().attempt()](v1::RunLog log) {
+    if (const ExecutionRef known = weak.lock()) {
+      OnLog(known, attempt, std::move(log));
+    }
+  };
   runs_.StartAttempt(scope, job, [this, job](RunOutcome outcome) { OnAttemptDone(job, std::move(outcome)); });
+}
+
+// Called on the thread that receives executors' answers; a late log belongs to an attempt that is over.
+void JobLifecycle::OnLog(const ExecutionRef& job, uint32_t attempt, v1::RunLog log) {
+  CoreScope scope(monitor_);
+  if (job->phase == Execution::Phase::kSent && job->shown().attempt() == attempt) {
+    feed_.AddLog(scope, *job, std::move(log));
+  }
 }
 
 Status JobLifecycle::Bind(CoreScope& scope, Execution& job, StoredParts& parts) {
@@ -279,6 +305,7 @@ Status JobLifecycle::Bind(CoreScope& scope, Execution& job, StoredParts& parts) 
   HPVMD_RETURN_IF_ERROR(SetIteration(request, &sending.input.options));
   sending.input.options.set_node_records_max(kPlacementsMax);
   sending.input.options.set_log(true);
+  sending.input.options.set_device_ns_max(job.shown().limits().device_ns());
   sending.input.options.set_is_last_chance(job.stored->row.attempts_spent() >=
                                            std::max<uint32_t>(1, job.shown().attempts_max()));
   HPVMD_ASSIGN_OR_RETURN(job.preparation,
@@ -316,7 +343,7 @@ Status JobLifecycle::Bind(CoreScope& scope, Execution& job, StoredParts& parts) 
     const Status resolved = ResolveOutput(tenant.buffers, binding, sending.plans[binding.name()]);
     if (absl::IsNotFound(resolved) && job.stored->restored) {
       return DataLoss("Output \"" + binding.name() + "\" goes to buffer " + binding.buffer_id() +
-                      ", which ended with the daemon that ran when the job was submitted.");
+                      ", which was lost when the daemon that the job was submitted to ended.");
     }
     HPVMD_RETURN_IF_ERROR(resolved);
   }

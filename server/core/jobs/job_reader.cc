@@ -20,11 +20,11 @@ v1::JobEvent JobEventOf(v1::Job job) {
 
 }  // namespace
 
-StatusOr<v1::Job> JobReader::FindJob(Tenant& tenant, std::string_view id) {
+StatusOr<v1::Job> JobReader::FindJob(Tenant& tenant, std::string_view id, bool to_admin) {
   {
     CoreScope scope(monitor_);
     if (const Execution* live = table_.FindLive(tenant, id)) {
-      return feed_.Describe(*live);
+      return feed_.Describe(*live, to_admin);
     }
   }
   StatusOr<StoredJob> row = options_.jobs->database().Find(tenant.name, id);
@@ -34,8 +34,8 @@ StatusOr<v1::Job> JobReader::FindJob(Tenant& tenant, std::string_view id) {
   return std::move(*row->mutable_job());
 }
 
-Status JobReader::GetJob(Tenant& tenant, std::string_view id, v1::Job* job) {
-  HPVMD_ASSIGN_OR_RETURN(*job, FindJob(tenant, id));
+Status JobReader::GetJob(Tenant& tenant, std::string_view id, v1::Job* job, bool to_admin) {
+  HPVMD_ASSIGN_OR_RETURN(*job, FindJob(tenant, id, to_admin));
   if (IsTerminal(job->state()) && !job->dropped()) {
     StatusOr<StoredResults> results = options_.jobs->database().ReadResults(tenant.name, id);
     if (results.ok() && results->has_log()) {
@@ -50,12 +50,15 @@ bool JobReader::IsAtHand(Tenant& tenant, std::string_view id) {
   return table_.FindLive(tenant, id) != nullptr || tenant.recent.contains(std::string(id));
 }
 
-StatusOr<uint64_t> JobReader::WatchJob(Tenant& tenant, std::string_view id, JobEvents::Wake wake) {
+StatusOr<uint64_t> JobReader::WatchJob(Tenant& tenant, std::string_view id, JobEvents::Wake wake, uint64_t* past) {
+  uint64_t unused = 0;
+  uint64_t& last = past != nullptr ? *past : unused;
+  last = UINT64_MAX;
   {
     CoreScope scope(monitor_);
     if (Execution* live = table_.FindLive(tenant, id)) {
       HPVMD_RETURN_IF_ERROR(watchers_.TakePlace(tenant));
-      feed_.EventsOf(*live);
+      last = feed_.EventsOf(*live).last_sequence();
       const uint64_t key = next_watcher_++;
       watching_[key] = {live->stored->events, live->stored->events->Watch(std::move(wake)), &tenant};
       return key;
@@ -72,7 +75,7 @@ void JobReader::Unwatch(Tenant& tenant, std::string_view id, uint64_t key) {
   CoreScope scope(monitor_);
   if (const auto found = watching_.find(key); found != watching_.end()) {
     found->second.events->Unwatch(found->second.key);
-    watchers_.LeavePlace(*found->second.tenant);
+    watchers_.Unregister(*found->second.tenant);
     watching_.erase(found);
   }
 }
@@ -90,7 +93,7 @@ StatusOr<JobReader::EventBatch> JobReader::ReadEvents(Tenant& tenant, std::strin
       const uint64_t reached = batch.events.empty() ? after : batch.events.back().sequence();
       batch.last = live == nullptr && reached >= events.last_sequence();
       if (batch.events.empty() && !batch.last && shutdown_.stopped) {
-        return Unavailable("The server is stopping; the job goes on when it has started again.");
+        return Unavailable("The server is stopping; the job goes on when the server has started again.");
       }
       return batch;
     }

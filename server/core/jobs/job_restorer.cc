@@ -12,7 +12,8 @@
 namespace hpvm::server {
 namespace {
 
-// A clock that is further than that from what the store has is looked at again before it ends a job.
+// When the clock differs by more than this from the newest time in the store, deadlines are checked again before they
+// end jobs.
 constexpr Duration kClockOffMax = std::chrono::hours(1);
 // A disk that could not be read once may be readable the next time.
 constexpr int kReadsMax = 3;
@@ -25,13 +26,13 @@ int64_t NewestTime(const v1::Job& job) {
 
 }  // namespace
 
-// What the jobs come after that are taken up, of one tenant.
+// RestoredUnits are the units of one tenant that the restored jobs depend on.
 struct JobRestorer::RestoredUnits {
   StoredUnits stored;
-  // No longer stored, and no damage can hide them: they had ended as they were to, otherwise those that waited for them
-  // would have ended then.
+  // Units that are no longer stored, and that damage cannot hide: they had ended as required, otherwise the jobs that
+  // waited for them would have ended then.
   std::set<std::string> gone;
-  std::map<std::string, std::string> unreadable;  // The store cannot say how they ended; why.
+  std::map<std::string, std::string> unreadable;  // Units whose end the store cannot tell, with the reason.
 };
 
 Status JobRestorer::Restore() {
@@ -64,7 +65,7 @@ Status JobRestorer::Restore() {
   CoreScope scope(monitor_);
   table_.lease = lease;
   for (const ExecutionRef& job : taken) {
-    RestoreDependencies(*job, units[job->tenant.get()]);
+    RestoreDependencies(*job, units[job->tenant.get()], doubts_clock);
   }
   for (const ExecutionRef& job : taken) {
     if (job->shown().state() != v1::JOB_STATE_RUNNING) {
@@ -78,7 +79,7 @@ Status JobRestorer::Restore() {
     job->stored->lost_cause = events::LostCause::kDaemon;
     lifecycle_.FinishAttempt(scope, job, std::move(lost));
   }
-  LogInfo("Jobs taken up", {{"jobs", std::to_string(taken.size())}, {"lease", std::to_string(lease)}});
+  LogInfo("Jobs restored", {{"jobs", std::to_string(taken.size())}, {"lease", std::to_string(lease)}});
   return absl::OkStatus();
 }
 
@@ -99,8 +100,8 @@ bool JobRestorer::DoubtsClock(const std::vector<LiveRow>& live, const std::map<s
     return false;
   }
   LogWarning(
-      "The clock is far from the newest time in the job store; deadlines that have passed by it are looked at "
-      "again before they end a job",
+      "The clock differs much from the newest time in the job store; deadlines that have passed by this clock are "
+      "checked again before they end a job",
       {{"seconds", std::to_string(off.count() / 1'000'000'000)},
        {"wait_seconds", std::to_string(JobLifecycle::kLookAgain / std::chrono::seconds(1))}});
   return true;
@@ -122,7 +123,7 @@ ExecutionRef JobRestorer::TakeUp(CoreScope& scope, LiveRow row, bool doubts_cloc
   const bool is_running = shown.state() == v1::JOB_STATE_RUNNING;
   job->phase = is_running ? Execution::Phase::kReading : Execution::Phase::kWaiting;
   job->stored->cancel_asked = shown.cancel_requested();
-  // The wall clock went on meanwhile, or jumped: waits become longer or shorter, within what they may be at all.
+  // The wall clock went on since, or jumped: waits become longer or shorter, within their limits.
   const Time now = options_.clock->Now();
   const int64_t wall = options_.clock->WallNs();
   const auto until = [&](int64_t unix_ns, Duration most) {
@@ -150,7 +151,7 @@ ExecutionRef JobRestorer::TakeUp(CoreScope& scope, LiveRow row, bool doubts_cloc
   return job;
 }
 
-// Before anything else reads them, so that whatever comes after such a job finds it failed.
+// Called before any other reader, so that jobs that depend on such a job find it failed.
 Status JobRestorer::EndDamaged(const std::vector<DamagedJob>& damaged) {
   for (const DamagedJob& job : damaged) {
     LogError("Job damaged: its row in the store is not what was written, and it ends as FAILED with DATA_LOSS",
@@ -161,35 +162,35 @@ Status JobRestorer::EndDamaged(const std::vector<DamagedJob>& damaged) {
   }
   const Status ended = options_.jobs->database().EndDamaged(damaged, options_.clock->WallNs());
   if (absl::IsResourceExhausted(ended)) {
-    // They do not run either way, and the next start tries again.
+    // These jobs do not run in either case, and the next start tries again.
     LogError("Damaged jobs not ended in the store, which has no room", {{"error", Message(ended)}});
     return absl::OkStatus();
   }
   return While(ended, "ending jobs whose rows in the store are damaged");
 }
 
-// Before any client comes back with one of them: its job would run twice.
+// Called before any client uses one of the keys again: its job would run twice.
 Status JobRestorer::MendKeys() {
   const StatusOr<std::vector<uint64_t>> keyless = options_.jobs->database().ListKeyless();
   if (!keyless.ok()) {
-    LogError("Idempotency keys not looked through for damage", {{"error", Message(keyless.status())}});
+    LogError("Idempotency keys not checked for damage", {{"error", Message(keyless.status())}});
     return absl::OkStatus();
   }
   const StatusOr<uint64_t> mended = options_.jobs->database().MendKeys(*keyless);
   if (absl::IsResourceExhausted(mended.status())) {
-    LogError("Damaged idempotency keys not mended in the store, which has no room",
+    LogError("Damaged idempotency keys not repaired in the store, which has no room",
              {{"error", Message(mended.status())}});
     return absl::OkStatus();
   }
-  HPVMD_RETURN_IF_ERROR(While(mended.status(), "mending idempotency keys whose rows in the store are damaged"));
+  HPVMD_RETURN_IF_ERROR(While(mended.status(), "repairing idempotency keys whose rows in the store are damaged"));
   if (*mended > 0) {
-    LogError("Idempotency keys were damaged in the store, and are known again by the jobs that have them",
+    LogError("Damaged idempotency keys in the store were restored from the jobs that have them",
              {{"keys", std::to_string(*mended)}});
   }
   return absl::OkStatus();
 }
 
-// Jobs and arrays that a damaged row may stand for. A store that cannot even be read through knows nothing.
+// Returns the jobs and arrays to which a damaged row may belong, with "" when the store cannot be read through.
 std::set<std::string> JobRestorer::ReadDamagedUnits() {
   std::set<std::string> units;
   const Status read = options_.jobs->database().ListDamaged([&](const DamagedJob& job) {
@@ -197,13 +198,13 @@ std::set<std::string> JobRestorer::ReadDamagedUnits() {
     units.insert(job.units.begin(), job.units.end());
   });
   if (!read.ok()) {
-    LogError("Rows of jobs not looked through for damage", {{"error", Message(read)}});
+    LogError("Rows of jobs not checked for damage", {{"error", Message(read)}});
     units.insert("");
   }
   return units;
 }
 
-// A read that fails is tried again: the disk may be readable the next time.
+// Retries a failed read: the disk may be readable the next time.
 StatusOr<StoredUnit> JobRestorer::ReadUnit(const Tenant& tenant, const std::string& id) {
   Status failed;
   for (int reads = 0; reads < kReadsMax; ++reads) {
@@ -224,7 +225,7 @@ StatusOr<StoredUnit> JobRestorer::ReadUnit(const Tenant& tenant, const std::stri
   return failed;
 }
 
-// Damage may hide a job, or an element of an array, from whoever looks for it.
+// Damage may hide a job, or an element of an array, from readers.
 bool JobRestorer::MayBeDamaged(const std::string& unit, DamagedUnits& damaged) {
   if (!damaged.has_value()) {
     damaged = ReadDamagedUnits();
@@ -232,7 +233,7 @@ bool JobRestorer::MayBeDamaged(const std::string& unit, DamagedUnits& damaged) {
   return damaged->contains(unit) || damaged->contains("");
 }
 
-// Elements that have ended of arrays that live on. Nothing is asked when all of them live.
+// Counts the ended elements of arrays that live on. The store is not read for arrays whose elements all live.
 void JobRestorer::CountArrays(const std::vector<ExecutionRef>& taken, DamagedUnits& damaged) {
   std::map<std::pair<Tenant*, std::string>, uint64_t> sizes;
   {
@@ -251,7 +252,8 @@ void JobRestorer::CountArrays(const std::vector<ExecutionRef>& taken, DamagedUni
     CoreScope scope(monitor_);
     LiveArray& array = *tenant->arrays.at(id);
     if (may_hide_more || (unit.ok() && unit->state.live != array.live.size())) {
-      array.unreadable = kRowsDamaged;  // Or an index of the store is, through which the live ones are found.
+      // Or the index of the store is damaged through which the live elements are found.
+      array.unreadable = kRowsDamaged;
     } else if (unit.ok()) {
       array.succeeded = unit->state.succeeded;
       array.failed = unit->state.failed;
@@ -262,8 +264,8 @@ void JobRestorer::CountArrays(const std::vector<ExecutionRef>& taken, DamagedUni
   }
 }
 
-// Reads what the restored jobs come after, and that has ended. Of jobs that started once nothing is asked: what they
-// came after was met.
+// Reads the ended units that the restored jobs depend on. Jobs that have started once are skipped: their dependencies
+// were met.
 void JobRestorer::ReadForRestore(const std::vector<ExecutionRef>& taken, DamagedUnits& damaged,
                                  std::map<Tenant*, RestoredUnits>* units) {
   std::set<std::pair<Tenant*, std::string>> unknown;
@@ -293,10 +295,10 @@ void JobRestorer::ReadForRestore(const std::vector<ExecutionRef>& taken, Damaged
         known.unreadable.emplace(id, kRowsDamaged);
       } else if (!read.ok()) {
         known.gone.insert(id);
-        LogWarning("A job comes after one that is no longer stored", {{"tenant", tenant->name}, {"job", id}});
+        LogWarning("A job comes after a job that is no longer stored", {{"tenant", tenant->name}, {"job", id}});
       }
     } else if (!read.ok()) {
-      LogError("A job comes after one of which the store cannot say how it ended: it does not run",
+      LogError("A job does not run: it comes after a job whose outcome the store cannot read",
                {{"tenant", tenant->name}, {"job", id}, {"error", Message(read.status())}});
       known.unreadable.emplace(id, Message(read.status()));
     }
@@ -306,7 +308,7 @@ void JobRestorer::ReadForRestore(const std::vector<ExecutionRef>& taken, Damaged
   }
 }
 
-void JobRestorer::RestoreDependencies(Execution& job, const RestoredUnits& units) {
+void JobRestorer::RestoreDependencies(Execution& job, const RestoredUnits& units, bool doubts_clock) {
   if (job.shown().attempt() > 0) {
     return;
   }
@@ -314,12 +316,24 @@ void JobRestorer::RestoreDependencies(Execution& job, const RestoredUnits& units
   for (const v1::JobDependency& dependency : job.after()) {
     if (const auto unreadable = units.unreadable.find(dependency.job_id()); unreadable != units.unreadable.end()) {
       job.stored->damage = DataLoss("The job was not started: it comes after " + dependency.job_id() +
-                                    ", and the store cannot say how that ended. " + unreadable->second);
+                                    ", whose outcome the store cannot read. " + unreadable->second);
     } else if (!units.gone.contains(dependency.job_id())) {
       after.push_back(dependency);
     }
   }
   table_.AddWaits(*job.tenant, job, table_.JudgeUnits(*job.tenant, after, units.stored));
+  // The limit of waiting continues where it stood: by the wall clock, at most as long as the limit.
+  int64_t since = std::max(job.shown().created_unix_ns(), job.stored->row.released_unix_ns());
+  for (const v1::JobDependency& dependency : after) {
+    if (const auto unit = units.stored.find(dependency.job_id()); unit != units.stored.end()) {
+      since = std::max(since, unit->second.ended_unix_ns);
+    }
+  }
+  const Duration waited(doubts_clock ? 0 : options_.clock->WallNs() - since);
+  const Duration most(static_cast<int64_t>(std::min<uint64_t>(job.shown().limits().wait_ns(), INT64_MAX)));
+  if (job.shown().limits().wait_ns() > 0 && !job.shown().has_hold()) {
+    job.stored->could_start = options_.clock->Now() - std::clamp(waited, Duration{0}, most);
+  }
 }
 
 }  // namespace hpvm::server

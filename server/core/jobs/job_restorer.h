@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A new daemon on an old store: every job that has not ended is taken up where the disk says it is.
+// JobRestorer starts a new daemon on an existing store: every job that has not ended continues from its state on disk.
 #ifndef HPVMD_SERVER_CORE_JOBS_JOB_RESTORER_H_
 #define HPVMD_SERVER_CORE_JOBS_JOB_RESTORER_H_
 
@@ -24,17 +24,17 @@ class JobRestorer : private CoreRoom {
       : CoreRoom(context), tenants_(tenants), table_(table), lifecycle_(lifecycle) {}
 
   // --- For clients; these lock the mutex ---
-  // Once, before any other call about jobs and before serving: takes up what the store has, as a new incarnation. Jobs
-  // that ran when the earlier one ended have lost that attempt.
+  // Takes over the jobs in the store as a new incarnation. Called once, before any other call about jobs and before
+  // serving. Jobs that were running when the earlier incarnation ended have lost that attempt.
   Status Restore();
 
  private:
   struct RestoredUnits;                                       // job_restorer.cc
-  using DamagedUnits = std::optional<std::set<std::string>>;  // Read once, and only if there is a need.
+  using DamagedUnits = std::optional<std::set<std::string>>;  // Read once, and only if needed.
   using StoredUnits = JobTable::StoredUnits;
-  // The clock is more than an hour from the newest time in the store.
+  // Returns true when the clock is more than an hour from the newest time in the store.
   bool DoubtsClock(const std::vector<LiveRow>& live, const std::map<std::string, TenantUse>& uses);
-  // What elements share, by tenant and array.
+  // Fields that elements share, by tenant and array.
   using SharedRows = std::map<std::pair<std::string, std::string>, std::shared_ptr<const StoredJob>>;
   ExecutionRef TakeUp(CoreScope& scope, LiveRow row, bool doubts_clock, SharedRows* shared);
   Status EndDamaged(const std::vector<DamagedJob>& damaged);
@@ -45,7 +45,7 @@ class JobRestorer : private CoreRoom {
   void CountArrays(const std::vector<ExecutionRef>& taken, DamagedUnits& damaged);
   void ReadForRestore(const std::vector<ExecutionRef>& taken, DamagedUnits& damaged,
                       std::map<Tenant*, RestoredUnits>* units);
-  void RestoreDependencies(Execution& job, const RestoredUnits& units);
+  void RestoreDependencies(Execution& job, const RestoredUnits& units, bool doubts_clock);
 
   Tenants& tenants_;
   JobTable& table_;

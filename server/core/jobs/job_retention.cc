@@ -12,7 +12,7 @@ namespace hpvm::server {
 namespace {
 
 constexpr Duration kEvery = std::chrono::seconds(10), kSoon = std::chrono::milliseconds(200);
-// At a time: other writes wait no longer than these take.
+// Number of jobs removed at a time; other writes wait no longer than these take.
 constexpr size_t kWritesMax = 256;
 
 }  // namespace
@@ -34,14 +34,14 @@ void JobRetention::ScheduleRetention(CoreScope& scope, Duration after) {
   });
 }
 
-// On the store's thread, without the mutex, on a full disk too: this is what makes room. Answers how many writes there
-// are to do at once.
+// Called on the store's thread, without the mutex, on a full disk too, since it makes room. Returns the number of
+// writes to do at once.
 size_t JobRetention::Retain(RetentionLimits limits) {
-  const int64_t now = options_.clock->WallNs();  // Before the look: a jump after it changes nothing.
+  const int64_t now = options_.clock->WallNs();  // Read before the look: a later jump has no effect.
   if (const std::optional<Duration> by = clock_watch_.Look(); by.has_value()) {
     LogWarning(
-        "The clock has jumped: until it has gone on steadily for as long as finished jobs and keys are kept, none "
-        "of those that were there is dropped for its age",
+        "The clock has jumped: no stored job or key is dropped for its age until the clock has been steady for as long "
+        "as finished jobs and keys are kept",
         {{"seconds", std::to_string(by->count() / 1'000'000'000)}});
   }
   for (uint64_t* age_ms : {&limits.kept_ms, &limits.key_ms}) {
@@ -49,7 +49,7 @@ size_t JobRetention::Retain(RetentionLimits limits) {
   }
   const JobStoreHealth health = options_.jobs->Health();
   if (retaining_ > 0 || (!health.accepts_writes && !health.is_transient)) {
-    return health.accepts_writes ? kWritesMax : 0;  // What was asked for still waits; more of it would wait as well.
+    return health.accepts_writes ? kWritesMax : 0;  // Earlier removals still wait; more of them would wait as well.
   }
   const auto is_needed = [this](std::string_view tenant, std::string_view id) {
     CoreScope scope(monitor_);
@@ -61,10 +61,27 @@ size_t JobRetention::Retain(RetentionLimits limits) {
     writes = planned;
   }
   if (!writes.ok()) {
-    LogWarning("Finished jobs not looked through", {{"error", Message(writes.status())}});
+    LogWarning("Finished jobs not checked for their age", {{"error", Message(writes.status())}});
     return 0;
   }
-  for (JobWrite& write : *writes) {
+  const size_t count = writes->size();
+  Write(*std::move(writes));
+  return count;
+}
+
+void JobRetention::Forget(const std::vector<FinishedJob>& jobs) {
+  if (retaining_ > 0) {
+    return;
+  }
+  std::vector<JobWrite> writes;
+  for (const FinishedJob& job : jobs) {
+    writes.push_back(DropJob{job.tenant, job.id, /*forget=*/true});
+  }
+  Write(std::move(writes));
+}
+
+void JobRetention::Write(std::vector<JobWrite> writes) {
+  for (JobWrite& write : writes) {
     const DropJob* drop = std::get_if<DropJob>(&write);
     JobStore::WriteDone done = [this](const WriteResult&) { --retaining_; };
     if (drop != nullptr) {
@@ -75,15 +92,14 @@ size_t JobRetention::Retain(RetentionLimits limits) {
     }
     CoreScope scope(monitor_);
     if (shutdown_.closed) {
-      return 0;
+      return;
     }
     ++retaining_;
     options_.jobs->Write(std::move(write), std::move(done));
   }
-  return writes->size();
 }
 
-// The tenant's bytes on disk are fewer. Without the mutex.
+// Reduces the tenant's bytes on disk. Called without the mutex.
 void JobRetention::OnDropped(const DropJob& drop, const WriteResult& result) {
   if (!result.status.ok()) {
     return;
@@ -93,7 +109,7 @@ void JobRetention::OnDropped(const DropJob& drop, const WriteResult& result) {
   if (tenant == nullptr) {
     return;
   }
-  // The row that stays may be larger than what a small job was counted for.
+  // The remaining row may be larger than what a small job was counted for.
   scheduler::Lease& rows = tenant->stored_rows;
   const int64_t change = result.stored_bytes_change;
   const uint64_t less = change < 0 ? static_cast<uint64_t>(-change) : 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes of jobs that have ended, and when.
+// JobRetention removes jobs that have ended from the store, by age and by limits.
 #ifndef HPVMD_SERVER_CORE_JOBS_JOB_RETENTION_H_
 #define HPVMD_SERVER_CORE_JOBS_JOB_RETENTION_H_
 
@@ -18,18 +18,24 @@ class JobRetention : private CoreRoom {
   JobRetention(CoreContext& context, Tenants& tenants, JobFeed& feed)
       : CoreRoom(context), tenants_(tenants), feed_(feed) {}
 
-  // --- For other rooms, with the mutex ---
-  // Looks then for what may go, and from then on again and again.
+  // --- For other rooms; the caller holds the mutex ---
+  // Looks for jobs to remove after `after`, and periodically from then on.
   void ScheduleRetention(CoreScope& scope, Duration after);
+
+  // --- On the store's threads, without the mutex ---
+  // Removes ended jobs from the store. Has no effect while earlier writes wait, as on a full disk: the caller tries
+  // again.
+  void Forget(const std::vector<FinishedJob>& jobs);
 
  private:
   size_t Retain(RetentionLimits limits);
+  void Write(std::vector<JobWrite> writes);
   void OnDropped(const DropJob& drop, const WriteResult& result);
 
   Tenants& tenants_;
   JobFeed& feed_;
-  ClockWatch clock_watch_{*options_.clock};  // Only the store's thread uses it.
-  std::atomic<size_t> retaining_{0};         // Writes that have no answer yet.
+  ClockWatch clock_watch_{*options_.clock};  // Used by the store's thread only.
+  std::atomic<size_t> retaining_{0};         // Number of writes without an answer yet.
 };
 
 }  // namespace hpvm::server

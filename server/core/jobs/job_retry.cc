@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RetryJob: what a finished job was submitted with, as a new job.
+// RetryJob: submits the request of a finished job again, as a new job.
 #include <utility>
 
 #include "server/core/jobs/job_submitter.h"
@@ -12,32 +12,12 @@
 namespace hpvm::server {
 namespace {
 
-// The input of `stored` at a position of the request; null: it is inline.
-const internal::StoredInput* InputAt(const StoredRequest& stored, int position) {
-  for (const internal::StoredInput& input : stored.inputs()) {
-    if (input.index() == static_cast<uint32_t>(position)) {
-      return &input;
-    }
+uint64_t BytesOf(const Submission& submission) {
+  uint64_t bytes = submission.stored.request().ByteSizeLong();
+  for (const internal::StoredBlob& blob : submission.row.blobs()) {
+    bytes += blob.size_bytes();
   }
-  return nullptr;
-}
-
-// One element of an array becomes a job of its own.
-Status TakeElement(StoredRequest& stored, uint64_t index) {
-  const auto type_of = [&](int position) {
-    const internal::StoredInput* input = InputAt(stored, position);
-    return input == nullptr ? v1::ELEMENT_TYPE_UNSPECIFIED : static_cast<v1::ElementType>(input->type());
-  };
-  HPVMD_RETURN_IF_ERROR(FillIndex(*stored.mutable_request(), index, type_of));
-  google::protobuf::RepeatedPtrField<internal::StoredInput> kept;
-  for (const internal::StoredInput& input : stored.inputs()) {
-    const auto position = static_cast<int>(input.index());
-    if (position < stored.request().inputs_size() && !stored.request().inputs(position).has_tensor()) {
-      *kept.Add() = input;
-    }
-  }
-  *stored.mutable_inputs() = kept;
-  return absl::OkStatus();
+  return bytes;
 }
 
 }  // namespace
@@ -71,7 +51,7 @@ void JobSubmitter::RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& 
       refused = AdmitJobs(*tenant, 1, &submission->queued);
     }
     if (!refused.ok()) {
-      tenant->pending_keys.erase(pending_key);  // Nobody waits yet: the mutex was held since.
+      tenant->pending_keys.erase(pending_key);  // No duplicate waits yet, because the mutex was held since.
       scope.Defer([done = std::move(done), refused] { done(refused); });
       return;
     }
@@ -105,7 +85,7 @@ void JobSubmitter::RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& 
   });
 }
 
-// Without the mutex: reads the store.
+// Called without the mutex: reads the store.
 Status JobSubmitter::PrepareRetry(Submission& submission, const v1::RetryJobRequest& request) {
   Tenant& tenant = *submission.tenant;
   const std::string& id = request.job_id();
@@ -122,11 +102,12 @@ Status JobSubmitter::PrepareRetry(Submission& submission, const v1::RetryJobRequ
     return stored.status();
   }
   if (found->job().dropped() || !stored.ok()) {
-    return FailedPrecondition("What job " + id + " was submitted with was dropped to make room; submit it again.");
+    return FailedPrecondition("The request of job " + id + " was dropped to make room; submit the job anew.");
   }
   submission.stored = *std::move(stored);
-  submission.stored.clear_request_sha256();  // The new job's request is another one.
+  submission.stored.clear_request_sha256();  // The new job's request differs.
   submission.stored.clear_request_bytes();
+  submission.stored.mutable_request()->clear_held();  // A retry is meant to run.
   const v1::Job& old = found->job();
   if (!old.array_id().empty()) {
     HPVMD_RETURN_IF_ERROR(TakeElement(submission.stored, old.array_index()));
@@ -140,7 +121,7 @@ Status JobSubmitter::PrepareRetry(Submission& submission, const v1::RetryJobRequ
     (*options.mutable_labels())[label] = value;
   }
   HPVMD_RETURN_IF_ERROR(CheckRequestOptions(options, /*key_honoured=*/true));
-  // What it came after is met when it has run; otherwise it is looked at again.
+  // The dependencies of a job that has run were met; otherwise they are checked again.
   if (old.attempt() > 0) {
     submission.stored.mutable_request()->clear_after();
   }
@@ -153,6 +134,7 @@ Status JobSubmitter::PrepareRetry(Submission& submission, const v1::RetryJobRequ
   StoredJob& row = submission.row;
   row.set_tenant(tenant.name);
   row.set_in_place(found->in_place());
+  *row.mutable_needs() = found->needs();
   v1::Job& job = *row.mutable_job();
   job.set_name(old.name());
   job.set_graph_sha256(old.graph_sha256());
@@ -168,16 +150,14 @@ Status JobSubmitter::PrepareRetry(Submission& submission, const v1::RetryJobRequ
   job.set_attempts_max(old.attempts_max());
   *job.mutable_after() = submission.stored.request().after();
   job.set_retry_of(id);
+  row.mutable_asked_limits()->CopyFrom(submission.stored.request().limits());
   HPVMD_RETURN_IF_ERROR(PinBlobs(submission, *found));
-  uint64_t bytes = submission.stored.request().ByteSizeLong();
-  for (const internal::StoredBlob& blob : row.blobs()) {
-    bytes += blob.size_bytes();
-  }
   CoreScope scope(monitor_);
-  return quotas_.ReserveBytes(tenant, bytes, "The job", &submission.disk_bytes);
+  *job.mutable_limits() = JobLifecycle::LimitsFor(tenant, row.asked_limits());
+  return quotas_.ReserveBytes(tenant, BytesOf(submission), "The job", &submission.disk_bytes);
 }
 
-// Holds the graph, the modules and the inputs, which are there, until the new row names them.
+// Pins the graph, the modules and the inputs, which are stored already, until the new row names them.
 Status JobSubmitter::PinBlobs(Submission& submission, const StoredJob& from) {
   std::map<std::string, uint64_t> needed;  // Sizes, by raw hash.
   const auto need = [&](const std::string& hex) {
@@ -201,7 +181,7 @@ Status JobSubmitter::PinBlobs(Submission& submission, const StoredJob& from) {
     }
     HPVMD_ASSIGN_OR_RETURN(const PinnedBlob pinned,
                            While(options_.jobs->blobs().Pin(submission.tenant->name, *hash, blob.size_bytes()),
-                                 "finding what job " + from.job().id() + " was submitted with"));
+                                 "finding the stored data of job " + from.job().id()));
     submission.pins.push_back(pinned.pin);
     *submission.row.add_blobs() = blob;
     needed.erase(blob.sha256());

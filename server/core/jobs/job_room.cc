@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When no job is started: a disk without room, whose rest goes to those that run; a tenant that is disabled; a server
-// that an administrator has closed.
+// Conditions under which no job is started: a disk without room, where the remaining space is for running jobs; a
+// disabled tenant; a server that an administrator has closed; closed devices.
 #include <vector>
 
 #include "server/core/jobs/job_lifecycle.h"
@@ -8,7 +8,7 @@
 
 namespace hpvm::server {
 
-// Runs fail, attempts are broken off without having counted, and jobs wait until the tenant is enabled.
+// Fails runs, breaks off attempts without counting them, and keeps jobs waiting until the tenant is enabled.
 void JobLifecycle::Suspend(CoreScope& scope, const TenantRef& tenant) {
   LogInfo("Tenant disabled", {{"tenant", tenant->name}, {"reason", tenant->policy->disabled_reason}});
   const auto suspend = [this](CoreScope& inner, const ExecutionRef& job) {
@@ -43,13 +43,29 @@ void JobLifecycle::OnIntake(CoreScope& scope) {
   }
 }
 
+bool JobLifecycle::AwaitsDevices(const Execution& job) const {
+  return !devices_.table().WhyAllClosed(job.stored->row.needs()).empty();
+}
+
+void JobLifecycle::OnDevices(CoreScope& scope) {
+  for (const auto& [name, tenant] : tenants_.all()) {
+    table_.EachLive(scope, tenant, [this](CoreScope& inner, const ExecutionRef& job) {
+      if (AwaitsDevices(*job)) {
+        LeaveQueue(inner, job);
+      } else {
+        Settle(inner, job);
+      }
+    });
+  }
+}
+
 void JobLifecycle::EnterQueues(CoreScope& scope) {
   for (const auto& [name, tenant] : tenants_.all()) {
     table_.EachLive(scope, tenant, [this](CoreScope& inner, const ExecutionRef& job) { Settle(inner, job); });
   }
 }
 
-// A job whose turn comes before it has left gives the turn back.
+// A job whose turn comes before it has left the queue gives the turn back.
 void JobLifecycle::LeaveQueues(CoreScope& scope) {
   for (const auto& [name, tenant] : tenants_.all()) {
     table_.EachLive(scope, tenant, [this](CoreScope& inner, const ExecutionRef& job) { LeaveQueue(inner, job); });

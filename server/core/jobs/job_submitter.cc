@@ -15,7 +15,7 @@
 namespace hpvm::server {
 namespace {
 
-// Of all elements of an array together, for other jobs.
+// Limit on the dependencies of all elements of an array together.
 constexpr uint64_t kWaitsMax = 100'000;
 
 constexpr size_t kNameBytesMax = 255;
@@ -102,7 +102,7 @@ Outcome JobSubmitter::AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease
   return Outcome();
 }
 
-// True when another request with this key is on its way: its answer decides, then this one asks again.
+// Returns true when another request with this key is in progress: after its answer this request is tried again.
 bool JobSubmitter::JoinPending(Tenant& tenant, const std::string& key, std::function<void()> again) {
   if (key.empty()) {
     return false;
@@ -120,8 +120,13 @@ bool JobSubmitter::JoinPending(Tenant& tenant, const std::string& key, std::func
 }
 
 void JobSubmitter::Submit(const TenantRef& tenant, const v1::SubmitRequest& request, v1::SubmitResponse* response,
-                          Done done) {
-  Submit({.tenant = tenant, .request = &request, .response = response, .done = std::move(done), .batch = nullptr});
+                          Done done, std::string who) {
+  Submit({.tenant = tenant,
+          .request = &request,
+          .response = response,
+          .done = std::move(done),
+          .batch = nullptr,
+          .who = std::move(who)});
 }
 
 void JobSubmitter::Submit(Entry entry) {
@@ -133,7 +138,7 @@ void JobSubmitter::Submit(Entry entry) {
   Enter(scope, std::move(entry));
 }
 
-// What is wrong with the request in itself, and whether its key is known. Without the mutex; the store is asked.
+// Checks the request itself, and looks up its key. Called without the mutex; reads the store.
 Outcome JobSubmitter::Examine(Entry& entry) {
   const v1::SubmitRequest& request = *entry.request;
   const std::shared_ptr<const Config> config = config_.Get();
@@ -147,8 +152,8 @@ Outcome JobSubmitter::Examine(Entry& entry) {
         valid.ok() && waits > kWaitsMax) {
       valid = ResourceExhausted("The " + std::to_string(entry.count) + " elements come after " +
                                 std::to_string(request.after_size()) + " jobs each: " + std::to_string(waits) +
-                                " in all, of at most " + std::to_string(kWaitsMax) +
-                                ". Let them come after one job that comes after all.");
+                                " dependencies in all, of at most " + std::to_string(kWaitsMax) +
+                                ". Let them come after one job that comes after all of these.");
     }
   }
   if (!valid.ok()) {
@@ -167,11 +172,11 @@ Outcome JobSubmitter::Examine(Entry& entry) {
   return {};
 }
 
-// From here on it is answered. False: it is refused, or waits for another request with its key, and its rows go with
-// nobody's.
+// Begins a submission, which is answered from then on. Returns false when the request is refused, or waits for another
+// request with its key; then its rows are not part of the batch.
 bool JobSubmitter::Enter(CoreScope& scope, Entry entry) {
   const std::string& key = entry.request->options().idempotency_key();
-  // A known key's job is on disk: nobody has to wait for anybody.
+  // The job of a known key is on disk: no request has to wait for another.
   const std::string pending_key = entry.known.has_value() ? "" : key;
   if (!pending_key.empty()) {
     Entry alone = entry;
@@ -186,7 +191,7 @@ bool JobSubmitter::Enter(CoreScope& scope, Entry entry) {
     admitted = AdmitJobs(*entry.tenant, entry.count, &queued);
   }
   if (!admitted.ok()) {
-    entry.tenant->pending_keys.erase(pending_key);  // Nobody waits yet: the mutex was held since.
+    entry.tenant->pending_keys.erase(pending_key);  // No duplicate waits yet, because the mutex was held since.
     scope.Defer([done = std::move(entry.done), admitted] { done(admitted); });
     return false;
   }
@@ -195,6 +200,7 @@ bool JobSubmitter::Enter(CoreScope& scope, Entry entry) {
   submission->request = entry.request;
   submission->response = entry.response;
   submission->done = std::move(entry.done);
+  submission->who = std::move(entry.who);
   submission->is_brief = entry.is_brief;
   submission->batch = std::move(entry.batch);
   submission->key = key;
@@ -210,7 +216,7 @@ bool JobSubmitter::Enter(CoreScope& scope, Entry entry) {
 
 void JobSubmitter::BeginSubmission(CoreScope& scope, const SubmissionRef& submission) {
   const v1::SubmitRequest& request = *submission->request;
-  // Of a known key's document only the hashes count: it need not have been uploaded again.
+  // For a known key only the hashes of the document count: it need not have been uploaded again.
   if (!submission->known.has_value() || request.has_handle()) {
     StatusOr<PreparationRef> preparation = PreparationOf(scope, *submission->tenant, request);
     if (!preparation.ok()) {
@@ -250,7 +256,7 @@ StatusOr<PreparationRef> JobSubmitter::PreparationOf(CoreScope& scope, Tenant& t
   return graphs_.UseHandle(tenant, request.handle());
 }
 
-// The graph is valid: checks what is bound to it, and sends everything to disk that the job will need.
+// The graph is valid: checks its bindings, and sends everything that the job will need to disk.
 Status JobSubmitter::Accept(CoreScope& scope, const SubmissionRef& submission) {
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("core.submit.accept"));
   const v1::SubmitRequest& request = *submission->request;
@@ -283,13 +289,13 @@ Status JobSubmitter::Normalise(Submission& submission) {
   if (submission.preparation != nullptr) {
     StoreGraph(submission);
   }
-  // What the first element would run with, for the checks.
+  // The inputs of the first element, for the checks.
   v1::SubmitRequest element;
   if (request.has_array()) {
     *element.mutable_inputs() = request.inputs();
     for (v1::InputBinding& input : *element.mutable_inputs()) {
       if (input.array_index()) {
-        input.mutable_tensor()->set_type(v1::ELEMENT_TYPE_U8);  // Any scalar: CheckArrayUse has seen the real one.
+        input.mutable_tensor()->set_type(v1::ELEMENT_TYPE_U8);  // Any scalar: CheckArrayUse has checked the real one.
         input.mutable_tensor()->set_data(std::string(1, 0));
       }
     }
@@ -299,7 +305,7 @@ Status JobSubmitter::Normalise(Submission& submission) {
   HPVMD_RETURN_IF_ERROR(runs_.SetOptions(run, request.options(), request.repeat()));
   HPVMD_RETURN_IF_ERROR(SetIteration(request, &run.sending->input.options));
   const auto& inputs = request.has_array() ? element.inputs() : request.inputs();
-  // Of a known key's request the outputs' buffers may be gone.
+  // The output buffers of a known key's request may be gone.
   const auto& outputs = submission.known.has_value() ? element.outputs() : request.outputs();
   HPVMD_RETURN_IF_ERROR(runs_.ResolveBindings(*submission.tenant, *run.sending, inputs, outputs));
   StoreInputs(submission, run);
@@ -309,7 +315,7 @@ Status JobSubmitter::Normalise(Submission& submission) {
   return absl::OkStatus();
 }
 
-// A document instead of a handle, and the bytes of all.
+// Stores a document instead of a handle, and adds the bytes of document and modules.
 void JobSubmitter::StoreGraph(Submission& submission) {
   const Preparation& preparation = *submission.preparation;
   v1::GraphReference& graph = *submission.stored.mutable_request()->mutable_document();
@@ -334,7 +340,7 @@ void JobSubmitter::StoreGraph(Submission& submission) {
 
 void JobSubmitter::StoreInputs(Submission& submission, const Execution& run) {
   const v1::SubmitRequest& request = *submission.request;
-  size_t pin = 0;  // Of the inputs that have memory, in order.
+  size_t pin = 0;  // Index into the pins of the inputs that have memory, in order.
   for (int i = 0; i < request.inputs_size(); ++i) {
     const v1::InputBinding& binding = request.inputs(i);
     if (binding.has_tensor()) {
@@ -369,13 +375,14 @@ void JobSubmitter::FillRow(Submission& submission, const Execution& run) {
   row.set_array_running_max(request.array().running_max());
   row.set_array_size(request.has_array() ? submission.count : 0);
   v1::Job& job = *row.mutable_job();
+  *row.mutable_needs() = submission.preparation->needs;
   job.set_name(request.name());
   job.set_graph_sha256(submission.stored.request().document().graph_sha256());
   job.set_graph_name(submission.preparation->summary.name());
   *job.mutable_labels() = request.options().labels();
   job.set_priority(run.priority);
   job.set_repeat(run.sending->input.options.repeat());
-  // From the receipt on, as the deadline: validating the graph and storing its parts took a while.
+  // Counted from the receipt, as the deadline is: validating the graph and storing its parts took a while.
   job.set_created_unix_ns(options_.clock->WallNs() - (options_.clock->Now() - submission.received).count());
   job.set_deadline_unix_ns(job.created_unix_ns() + (run.deadline - run.received).count());
   *job.mutable_math() = submission.preparation->summary.math();
@@ -386,9 +393,15 @@ void JobSubmitter::FillRow(Submission& submission, const Execution& run) {
   job.set_attempts_max(request.retry().attempts_max() != 0 ? request.retry().attempts_max()
                                                            : static_cast<uint32_t>(config_->jobs_attempts_default));
   *job.mutable_after() = request.after();
+  row.mutable_asked_limits()->CopyFrom(request.limits());
+  *job.mutable_limits() = JobLifecycle::LimitsFor(*submission.tenant, request.limits());
+  if (request.held()) {
+    job.mutable_hold()->set_by(submission.who);
+    job.mutable_hold()->set_since_unix_ns(job.created_unix_ns());
+  }
 }
 
-// The mutex is held, or nobody else has the submission.
+// The caller holds the mutex, or is the only one to have the submission.
 void JobSubmitter::Put(CoreScope& scope, const SubmissionRef& submission) {
   if (shutdown_.closed) {
     Answer(scope, submission, shutdown_.RefuseWork());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a request to a job on disk: checked, validated by the executor, its parts made durable, then its row.
+// JobSubmitter turns a request into a job on disk: checks it, has the executor validate the graph, makes its parts
+// durable, and then its row.
 #ifndef HPVMD_SERVER_CORE_JOBS_JOB_SUBMITTER_H_
 #define HPVMD_SERVER_CORE_JOBS_JOB_SUBMITTER_H_
 
@@ -38,31 +39,36 @@ class JobSubmitter : private CoreRoom {
         reader_(reader) {}
 
   // --- For clients; these lock the mutex ---
-  // Requests and responses are borrowed until `done`, which comes once, perhaps before these return; never before what
-  // it acknowledges is on disk. The store is asked on the caller's thread: for a key's job, and one that is retried.
-  void Submit(const TenantRef& tenant, const v1::SubmitRequest& request, v1::SubmitResponse* response, Done done);
+  // Borrows requests and responses until `done`, which is called once, perhaps before these return, and never before
+  // the data that it acknowledges is on disk. Reads the store on the caller's thread: for the job of a known key, and
+  // for a job that is retried. `who` is the submitter's name as in the audit, and the holder of a job that is
+  // submitted held.
+  void Submit(const TenantRef& tenant, const v1::SubmitRequest& request, v1::SubmitResponse* response, Done done,
+              std::string who = "its submitter");
   void RetryJob(const TenantRef& tenant, const v1::RetryJobRequest& request, v1::SubmitResponse* response, Done done);
-  // As many Submits. In the tenant's turns, so that this may be called where nobody must wait for the store.
+  // Does the work of as many Submits, in the tenant's turns, so that it may be called on threads that must not wait
+  // for the store.
   void SubmitMany(const TenantRef& tenant, const v1::SubmitManyRequest& request, v1::SubmitManyResponse* response,
-                  Done done);
+                  Done done, std::string who = "its submitter");
 
  private:
   using SubmissionRef = std::shared_ptr<Submission>;
-  // A request that comes in.
+  // An incoming request.
   struct Entry {
     TenantRef tenant;
-    const v1::SubmitRequest* request = nullptr;  // The caller's, until `done`, as the response.
+    const v1::SubmitRequest* request = nullptr;  // Borrowed from the caller until `done`, as is the response.
     v1::SubmitResponse* response = nullptr;
     Done done;
-    std::shared_ptr<SubmitBatch> batch;  // Whose rows its own go with; null: it goes alone.
+    std::shared_ptr<SubmitBatch> batch;  // The batch with whose rows its own are written; null: none.
+    std::string who;
     bool is_brief = false;
-    uint64_t count = 1;  // Jobs.
+    uint64_t count = 1;  // Number of jobs.
     std::optional<KeyRecord> known;
   };
   void Submit(Entry entry);
   Outcome Examine(Entry& entry);
   bool Enter(CoreScope& scope, Entry entry);
-  bool SubmitSome(const TenantRef& tenant, const std::shared_ptr<SubmitBatch>& batch);
+  bool SubmitSome(const TenantRef& tenant, const std::shared_ptr<SubmitBatch>& batch, const std::string& who);
   using Waits = JobTable::Waits;
   static Outcome StoreRefusal(const Status& status);
   Outcome AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease* queued);

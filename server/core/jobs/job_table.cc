@@ -71,7 +71,7 @@ std::optional<StoredUnit> JobTable::StateOfUnit(const Tenant& tenant, const std:
   if (const auto found = tenant.arrays.find(id); found != tenant.arrays.end()) {
     const LiveArray& array = *found->second;
     const UnitState state = array.State();
-    return StoredUnit{state, state.live + state.succeeded + state.failed + array.missing};
+    return StoredUnit{.state = state, .size = state.live + state.succeeded + state.failed + array.missing};
   }
   if (const auto stored = units.find(id); stored != units.end() && stored->second.state.live == 0) {
     return stored->second;
@@ -79,7 +79,7 @@ std::optional<StoredUnit> JobTable::StateOfUnit(const Tenant& tenant, const std:
   return std::nullopt;  // Not read yet, or it has ended since.
 }
 
-// Of a unit of which nobody knows how it stands nothing is known to be as it should.
+// A dependency on a unit whose state is unknown counts as one that cannot be met.
 JobTable::Waits JobTable::JudgeUnits(const Tenant& tenant, const std::vector<v1::JobDependency>& after,
                                      const StoredUnits& units) {
   Waits waits;
@@ -100,7 +100,7 @@ void JobTable::AddWaits(Tenant& tenant, Execution& job, const Waits& waits) {
   tenant.dependencies.Add(job.shown().id(), waits.pending);
 }
 
-// The job, which is on disk, is among those that have not ended.
+// Adds the job, which is on disk, to those that have not ended.
 void JobTable::AddLive(const ExecutionRef& job) {
   job->tenant->jobs.emplace(job->shown().id(), job);
   job->tenant->by_sequence.emplace(job->stored->row.sequence(), job);
@@ -128,7 +128,7 @@ Execution* JobTable::FindLive(Tenant& tenant, std::string_view id) {
 
 Status JobTable::RefuseWithoutRoom() const {
   return has_room ? absl::OkStatus()
-                  : ResourceExhausted("The server's disk is full: it takes no jobs until there is room.");
+                  : ResourceExhausted("The server's disk is full: it accepts no jobs until there is room.");
 }
 
 }  // namespace hpvm::server

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jobs that have not ended, how many stand where, and how those stand that others come after.
+// JobTable holds the jobs that have not ended, their counts by state, and the states of jobs and arrays that others
+// depend on.
 #ifndef HPVMD_SERVER_CORE_JOBS_JOB_TABLE_H_
 #define HPVMD_SERVER_CORE_JOBS_JOB_TABLE_H_
 
@@ -31,24 +32,24 @@ class JobTable : private CoreRoom {
   };
   explicit JobTable(CoreContext& context) : CoreRoom(context) {}
 
-  // --- Facts that the rooms of jobs change, with the mutex ---
-  uint64_t lease = 0;    // This incarnation's; 0: not restored.
-  bool has_room = true;  // On the store's disk.
-  uint64_t waiting = 0;  // Of all tenants.
-  uint64_t running = 0;  // With an attempt: RUNNING on disk.
-  // Between the call and its answer.
+  // --- State that the rooms of jobs change; guarded by the mutex ---
+  uint64_t lease = 0;    // Lease of this incarnation; 0: not restored.
+  bool has_room = true;  // The store's disk has room.
+  uint64_t waiting = 0;  // Number for all tenants.
+  uint64_t running = 0;  // Number of jobs with an attempt: RUNNING on disk.
+  // Submissions between the call and its answer.
   std::set<const Submission*> submissions;
-  // By what waits in the place of their jobs, until those live.
+  // Submissions whose jobs do not live yet, by the id under which they wait in the jobs' place.
   std::map<std::string, std::shared_ptr<Submission>> inserting;
 
-  // --- For other rooms, with the mutex ---
-  // Null: the key is not a queued job's.
+  // --- For other rooms; the caller holds the mutex ---
+  // Returns null when the key is not a queued job's.
   ExecutionRef FindQueued(scheduler::JobKey key) const;
   size_t queued() const { return queued_jobs_.size(); }
-  // In slices, every job of the tenant that has not ended, oldest first; then, if it is given, `done`.
+  // Visits every job of the tenant that has not ended, in slices, oldest first; then calls `done`, if given.
   void EachLive(CoreScope& scope, const TenantRef& tenant, std::function<void(CoreScope&, const ExecutionRef&)> look,
                 std::function<void(CoreScope&)> done = nullptr);
-  // Null for those that have ended, or are not on disk yet.
+  // Returns null for jobs that have ended, or are not on disk yet.
   static Execution* FindLive(Tenant& tenant, std::string_view id);
   void AddLive(const ExecutionRef& job);
   void SetWaiting(Execution& job, bool waits);
@@ -57,9 +58,9 @@ class JobTable : private CoreRoom {
   void RemoveQueued(const Execution& job);
   static LiveArray* ArrayOf(const Execution& job);
   Status RefuseWithoutRoom() const;
-  // Empty: the store must be asked (again).
+  // Returns nothing when the store must be read (again).
   static std::optional<StoredUnit> StateOfUnit(const Tenant& tenant, const std::string& id, const StoredUnits& units);
-  // As the units stand now.
+  // Judges the dependencies by the present state of the units.
   static Waits JudgeUnits(const Tenant& tenant, const std::vector<v1::JobDependency>& after, const StoredUnits& units);
   static void AddWaits(Tenant& tenant, Execution& job, const Waits& waits);
 

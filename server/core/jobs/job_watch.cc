@@ -13,15 +13,16 @@
 namespace hpvm::server {
 namespace {
 
-// Of a list, in one answer; behind what was asked for, where all that matters are jobs that have not ended.
+// Number of a list's jobs in one answer, before and after the number asked for has been listed; from then on only jobs
+// that have not ended matter.
 constexpr uint64_t kPageSize = 256, kPageBehind = 16;
-// Changes that one hold of the mutex looks at.
+// Number of changes visited under one hold of the mutex.
 constexpr size_t kLookedAtOnce = 64;
-// Of an answer, which is in memory until its reader takes it; the last job may go beyond.
+// Bytes of one answer, which is in memory until its reader takes it; the last job may exceed the limit.
 constexpr size_t kAnswerBytes = 64 * limits::kKiB;
-// A watch that is told nothing, because nothing is what it asks for, gets a new cursor after so many changes.
+// Number of changes after which a watch gets a new cursor although none of them concerned it.
 constexpr uint64_t kUntoldMax = 256;
-// A client that was away for longer reads a list.
+// Time for which the history is kept; a client that was away for longer reads a list.
 constexpr Duration kHistoryKept = std::chrono::minutes(10);
 
 template <typename Int>
@@ -54,7 +55,8 @@ bool ConcernsJob(const v1::WatchJobsRequest& request, const v1::Job& job) {
          });
 }
 
-// What a watch is told of a change; null: nothing. A job that leaves what is asked for is gone.
+// Returns the change as the watch reports it, or null when it does not concern the watch. A job that leaves the states
+// asked for is reported as gone.
 std::shared_ptr<const v1::JobChange> ToldOf(const v1::WatchJobsRequest& request, const JobHistory::Entry& entry) {
   if (!entry.change->has_job()) {
     return entry.change;
@@ -77,9 +79,10 @@ std::shared_ptr<const v1::JobChange> ToldOf(const v1::WatchJobsRequest& request,
 
 }  // namespace
 
-StatusOr<std::unique_ptr<JobWatch::Place>> JobWatch::Open(const TenantRef& tenant, const v1::WatchJobsRequest& request,
-                                                          Watchers::Wake wake) {
-  auto place = std::make_unique<Place>();
+StatusOr<std::unique_ptr<JobWatch::WatchState>> JobWatch::Open(const TenantRef& tenant,
+                                                               const v1::WatchJobsRequest& request,
+                                                               Watchers::Wake wake) {
+  auto place = std::make_unique<WatchState>();
   place->tenant = tenant;
   place->request = request;
   HPVMD_RETURN_IF_ERROR(ReadCursor(*place));
@@ -90,7 +93,7 @@ StatusOr<std::unique_ptr<JobWatch::Place>> JobWatch::Open(const TenantRef& tenan
   return place;
 }
 
-void JobWatch::Close(const Place& place) {
+void JobWatch::Close(const WatchState& place) {
   watchers_.Remove(place.tenant, place.watcher.key);
   CoreScope scope(monitor_);
   if (--place.tenant->job_watchers > 0 || shutdown_.stopped) {
@@ -106,14 +109,14 @@ void JobWatch::Close(const Place& place) {
   });
 }
 
-// One that keeps its jobs has leases, one that keeps none has its start.
+// A persistent store has leases; without one the daemon's start time tells incarnations apart.
 uint64_t JobWatch::Incarnation() const { return started_ + table_.lease; }
 
-std::string JobWatch::CursorOf(const Place& place) const {
+std::string JobWatch::CursorOf(const WatchState& place) const {
   return Hex(Incarnation()) + "-" + Hex(place.number) + "-" + place.end;
 }
 
-Status JobWatch::ReadCursor(Place& place) const {
+Status JobWatch::ReadCursor(WatchState& place) const {
   std::string_view rest = place.request.cursor();
   if (rest.empty()) {
     place.is_listing = true;
@@ -133,7 +136,7 @@ Status JobWatch::ReadCursor(Place& place) const {
   return absl::OkStatus();
 }
 
-StatusOr<JobWatch::Found> JobWatch::Next(Place& place, v1::WatchJobsResponse* response) {
+StatusOr<JobWatch::Found> JobWatch::Next(WatchState& place, v1::WatchJobsResponse* response) {
   response->Clear();
   HPVMD_RETURN_IF_ERROR(watchers_.Refusal(*place.tenant));
   HPVMD_ASSIGN_OR_RETURN(const Found found, place.is_listing ? NextOfList(place, response)
@@ -142,7 +145,7 @@ StatusOr<JobWatch::Found> JobWatch::Next(Place& place, v1::WatchJobsResponse* re
   return found;
 }
 
-StatusOr<JobWatch::Found> JobWatch::NextOfList(Place& place, v1::WatchJobsResponse* response) {
+StatusOr<JobWatch::Found> JobWatch::NextOfList(WatchState& place, v1::WatchJobsResponse* response) {
   const uint64_t wanted = place.request.list_max() == 0 ? UINT64_MAX : place.request.list_max();
   if (place.steps == nullptr) {
     v1::ListJobsRequest& page = place.page_request;
@@ -186,8 +189,8 @@ StatusOr<JobWatch::Found> JobWatch::NextOfList(Place& place, v1::WatchJobsRespon
   return Found::kAnswer;
 }
 
-// Whether the last page was the last one; then it is known where a later list ends.
-StatusOr<bool> JobWatch::EndsList(Place& place) {
+// Returns true when the list ends with this page; sets where a later list ends.
+StatusOr<bool> JobWatch::EndsList(WatchState& place) {
   const std::string& next = place.page_request.page_token();
   if (next.empty()) {
     return true;
@@ -202,12 +205,12 @@ StatusOr<bool> JobWatch::EndsList(Place& place) {
   return !has_live;
 }
 
-void JobWatch::BeginList(Place& place, std::string reason) {
+void JobWatch::BeginList(WatchState& place, std::string reason) {
   place.is_listing = true;
   place.reason = std::move(reason);
 }
 
-JobWatch::Found JobWatch::NextChanges(Place& place, v1::WatchJobsResponse* response) {
+JobWatch::Found JobWatch::NextChanges(WatchState& place, v1::WatchJobsResponse* response) {
   std::vector<std::shared_ptr<const v1::JobChange>> told;
   bool is_at_end = false;
   {

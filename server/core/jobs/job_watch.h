@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches of a tenant's jobs: a list, then every change.
+// JobWatch serves watches of a tenant's jobs: a list, then every change.
 //
-// A watch is behind its last change by number. While the tenant's history reaches back to there it goes on; else it
-// begins again with a list. So a watch has no memory that grows: a slow reader is told of the list instead of what it
-// missed, and a tenant's flood costs nobody but that tenant's own slow readers.
+// A watch stands at the number of the last change that it reported. While the tenant's history reaches back to that
+// number, the watch continues; otherwise it begins again with a list. So a watch needs no memory that grows: a slow
+// reader gets the list instead of the changes that it missed, and a burst of changes in one tenant affects only that
+// tenant's own slow readers.
 //
-// A cursor holds the daemon's incarnation, the number, and where the first list ended (JobWatch::Place::end), which a
-// later list does not go beyond: jobs further back had ended before, and were not told.
+// A cursor holds the daemon's incarnation, the number, and the end of the first list (WatchState::end), which a later
+// list does not exceed: jobs beyond it had ended before, and were not reported.
 #ifndef HPVMD_SERVER_CORE_JOBS_JOB_WATCH_H_
 #define HPVMD_SERVER_CORE_JOBS_JOB_WATCH_H_
 
@@ -24,49 +25,50 @@ namespace hpvm::server {
 
 class JobWatch : private CoreRoom {
  public:
-  // One call's; its threads take turns.
-  struct Place {
+  // The state of one call, whose threads take turns.
+  struct WatchState {
     TenantRef tenant;
     v1::WatchJobsRequest request;
-    Watchers::Place watcher;
-    bool is_new = true;        // Nothing was told yet.
-    uint64_t number = 0;       // All changes up to it were told, or are in the list.
-    uint64_t told_number = 0;  // By a cursor.
-    std::string end;           // Jobs from that page on are in no list; empty: all are.
-    // A list that is being made:
+    Watchers::Registration watcher;
+    bool is_new = true;        // No answer was given yet.
+    uint64_t number = 0;       // All changes up to this number were reported, or are in the list.
+    uint64_t told_number = 0;  // Number in the last cursor.
+    std::string end;           // Lists end before this page; empty: they have all jobs.
+    // A list in progress:
     bool is_listing = false;
-    std::string reason;        // Why, if the watch had begun before.
-    uint64_t list_number = 0;  // Later changes follow the list.
+    std::string reason;        // Why the list was begun, if the watch had begun before.
+    uint64_t list_number = 0;  // Changes after this number follow the list.
     uint64_t listed = 0;
     v1::ListJobsRequest page_request;
     v1::ListJobsResponse page;
-    JobReader::Steps steps;  // Of the page; none: it is to be begun.
+    JobReader::Steps steps;  // Reads the page; null: the page has not been begun.
   };
   enum class Found : uint8_t {
     kAnswer,
-    kMore,     // Nothing yet; another step is to follow, in the tenant's turn.
-    kNothing,  // Until `wake`.
+    kMore,     // No answer yet; another step must follow, in the tenant's turn.
+    kNothing,  // No answer until `wake`.
   };
 
   JobWatch(CoreContext& context, Watchers& watchers, const JobTable& table, JobReader& reader)
       : CoreRoom(context), watchers_(watchers), table_(table), reader_(reader) {}
 
   // --- For clients; these lock the mutex ---
-  // Each has to be closed. kInvalidArgument for a cursor that is none; what Watchers::Add says.
-  StatusOr<std::unique_ptr<Place>> Open(const TenantRef& tenant, const v1::WatchJobsRequest& request,
-                                        Watchers::Wake wake);
-  void Close(const Place& place);
-  // What is new, or some of the work for it: for the tenant's turn. At most 64 KiB and a job.
-  StatusOr<Found> Next(Place& place, v1::WatchJobsResponse* response);
+  // Every state must be closed. Returns kInvalidArgument for an invalid cursor, and the errors of Watchers::Add.
+  StatusOr<std::unique_ptr<WatchState>> Open(const TenantRef& tenant, const v1::WatchJobsRequest& request,
+                                             Watchers::Wake wake);
+  void Close(const WatchState& place);
+  // Returns the next changes, or does a part of the work for them; called in the tenant's turn. An answer has at most
+  // 64 KiB and one job.
+  StatusOr<Found> Next(WatchState& place, v1::WatchJobsResponse* response);
 
  private:
   uint64_t Incarnation() const;
-  Status ReadCursor(Place& place) const;
-  std::string CursorOf(const Place& place) const;
-  void BeginList(Place& place, std::string reason);
-  StatusOr<Found> NextOfList(Place& place, v1::WatchJobsResponse* response);
-  StatusOr<bool> EndsList(Place& place);
-  Found NextChanges(Place& place, v1::WatchJobsResponse* response);
+  Status ReadCursor(WatchState& place) const;
+  std::string CursorOf(const WatchState& place) const;
+  void BeginList(WatchState& place, std::string reason);
+  StatusOr<Found> NextOfList(WatchState& place, v1::WatchJobsResponse* response);
+  StatusOr<bool> EndsList(WatchState& place);
+  Found NextChanges(WatchState& place, v1::WatchJobsResponse* response);
 
   Watchers& watchers_;
   const JobTable& table_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches of jobs and devices, driven by hand.
+// Tests watches of jobs and devices, driven by hand.
 #include "server/core/jobs/job_watch.h"
 
 #include "server/testing/job_fixture.h"
@@ -18,18 +18,18 @@ constexpr char kOutput[] = "output";
 
 class JobWatchTest : public testing::JobFixture {
  protected:
-  // One call, which reads whatever there is when it is told to.
+  // Call is one watching call, which reads all answers when it is told to.
   struct Call {
-    std::unique_ptr<JobWatch::Place> place;
+    std::unique_ptr<JobWatch::WatchState> place;
     int wakes = 0;
     Status ended;
     std::string cursor;
-    std::vector<std::string> reasons;  // Of lists.
+    std::vector<std::string> reasons;  // Reasons of lists.
     uint64_t lists = 0, answers = 0;
   };
   std::unique_ptr<Call> Open(const v1::WatchJobsRequest& request = {}, TenantRef tenant = nullptr) {
     auto call = std::make_unique<Call>();
-    StatusOr<std::unique_ptr<JobWatch::Place>> place =
+    StatusOr<std::unique_ptr<JobWatch::WatchState>> place =
         core_->job_watch().Open(tenant != nullptr ? tenant : tenant_, request, [call = call.get()] { ++call->wakes; });
     call->ended = place.status();
     if (place.ok()) {
@@ -41,7 +41,7 @@ class JobWatchTest : public testing::JobFixture {
     core_->job_watch().Close(*call->place);
     call.reset();
   }
-  // "STATE id", "gone id", of all that there is.
+  // Returns all changes as "STATE id" or "gone id".
   std::vector<std::string> Read(Call& call, size_t answers_max = SIZE_MAX) {
     std::vector<std::string> told;
     for (v1::WatchJobsResponse response; answers_max > 0;) {
@@ -79,7 +79,7 @@ class JobWatchTest : public testing::JobFixture {
   }
 };
 
-// A list of what there is, then each change once and in order; a broken watch goes on behind its cursor.
+// A watch begins with a list, then reports each change once and in order; a broken watch continues after its cursor.
 TEST_F(JobWatchTest, TellsEveryChange) {
   const std::string first = RunOne(Request());
   auto call = Open();
@@ -97,7 +97,7 @@ TEST_F(JobWatchTest, TellsEveryChange) {
   EXPECT_THAT(Read(*call), ElementsAre("SUCCEEDED " + second));
   EXPECT_EQ(call->lists, 0u);
   Close(call);
-  call = Open(At(cursor));  // Whoever lost the answer gets it again.
+  call = Open(At(cursor));  // A client that lost the answer gets it again.
   EXPECT_THAT(Read(*call), ElementsAre("SUCCEEDED " + second));
   Close(call);
   EXPECT_EQ(Open(At("nonsense"))->ended.code(), absl::StatusCode::kInvalidArgument);
@@ -105,7 +105,7 @@ TEST_F(JobWatchTest, TellsEveryChange) {
   EXPECT_EQ(Open(At(cursor + "0"))->ended.code(), absl::StatusCode::kInvalidArgument);
 }
 
-// The first answer comes at once also when there is nothing new: the client knows then that it is heard.
+// The first answer comes at once even when there is no change, which tells the client that the watch works.
 TEST_F(JobWatchTest, AnswersAtOnce) {
   auto call = Open();
   EXPECT_THAT(Read(*call), IsEmpty());
@@ -118,9 +118,9 @@ TEST_F(JobWatchTest, AnswersAtOnce) {
   Close(again);
 }
 
-// A change that a list may have already has a number that says so.
+// The number of a change tells whether a list may have it already.
 TEST_F(JobWatchTest, NumbersTellListsFromChanges) {
-  for (int i = 0; i < 70; ++i) {  // More than one step looks at.
+  for (int i = 0; i < 70; ++i) {  // More than one step visits.
     RunOne(Request());
   }
   auto other = Open();
@@ -130,7 +130,7 @@ TEST_F(JobWatchTest, NumbersTellListsFromChanges) {
   auto call = Open();
   v1::WatchJobsResponse list, later;
   ASSERT_EQ(*core_->job_watch().Next(*call->place, &list), Found::kMore);  // One step.
-  AnswerRun(Result(kOutput));                                              // Meanwhile it ends.
+  AnswerRun(Result(kOutput));                                              // The job ends during the list.
   for (StatusOr<Found> found = Found::kMore; found.ok() && *found == Found::kMore;) {
     found = core_->job_watch().Next(*call->place, &list);
   }
@@ -148,7 +148,7 @@ TEST_F(JobWatchTest, NumbersTellListsFromChanges) {
   Close(other);
 }
 
-// After a restart, and behind what is kept, a watch is told why, and gets a list that ends where the first one did.
+// After a restart, and past the kept history, a watch gets a reason, and a list that ends where the first one did.
 TEST_F(JobWatchTest, BeginsAgainWithAList) {
   const std::string old = RunOne(Request());
   const std::string known = RunOne(Request());
@@ -167,7 +167,7 @@ TEST_F(JobWatchTest, BeginsAgainWithAList) {
   EXPECT_THAT(call->reasons, ElementsAre(HasSubstr("started again")));
   const std::string after = call->cursor;
   Close(call);
-  // Ten minutes without a watch, and nothing is kept.
+  // After ten minutes without a watch nothing is kept.
   Advance(std::chrono::minutes(11));
   EXPECT_FALSE(tenant_->history.is_kept());
   EXPECT_EQ(tenant_->history.bytes(), 0u);
@@ -202,7 +202,7 @@ TEST_F(JobWatchTest, ListsAllThatHaveNotEnded) {
   Close(call);
 }
 
-// A slow reader is told that it gets a list instead; nobody waits for it, and what is kept stays bounded.
+// A slow reader is told that it gets a list instead; no caller waits for it, and the kept history stays bounded.
 TEST_F(JobWatchTest, SlowReadersBeginAgain) {
   config_.jobs_watch_bytes_per_tenant_max = 16 * 1024;
   StartFresh(config_);
@@ -227,7 +227,7 @@ TEST_F(JobWatchTest, SlowReadersBeginAgain) {
   Close(quick);
 }
 
-// Filters as in lists; a job that leaves the states asked for, or the store, is told as gone.
+// Filters work as in lists; a job that leaves the states asked for, or the store, is reported as gone.
 TEST_F(JobWatchTest, Filters) {
   v1::WatchJobsRequest request;
   request.add_states(v1::JOB_STATE_RUNNING);
@@ -249,7 +249,7 @@ TEST_F(JobWatchTest, Filters) {
   Close(call);
 }
 
-// One who is told nothing gets new cursors all the same, which do not grow old.
+// A watch without changes gets new cursors all the same, which do not become outdated.
 TEST_F(JobWatchTest, CursorsGoOnWithoutChanges) {
   v1::WatchJobsRequest request;
   request.set_array_id("array-none");
@@ -265,8 +265,8 @@ TEST_F(JobWatchTest, CursorsGoOnWithoutChanges) {
   Close(call);
 }
 
-// Places are bounded by tenant; ten watchers of one tenant miss nothing beside a flood of another, which takes neither
-// their places nor their changes, and is told of without touching them.
+// Places are bounded by tenant; ten watchers of one tenant miss nothing beside a flood of another's changes, which
+// takes neither their places nor their changes, and does not wake them.
 TEST_F(JobWatchTest, TenantsDoNotMeet) {
   config_.jobs_watch_bytes_per_tenant_max = 16 * 1024;
   config_.jobs_watchers_per_tenant_max = 10;
@@ -308,8 +308,8 @@ TEST_F(JobWatchTest, TenantsDoNotMeet) {
   EXPECT_EQ(core_->Snapshot(false).watchers, 0u);
 }
 
-// However many watch, a change itself tells nobody: some are told in each of the tenant's turns, and news that comes
-// meanwhile is told once.
+// A change itself wakes no watcher, however many there are: some are woken in each of the tenant's turns, and news
+// that comes meanwhile is reported once.
 TEST_F(JobWatchTest, TellsSomeInEachTurn) {
   std::vector<std::unique_ptr<Call>> watchers;
   for (int i = 0; i < 100; ++i) {
@@ -341,7 +341,8 @@ TEST_F(JobWatchTest, TellsSomeInEachTurn) {
   }
 }
 
-// A watch ends with its tenant's rights, with the server, and is woken to end when it is as old as a connection may be.
+// A watch ends with its tenant's rights and with the server, and is woken to end when it is as old as a connection may
+// be.
 TEST_F(JobWatchTest, Ends) {
   auto call = Open();
   Read(*call);
@@ -358,7 +359,7 @@ TEST_F(JobWatchTest, Ends) {
   Close(call);
 }
 
-// Who watches devices is woken when ListDevices may answer otherwise, in every tenant.
+// Watchers of devices are woken when ListDevices may answer differently, in every tenant.
 TEST_F(JobWatchTest, DevicesWake) {
   const TenantRef bob = *core_->tenants().FindTenant("bob");
   int ann_wakes = 0, bob_wakes = 0, job_wakes = 0;
@@ -375,7 +376,7 @@ TEST_F(JobWatchTest, DevicesWake) {
   core_->devices().SetFound("null", Unavailable("The probe ended."));
   core_->devices().OnProbed("null:7", Unavailable("No answer."));
   Pump();
-  EXPECT_EQ(ann_wakes, 2);  // Both at once.
+  EXPECT_EQ(ann_wakes, 2);  // Both are woken at once.
   core_->watchers().Remove(tenant_, ann_place->key);
   core_->watchers().Remove(bob, bob_place->key);
   core_->watchers().Remove(bob, job_place->key);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// State folders that earlier releases left when they were killed (tests/golden/state), opened by this one: every job is
-// there, can be read and tried again, and those that wait go on.
+// Tests state folders that earlier releases left when they were killed (tests/golden/state), opened by this one: every
+// job is there, can be read and retried, and waiting jobs go on.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -34,7 +34,7 @@ std::string BytesOf(const fs::path& path) {
   return bytes.str();
 }
 
-// One line of NAME.txt: what tests/golden/state/make.py calls a job, its id, and its state as it was shown.
+// One line of NAME.txt: the name of a job in tests/golden/state/make.py, its id, and its state as it was shown.
 struct KnownJob {
   std::string name, id, state;
 };
@@ -61,7 +61,7 @@ class OldStateTest : public testing::JobFixture, public ::testing::WithParamInte
     return found == known_.end() ? known_.front().id : found->id;
   }
 
-  // A core on what the folder holds: its database, and its blobs on the played disk.
+  // Starts a core on the folder's state: its database, and its blobs on the simulated disk.
   void StartOnState() {
     state_ = std::make_unique<testing::StoredState>();
     SqliteJobDatabaseOptions options;
@@ -92,7 +92,8 @@ class OldStateTest : public testing::JobFixture, public ::testing::WithParamInte
   std::vector<KnownJob> known_;
 };
 
-// As a daemon opens it: brought to this release's version, whole, with everything that each job needs.
+// The store, opened as a daemon opens it, has this release's version, is whole, and has everything that each job
+// needs.
 TEST_P(OldStateTest, IsWhole) {
   {
     const auto store = OpenLocalJobStore(path_, nullptr);
@@ -103,7 +104,8 @@ TEST_P(OldStateTest, IsWhole) {
       SCOPED_TRACE(job.name);
       const StatusOr<StoredJob> row = database.Find(kTenant, job.id);
       ASSERT_TRUE(row.ok()) << row.status();
-      const std::string shown = job.state == "JOB_STATE_QUEUED" ? "JOB_STATE_ACCEPTED" : job.state;  // As it is stored.
+      // The stored state.
+      const std::string shown = job.state == "JOB_STATE_QUEUED" ? "JOB_STATE_ACCEPTED" : job.state;
       EXPECT_EQ(v1::JobState_Name(row->job().state()), shown);
       const StatusOr<StoredRequest> request = ReadWholeRequest(database, (*store)->blobs(), kTenant, job.id);
       ASSERT_TRUE(request.ok()) << request.status();
@@ -125,7 +127,7 @@ TEST_P(OldStateTest, IsWhole) {
   EXPECT_THAT(*faults, IsEmpty());
 }
 
-// What waited runs to its end in its order, also what was running, and what has ended can be tried again.
+// Waiting jobs run to their end in order, also those that were running, and ended jobs can be retried.
 TEST_P(OldStateTest, GoesOn) {
   with_index_ = true;
   StartOnState();
@@ -151,7 +153,7 @@ TEST_P(OldStateTest, GoesOn) {
   End();
 }
 
-// Tenants, tokens and the audit are those of before.
+// Tenants, tokens and the audit are unchanged.
 TEST_P(OldStateTest, KeepsWhoMayDoWhat) {
   const auto database = IdentityDatabase::Open(path_ + "/identity.sqlite");
   ASSERT_TRUE(database.ok()) << database.status();

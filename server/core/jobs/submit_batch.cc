@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SubmitMany.
+// Implements SubmitMany.
 #include "server/core/jobs/submit_batch.h"
 
 #include <utility>
@@ -30,7 +30,7 @@ SubmitBatch::SubmitBatch(JobStore& store, const v1::SubmitManyRequest& request, 
       undecided_(count_),
       unanswered_(count_) {
   for (int i = 0; i < count_; ++i) {
-    response_->add_results();  // Each is filled by another thread; the list stays as it is.
+    response_->add_results();  // Each is filled by another thread; the list itself does not change.
   }
 }
 
@@ -75,7 +75,7 @@ void SubmitBatch::Answer(int index, const Outcome& outcome) {
 }
 
 void JobSubmitter::SubmitMany(const TenantRef& tenant, const v1::SubmitManyRequest& request,
-                              v1::SubmitManyResponse* response, Done done) {
+                              v1::SubmitManyResponse* response, Done done, std::string who) {
   if (request.jobs_size() < 1 || request.jobs_size() > kSubmitsPerCallMax) {
     const Status refused = InvalidArgument("The call has " + std::to_string(request.jobs_size()) +
                                            " jobs; it needs 1 to " + std::to_string(kSubmitsPerCallMax) + ".");
@@ -84,14 +84,15 @@ void JobSubmitter::SubmitMany(const TenantRef& tenant, const v1::SubmitManyReque
     return;
   }
   auto batch = std::make_shared<SubmitBatch>(*options_.jobs, request, response, std::move(done));
-  options_.jobs->PostRead(tenant->name, [this, tenant, batch] {
-    return SubmitSome(tenant, batch) ? FairQueue::Step::kAgain : FairQueue::Step::kDone;
+  options_.jobs->PostRead(tenant->name, [this, tenant, batch, who = std::move(who)] {
+    return SubmitSome(tenant, batch, who) ? FairQueue::Step::kAgain : FairQueue::Step::kDone;
   });
 }
 
-// Some of the jobs, of which the store is asked for their keys before the mutex is taken once for all. True: there are
-// more.
-bool JobSubmitter::SubmitSome(const TenantRef& tenant, const std::shared_ptr<SubmitBatch>& batch) {
+// Submits some of the jobs: looks up their keys in the store before the mutex is locked once for all. Returns true
+// when there are more.
+bool JobSubmitter::SubmitSome(const TenantRef& tenant, const std::shared_ptr<SubmitBatch>& batch,
+                              const std::string& who) {
   const auto [first, count] = batch->Take();
   std::vector<Entry> entries;
   for (int i = first; i < first + count; ++i) {
@@ -100,11 +101,12 @@ bool JobSubmitter::SubmitSome(const TenantRef& tenant, const std::shared_ptr<Sub
                 .response = batch->response(i),
                 .done = [batch, i](const Outcome& outcome) { batch->Answer(i, outcome); },
                 .batch = batch,
+                .who = who,
                 .is_brief = true};
     // The call itself has been counted, as its first job.
     Outcome refused = i == 0 ? Outcome() : quotas_.meter().Begin(*tenant, 0);
     if (refused.ok() && entry.request->has_array()) {
-      refused = InvalidArgument("An array of jobs is submitted by itself (Submit).");
+      refused = InvalidArgument("An array of jobs must be submitted alone (Submit).");
     }
     refused = refused.ok() ? Examine(entry) : refused;
     if (refused.ok()) {

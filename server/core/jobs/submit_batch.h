@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jobs of one SubmitMany until its answer: their rows wait for each other, so that one commit has all of them, and
-// the answer waits for each.
+// SubmitBatch holds the jobs of one SubmitMany until its answer: the rows wait for each other, so that one commit has
+// all of them, and the answer waits for each job.
 //
-// Each job is a submission of its own. What is refused, or waits for another request with its key, goes without the
-// others: else two calls could wait for each other.
+// Each job is a submission of its own. A job that is refused, or waits for another request with its key, does not
+// delay the others: otherwise two calls could wait for each other.
 #ifndef HPVMD_SERVER_CORE_JOBS_SUBMIT_BATCH_H_
 #define HPVMD_SERVER_CORE_JOBS_SUBMIT_BATCH_H_
 
@@ -21,14 +21,16 @@ namespace hpvm::server {
 class SubmitBatch {
  public:
   using Done = std::function<void(const Outcome&)>;
-  // Request and response are borrowed until `done`, which comes once, when each job is on disk or refused. The store is
-  // borrowed and lives longer.
+  // Borrows request and response until `done`, which is called once, when each job is on disk or refused. The store is
+  // borrowed and must outlive the batch.
   SubmitBatch(JobStore& store, const v1::SubmitManyRequest& request, v1::SubmitManyResponse* response, Done done);
 
-  // What the answer has of a job: all of them go into one message, however long their labels and notes are.
+  // Copies the fields of a job that the answer has: all jobs go into one message, however long their labels and notes
+  // are.
   static void FillBrief(const v1::Job& job, v1::Job* brief);
 
-  // The jobs that come next, which the caller has then taken: as many as one hold of the core's mutex may have.
+  // A range of the next jobs, at most as many as one hold of the core's mutex may take. Take removes them from the
+  // batch.
   struct Piece {
     int first = 0, count = 0;
   };
@@ -39,14 +41,14 @@ class SubmitBatch {
   const std::string& traceparent() const { return request_.options().traceparent(); }
   v1::SubmitResponse* response(int index) const { return response_->mutable_results(index); }
 
-  // --- With the core's mutex ---
-  // The row of one that is accepted.
+  // --- The caller holds the core's mutex ---
+  // Adds the row of an accepted job.
   void Write(JobWrite write, JobStore::WriteDone done);
-  // So many have no row, or write it by themselves.
+  // Reports that `count` jobs have no row, or write it by themselves.
   void GoWithout(int count);
 
-  // --- Any thread ---
-  // One is answered: its response is there, unless it is refused.
+  // --- Thread-safe ---
+  // Answers one job: its response is filled, unless it is refused.
   void Answer(int index, const Outcome& outcome);
 
  private:
@@ -55,9 +57,9 @@ class SubmitBatch {
   v1::SubmitManyResponse* const response_;
   const Done done_;
   const int count_;
-  int taken_ = 0;                        // One thread at a time.
-  int undecided_;                        // Whose rows may still come.
-  std::vector<JobStore::Pending> rows_;  // Of those that are decided.
+  int taken_ = 0;                        // Used by one thread at a time.
+  int undecided_;                        // Number of jobs whose rows may still come.
+  std::vector<JobStore::Pending> rows_;  // Rows of the decided jobs.
   std::atomic<int> unanswered_;
 };
 

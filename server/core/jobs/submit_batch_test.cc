@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SubmitMany: one commit, an answer for each job, and what becomes of both when something is wrong.
+// Tests SubmitMany: one commit, an answer for each job, and both when something fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,13 +54,13 @@ class SubmitBatchTest : public JobFixture {
     }
     return requests;
   }
-  // The graph is known to be valid from then on; its job waits for a run that is not answered.
+  // From then on the graph is known to be valid; its job waits for a run that is not answered.
   void Validate() { SubmitJob(Request()); }
 
   std::vector<ManyRef> alive_;
 };
 
-// All rows are in one commit, and nobody is answered before it.
+// All rows are in one commit, and no job is answered before it.
 TEST_F(SubmitBatchTest, WritesAllInOneCommit) {
   Validate();
   const size_t before = store_->writes.size();
@@ -86,7 +86,7 @@ TEST_F(SubmitBatchTest, WritesAllInOneCommit) {
   }
 }
 
-// Jobs of a graph that nobody has validated wait for that, and are in one commit all the same.
+// Jobs of a graph that has not been validated wait for that, and are in one commit all the same.
 TEST_F(SubmitBatchTest, WaitsForTheGraph) {
   const ManyRef many = SubmitMany(Requests(20));
   EXPECT_EQ(many->done, 0);
@@ -116,7 +116,7 @@ TEST_F(SubmitBatchTest, CountsBeforeAnythingElse) {
   EXPECT_EQ(SubmitMany(Requests(kSubmitsPerCallMax))->accepted(), kSubmitsPerCallMax);
 }
 
-// Whatever is wrong with one job, the others are there; each is told what is wrong with it.
+// When some jobs are invalid, the others are accepted; each error says what is wrong with its job.
 TEST_F(SubmitBatchTest, RefusesByIndex) {
   Validate();
   std::vector<v1::SubmitRequest> requests = Requests(8, "k");
@@ -157,7 +157,7 @@ TEST_F(SubmitBatchTest, RefusesAllAlike) {
   EXPECT_EQ(many->accepted(), 0);
 }
 
-// The same batch once more is the same jobs, whether the first answer came or not.
+// The same batch once more gives the same jobs, whether the first answer came or not.
 TEST_F(SubmitBatchTest, IsIdempotent) {
   Validate();
   store_->hold_commits = true;
@@ -180,7 +180,7 @@ TEST_F(SubmitBatchTest, IsIdempotent) {
   EXPECT_EQ(other->code(1), StatusCode::kAlreadyExists);
 }
 
-// A key twice in one call: one job for equal requests; another request is refused. Also across pieces.
+// A key used twice in one call gives one job for equal requests; a different request is refused. Also across pieces.
 TEST_F(SubmitBatchTest, TakesAKeyOnce) {
   Validate();
   std::vector<v1::SubmitRequest> requests = Requests(40, "k");
@@ -204,7 +204,7 @@ TEST_F(SubmitBatchTest, CallsWithEachOthersKeysEnd) {
   std::vector<v1::SubmitRequest> forth = Requests(32, "k"), back(forth.rbegin(), forth.rend());
   store_->hold_posted = true;
   const ManyRef first = SubmitMany(forth), second = SubmitMany(back);
-  // A piece of one, then a piece of the other.
+  // Takes a piece of one, then a piece of the other.
   store_->hold_posted = false;
   Pump();
   ASSERT_EQ(first->done, 1);
@@ -216,7 +216,7 @@ TEST_F(SubmitBatchTest, CallsWithEachOthersKeysEnd) {
   ExpectExactQuotas();
 }
 
-// The queue is full in the middle: those before it are jobs, the others are to come later.
+// When the queue becomes full in the middle, the jobs before are accepted, and the others are told to come later.
 TEST_F(SubmitBatchTest, FillsTheQueue) {
   Config config = config_;
   config.jobs_queued_max = 21;
@@ -274,7 +274,7 @@ TEST_F(SubmitBatchTest, StopsWhileItWaits) {
   Start();
 }
 
-// A disk that is full refuses each, and the jobs never were.
+// A full disk refuses each job, and none of them exists.
 TEST_F(SubmitBatchTest, IsRefusedByTheStore) {
   Validate();
   store_->put_failure = ResourceExhausted("No space.");
@@ -292,7 +292,7 @@ TEST_F(SubmitBatchTest, IsRefusedByTheStore) {
   ExpectExactQuotas();
 }
 
-// Jobs have their own trace context, or the call's; the answer has of each what it is found by.
+// Jobs have their own trace context, or the call's; the answer has only the fields by which each job is found.
 TEST_F(SubmitBatchTest, AnswersBriefly) {
   Validate();
   std::vector<v1::SubmitRequest> requests = Requests(2);

@@ -13,11 +13,12 @@
 namespace hpvm::server {
 namespace {
 
-// What everybody's processor work goes by, whatever the device is called that does it.
+// The device to which all work on the processor is charged, whatever the id of the device that does it.
 constexpr std::string_view kProcessor = "cpu";
-// Of a device with a driver: beside the holder, since the hardware slices by itself, though coarsely.
+// Number of tenants with short work that may hold a device with a driver beside its holder: the hardware slices its
+// time by itself, though coarsely.
 constexpr uint32_t kDriverBeside = 1;
-// Submissions that a driver device may hold while others want it: one that runs and one that is ready.
+// Number of submissions that a driver device may hold while others want it: one that runs and one that is ready.
 constexpr uint32_t kContendedInFlight = 2;
 
 }  // namespace
@@ -29,7 +30,7 @@ scheduler::FairShareLimits ShareLimits(const Config& config) {
   limits.queued_max = static_cast<uint32_t>(config.jobs_queued_max);
   limits.running_per_tenant_max = static_cast<uint32_t>(config.jobs_running_per_tenant_max);
   limits.running_max = static_cast<uint32_t>(config.jobs_running_max);
-  // A lone tenant misses none of them.
+  // The spare is at most what a lone tenant cannot use.
   const uint32_t own_max = std::min(limits.running_max, limits.running_per_tenant_max);
   limits.running_spare = std::min(limits.running_max / 4, limits.running_max - own_max);
   limits.quantum = std::chrono::milliseconds(config.scheduling_quantum_ms);
@@ -45,8 +46,8 @@ Tenant* Arbiter::TenantByKey(scheduler::TenantKey key) {
 
 void Arbiter::Tick(CoreScope& scope, std::vector<scheduler::Event> events) {
   if (is_ticking_) {
-    // A decision that is being carried out makes events of its own: they come after the other decisions, and no
-    // number of them makes the stack deeper.
+    // Carrying out a decision causes further events: they are handled after the other decisions, so that the stack
+    // does not grow with their number.
     more_events_.insert(more_events_.end(), events.begin(), events.end());
     return;
   }
@@ -81,7 +82,7 @@ scheduler::DeviceIndex Arbiter::ShareDevice(const std::string& id) {
     return index;
   }
   if (index == scheduler::kShareDevicesMax) {
-    return index - 1;  // More share the last one's turns.
+    return index - 1;  // Further devices share the turns of the last one.
   }
   hardware_.push_back(silicon);
   share_.SetDevice(index, {.beside = silicon == kProcessor ? options_.cpu_threads : kDriverBeside,
@@ -107,7 +108,7 @@ void Arbiter::ShareSettings(CoreScope& scope, Tenant& tenant) {
 Arbiter::DeviceTurns Arbiter::TurnsOf(const std::string& device_id) const {
   const auto found = std::find(hardware_.begin(), hardware_.end(), devices_.table().SiliconOf(device_id));
   if (found == hardware_.end()) {
-    return {};  // Nothing has asked for it so far.
+    return {};  // No run has asked for the device so far.
   }
   const auto index = static_cast<scheduler::DeviceIndex>(found - hardware_.begin());
   const scheduler::FairShare::Turns turns = share_.TurnsOf(index);
@@ -162,7 +163,7 @@ void Arbiter::WriteGrant(scheduler::TenantKey key, scheduler::DeviceIndex device
   ExecutorSlot& slot = tenant->executor;
   slot.grants.resize(std::max<size_t>(slot.grants.size(), device + 1));
   slot.grants[device] = grant;
-  // Without a page, or an executor: written when one starts.
+  // A slot without a page, or without an executor, is written when one starts.
   for (uint32_t entry = 0; entry < slot.entry_devices.size(); ++entry) {
     if (slot.entry_devices[entry] == device) {
       WriteGrantEntry(slot, entry);
@@ -170,7 +171,7 @@ void Arbiter::WriteGrant(scheduler::TenantKey key, scheduler::DeviceIndex device
   }
 }
 
-// Executors look at the page by themselves; only what they are to answer is sent to them.
+// Executors read the page by themselves; only revocations, which they must answer, are sent to them.
 void Arbiter::AwaitReturn(CoreScope& scope, const scheduler::Revoke& revoke) {
   const Tenant* tenant = TenantByKey(revoke.tenant);
   if (tenant == nullptr || !share_.IsAwaited(revoke.device, revoke.grant)) {
@@ -182,7 +183,7 @@ void Arbiter::AwaitReturn(CoreScope& scope, const scheduler::Revoke& revoke) {
     Tick(scope, {returned});
     return;
   }
-  // Of the entries that share the hardware the last answer counts. An executor that ended holds nothing.
+  // The last answer counts of the entries that share the hardware. An executor that ended holds nothing.
   const auto left = std::make_shared<std::atomic<size_t>>(
       std::count(slot.entry_devices.begin(), slot.entry_devices.end(), revoke.device));
   const auto done = [this, left, returned](const StatusOr<internal::Envelope>&) {
@@ -216,8 +217,23 @@ void Arbiter::WriteGrantEntry(ExecutorSlot& slot, uint32_t index) {
   entry.contended.store(grant.contended ? 1 : 0, std::memory_order_relaxed);
   entry.epoch.fetch_add(1, std::memory_order_release);
   if (grant.state == GrantState::kGranted) {
-    FutexWake(entry.epoch, std::numeric_limits<uint32_t>::max(), FutexScope::kShared);  // Those who wait for it.
+    // Wakes the threads that wait for the grant.
+    FutexWake(entry.epoch, std::numeric_limits<uint32_t>::max(), FutexScope::kShared);
   }
+}
+
+void Arbiter::WriteClosed() {
+  for (const auto& [key, tenant] : tenants_by_key_) {
+    ExecutorSlot& slot = tenant->executor;
+    for (uint32_t entry = 0; entry < slot.entry_devices.size(); ++entry) {
+      WriteClosed(slot, entry);
+    }
+  }
+}
+
+void Arbiter::WriteClosed(ExecutorSlot& slot, uint32_t index) {
+  GrantEntry& entry = reinterpret_cast<GrantPage*>(slot.grant_page.data())->entries[index];
+  entry.closed.store(devices_.table().IsClosed(slot.profile[index]) ? 1 : 0, std::memory_order_relaxed);
 }
 
 void Arbiter::WriteGrantPage(ExecutorSlot& slot) {
@@ -230,6 +246,7 @@ void Arbiter::WriteGrantPage(ExecutorSlot& slot) {
   page->version.store(1, std::memory_order_relaxed);
   page->count.store(static_cast<uint32_t>(slot.profile.size()), std::memory_order_relaxed);
   for (uint32_t entry = 0; entry < slot.profile.size(); ++entry) {
+    WriteClosed(slot, entry);
     WriteGrantEntry(slot, entry);
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fair share of devices between tenants, and the grant pages that tell executors of it.
+// Arbiter shares devices fairly between tenants and maintains the grant pages, which tell executors of their shares.
 #ifndef HPVMD_SERVER_CORE_ROOMS_ARBITER_H_
 #define HPVMD_SERVER_CORE_ROOMS_ARBITER_H_
 
@@ -21,7 +21,7 @@ scheduler::FairShareLimits ShareLimits(const Config& config);
 
 class Arbiter : private CoreRoom {
  public:
-  // Whose turn it is. A key is one that JobQueued had.
+  // Callbacks for the decisions about a job; the key is one that an event JobQueued had.
   struct Turns {
     std::function<void(CoreScope&, scheduler::JobKey)> start;
     std::function<void(CoreScope&, scheduler::JobKey, scheduler::RefuseJob::Limit)> refuse;
@@ -31,50 +31,54 @@ class Arbiter : private CoreRoom {
     ShareDevice("cpu");  // Device 0, which every machine has.
   }
 
-  // --- For other rooms, with the mutex ---
-  // Set before anything else.
+  // --- For other rooms; the caller holds the mutex ---
+  // Called before anything else.
   void SetTurns(Turns turns) { turns_ = std::move(turns); }
   void AddTenant(CoreScope& scope, const TenantRef& tenant);
-  // Takes the limits of the configuration, which has changed; Tick makes use of them.
+  // Applies the limits of the changed configuration; they take effect with the next Tick.
   void SetLimits();
   scheduler::JobKey NextKey() { return next_key_++; }
-  // The time at which Tick is due.
+  // Returns the time at which Tick is due.
   Time due() const { return tick_due_; }
   const scheduler::FairShare& share() const { return share_; }
   void Tick(CoreScope& scope, std::vector<scheduler::Event> events);
-  // Those that a run of the graph may use.
+  // Returns the set of devices that a run of the graph may use.
   uint64_t ShareDevices(const Preparation& preparation);
   void UseDevices(CoreScope& scope, const Execution& run, uint64_t devices);
   void ShareSettings(CoreScope& scope, Tenant& tenant);
-  // On a device's hardware: who has it, by name, and how long all tenants' jobs have used it.
+  // Use of a device's hardware: the tenants that hold it, by name, and the time for which all tenants' jobs have used
+  // it.
   struct DeviceTurns {
     std::vector<std::string> holders;
     size_t waiting = 0;
     Duration used{0};
   };
   DeviceTurns TurnsOf(const std::string& device_id) const;
-  // Charges what the tenant's jobs have used of devices since this was last called.
+  // Charges the device time that the tenant's jobs have used since the last call.
   void SettleDeviceTime(Tenant& tenant);
-  // All of it, for an executor that is about to start with the slot's profile.
+  // Writes the whole grant page for an executor that is about to start with the slot's profile.
   void WriteGrantPage(ExecutorSlot& slot);
+  // Tells every executor which devices are closed.
+  void WriteClosed();
 
  private:
   Tenant* TenantByKey(scheduler::TenantKey key);
-  // The fair share's device that stands for the hardware of a device; the processor's is 0.
+  // Returns the fair share's device for the hardware of the device `id`; the processor's is 0.
   scheduler::DeviceIndex ShareDevice(const std::string& id);
   void Apply(CoreScope& scope, const scheduler::Decision& decision);
   void WriteGrant(scheduler::TenantKey key, scheduler::DeviceIndex device, const DeviceGrant& grant);
   void AwaitReturn(CoreScope& scope, const scheduler::Revoke& revoke);
+  void WriteClosed(ExecutorSlot& slot, uint32_t index);
   void WriteGrantEntry(ExecutorSlot& slot, uint32_t entry);
 
   Quotas& quotas_;
   Devices& devices_;
   Turns turns_;
   scheduler::FairShare share_{ShareLimits(*config_), {.devices = 0}};
-  std::vector<std::string> hardware_;  // By the fair share's device.
+  std::vector<std::string> hardware_;  // Indexed by the fair share's device.
   std::unordered_map<scheduler::TenantKey, TenantRef> tenants_by_key_;
   bool is_ticking_ = false;
-  std::vector<scheduler::Event> more_events_;  // Of decisions that are being carried out.
+  std::vector<scheduler::Event> more_events_;  // Events caused by decisions that are being carried out.
   Time tick_due_ = kNever;
   scheduler::JobKey next_key_ = 1;
 };

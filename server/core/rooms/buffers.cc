@@ -26,7 +26,8 @@ v1::Buffer ToMessage(const BufferRecord& record) {
 
 namespace {
 
-// The size and shape that a request asks for; both kinds of request have them. A size of 0 was not given.
+// Returns a record of the size and shape in the request, which is of either kind. A size of 0 means that none was
+// given.
 template <typename Request>
 StatusOr<BufferRecord> RecordFor(const Request& request) {
   BufferRecord record;
@@ -34,7 +35,7 @@ StatusOr<BufferRecord> RecordFor(const Request& request) {
   record.labels.insert(request.options().labels().begin(), request.options().labels().end());
   if (request.type() == v1::ELEMENT_TYPE_UNSPECIFIED) {
     if (!request.shape().empty()) {
-      return InvalidArgument("The buffer has a shape and no element type.");
+      return InvalidArgument("The buffer has a shape but no element type.");
     }
     return record;
   }
@@ -53,7 +54,7 @@ StatusOr<BufferRecord> RecordFor(const Request& request) {
 
 }  // namespace
 
-// The record gets its id.
+// Also sets the record's id.
 Status Buffers::MakeRoomFor(Tenant& tenant, BufferRecord& record, uint64_t memory_bytes) {
   CoreScope scope(monitor_);
   HPVMD_RETURN_IF_ERROR(shutdown_.RefuseWork());
@@ -79,7 +80,7 @@ StatusOr<v1::Buffer> Buffers::CreateBuffer(Tenant& tenant, const v1::CreateBuffe
     return InvalidArgument("The buffer's size is 0; at least 1 byte is needed.");
   }
   HPVMD_RETURN_IF_ERROR(MakeRoomFor(tenant, record, SegmentPool::CapacityFor(record.size_bytes)));
-  // Without the mutex: zeroing takes time. Keep admits it again.
+  // Outside the mutex, because zeroing takes time. Keep checks again whether the buffer is admitted.
   HPVMD_ASSIGN_OR_RETURN(SegmentRef segment, tenant.pool.Acquire(record.size_bytes, /*zero=*/true));
   record.segment = Lendable(std::move(segment));
   return Keep(tenant, std::move(record));
@@ -121,14 +122,14 @@ StatusOr<v1::Buffer> Buffers::FinishWrite(Tenant& tenant, std::string_view id, c
   CoreScope scope(monitor_);
   HPVMD_ASSIGN_OR_RETURN(BufferRecord * record, tenant.buffers.Find(id));
   if (record->segment.get() != segment.get()) {
-    return Aborted("A run published the buffer while it was written; what was written is lost.");
+    return Aborted("A run published the buffer while it was written; the written bytes are lost.");
   }
   record->generation = ++record->last_generation;
   return ToMessage(*record);
 }
 
 Status Buffers::DeleteBuffer(Tenant& tenant, std::string_view id) {
-  SegmentRef last;  // Freed after the mutex.
+  SegmentRef last;  // Freed after the mutex is unlocked.
   CoreScope scope(monitor_);
   HPVMD_ASSIGN_OR_RETURN(BufferRecord * record, tenant.buffers.Find(id));
   last = record->segment.Lend();
@@ -171,7 +172,7 @@ Status Buffers::Publish(Tenant& tenant, std::vector<RunOutput>& outputs) {
   return absl::OkStatus();
 }
 
-// All of those that want one, or none.
+// Makes all new buffers that the outputs need, or none.
 Status Buffers::MakeBuffers(Tenant& tenant, std::vector<RunOutput>& outputs, std::vector<std::string>* made) {
   for (RunOutput& output : outputs) {
     if (!output.in_new_buffer || output.segment == nullptr) {
@@ -198,7 +199,7 @@ Status Buffers::MakeBuffers(Tenant& tenant, std::vector<RunOutput>& outputs, std
   return absl::OkStatus();
 }
 
-// Buffers that were deleted meanwhile stay without: nobody can see what was written.
+// Outputs for buffers that were deleted since get no generation: no client can see what was written.
 void Buffers::ReserveGenerations(Tenant& tenant, std::vector<RunOutput>& outputs) {
   for (RunOutput& output : outputs) {
     if (output.segment == nullptr || output.generation != 0 || output.buffer_id.empty()) {
@@ -210,7 +211,7 @@ void Buffers::ReserveGenerations(Tenant& tenant, std::vector<RunOutput>& outputs
   }
 }
 
-// Nothing can fail: all existing buffers change together.
+// Cannot fail: all existing buffers change together.
 void Buffers::PublishBuffers(Tenant& tenant, std::vector<RunOutput>& outputs) {
   for (RunOutput& output : outputs) {
     if (output.segment == nullptr || output.generation == 0 || output.buffer_id.empty() || output.in_new_buffer) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers as clients see them, and as runs publish them.
+// Buffers manages the buffers that clients create and runs publish.
 #ifndef HPVMD_SERVER_CORE_ROOMS_BUFFERS_H_
 #define HPVMD_SERVER_CORE_ROOMS_BUFFERS_H_
 
@@ -25,18 +25,18 @@ class Buffers : private CoreRoom {
 
   // --- For clients; these lock the mutex ---
   StatusOr<v1::Buffer> CreateBuffer(Tenant& tenant, const v1::CreateBufferRequest& request);
-  // A client's memory, whose descriptor came some other way, becomes a buffer. Where it does not, the descriptor may
-  // still be the caller's, to be closed where nobody waits.
+  // Makes a buffer of a client's memory, whose descriptor was passed separately. When this fails, the caller may still
+  // own the descriptor, and closes it on a thread that may block.
   StatusOr<v1::Buffer> RegisterBuffer(Tenant& tenant, UniqueFd& fd, const v1::RegisterBufferRequest& request);
   StatusOr<v1::Buffer> PublishBuffer(Tenant& tenant, std::string_view id);
   StatusOr<BufferAccess> OpenBuffer(Tenant& tenant, std::string_view id);
-  // After writing through the segment; kAborted when a run published other memory meanwhile.
+  // Called after writing through the segment; kAborted when a run has published other memory since.
   StatusOr<v1::Buffer> FinishWrite(Tenant& tenant, std::string_view id, const SegmentRef& segment);
   Status DeleteBuffer(Tenant& tenant, std::string_view id);
-  // The tenant's buffers, for clients that have lost them.
+  // Lists the tenant's buffers, for clients that have lost them.
   Status ListBuffers(Tenant& tenant, const v1::ListBuffersRequest& request, v1::ListBuffersResponse* response);
 
-  // --- For other rooms, with the mutex ---
+  // --- For other rooms; the caller holds the mutex ---
   Status Publish(Tenant& tenant, std::vector<RunOutput>& outputs);
   Status MakeBuffers(Tenant& tenant, std::vector<RunOutput>& outputs, std::vector<std::string>* made);
   void ReserveGenerations(Tenant& tenant, std::vector<RunOutput>& outputs);

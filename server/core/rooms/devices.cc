@@ -9,15 +9,33 @@
 namespace hpvm::server {
 namespace {
 
-// A driver's kernels cannot be stopped from outside, only waited for: those that end soon should not cost the tenant's
-// executor.
+// A driver's kernels can only be waited for, not stopped from outside: the grace period keeps a kernel that ends soon
+// from costing the tenant its executor.
 constexpr Duration kDriverStopGrace = std::chrono::milliseconds(1'000);
 
-// Calls that wait for the devices.
+// Limits on the number of calls that wait for the devices.
 constexpr int kListingsOfTenantMax = 64;
 constexpr size_t kListingsMax = 1024;
 
 }  // namespace
+
+std::vector<v1::Device> Devices::Seen(bool by_admin) const {
+  std::vector<v1::Device> devices = devices_.Describe();
+  for (v1::Device& device : devices) {
+    if (device.kind() == v1::Device::KIND_CPU && !options_.cpu_note.empty()) {
+      device.set_name(device.name() + ", " + options_.cpu_note);
+    }
+    if (!by_admin && device.has_paused()) {
+      device.mutable_paused()->clear_by();
+    }
+    if (!by_admin && device.has_health()) {
+      device.mutable_health()->clear_memory_used_bytes();
+      device.mutable_health()->clear_busy();
+      device.mutable_health()->clear_power_w();
+    }
+  }
+  return devices;
+}
 
 void Devices::ListDevices(const TenantRef& tenant, v1::ListDevicesResponse* response,
                           std::function<void(const Outcome&)> done) {
@@ -47,16 +65,33 @@ void Devices::LeaveQueues(CoreScope& scope) {
   listings_.clear();
 }
 
+std::optional<v1::Device> Devices::Find(std::string_view id) {
+  CoreScope scope(monitor_);
+  std::vector<v1::Device> all = devices_.Describe();
+  const auto found = std::ranges::find_if(all, [&](const v1::Device& device) { return device.id() == id; });
+  return found == all.end() ? std::nullopt : std::optional(std::move(*found));
+}
+
 bool Devices::ListKnownDevices(Tenant& tenant, v1::ListDevicesResponse* response) {
   CoreScope scope(monitor_);
   if (devices_known_) {
     Fill(tenant, response);
+    // Readings are removed, because each would count as a change.
+    for (v1::Device& device : *response->mutable_devices()) {
+      v1::DeviceHealth kept;
+      kept.set_uuid(device.health().uuid());
+      kept.set_bus(device.health().bus());
+      kept.set_fence(device.health().fence());
+      if (device.has_health()) {
+        *device.mutable_health() = std::move(kept);
+      }
+    }
   }
   return devices_known_;
 }
 
 void Devices::Fill(const Tenant& tenant, v1::ListDevicesResponse* response) const {
-  for (v1::Device& device : devices_.Describe()) {
+  for (v1::Device& device : Seen(/*by_admin=*/false)) {
     *response->add_devices() = std::move(device);
   }
   v1::Sandbox& shown = *response->mutable_sandbox();
@@ -84,8 +119,16 @@ void Devices::SetFound(const std::string& family, const StatusOr<internal::Ready
   }
   CoreScope scope(monitor_);
   devices_.SetFound(family, found);
-  on_changed_(scope);
+  OnStates(scope);
   on_settled_(scope);
+}
+
+// When one device is closed, an alternative to it may have appeared or gone.
+void Devices::OnStates(CoreScope& scope) {
+  on_changed_(scope);
+  if (devices_.IsAnyClosed()) {
+    on_closed_(scope);
+  }
 }
 
 void Devices::LookAtSandbox() {
@@ -101,7 +144,7 @@ void Devices::LookAtSandbox() {
   }
   const StatusOr<SandboxFacts> facts = options_.spawner->ProbeSandbox(profile, !has_driver);
   if (!facts.ok()) {
-    LogWarning("Looking at the executors' sandbox failed", {{"error", Message(facts.status())}});
+    LogWarning("Probing the executors' sandbox failed", {{"error", Message(facts.status())}});
     return;
   }
   CoreScope scope(monitor_);
@@ -145,7 +188,7 @@ std::vector<std::pair<std::string, std::string>> Devices::DriverDevices() {
 
 void Devices::SetDefects(const std::string& id, const std::vector<v1::DriverDefect>& defects) {
   for (const v1::DriverDefect& defect : defects) {
-    LogWarning("Driver computes wrongly",
+    LogWarning("Driver computes wrong results",
                {{"device", id},
                 {"defect", defect.name()},
                 {"concerns", defect.in_generated_code() ? "generated code" : "native modules"},
@@ -171,8 +214,55 @@ void Devices::OnProbed(const std::string& id, const Status& outcome) {
   }
   CoreScope scope(monitor_);
   devices_.OnProbed(id, outcome, options_.clock->Now());
-  on_changed_(scope);
+  OnStates(scope);
   on_settled_(scope);
+}
+
+void Devices::SetPaused(CoreScope& scope, const std::map<std::string, DevicePause>& paused) {
+  if (devices_.SetPaused(paused)) {
+    on_changed_(scope);
+    on_closed_(scope);
+  }
+}
+
+void Devices::OnHealth(const StatusOr<std::vector<DeviceReading>>& readings) {
+  CoreScope scope(monitor_);
+  if (!readings.ok()) {
+    LogInfo("Devices' health is not known", {{"reason", Message(readings.status())}});
+    judge_.OnSilence();
+  } else {
+    for (const DeviceReading& reading : *readings) {
+      for (const uint64_t xid : reading.xids) {
+        LogWarning("The driver reported a fault of a device",
+                   {{"device", reading.health.bus()}, {"xid", std::to_string(xid)}});
+      }
+    }
+    judge_.OnReading(*readings, config_->devices_health_temperature_max_c, options_.clock->WallNs());
+  }
+  TakeVitals(scope);
+}
+
+void Devices::TakeVitals(CoreScope& scope) {
+  if (!devices_.SetVitals(judge_.vitals())) {
+    return;
+  }
+  for (const v1::Device& device : devices_.Describe()) {
+    if (!device.health().fence().empty()) {
+      LogError("Device fenced: nothing is started on it", {{"device", device.id()}, {"reason", device.detail()}});
+    }
+  }
+  on_changed_(scope);
+  on_closed_(scope);
+}
+
+void Devices::LiftFence(std::string_view id) {
+  CoreScope scope(monitor_);
+  for (const v1::Device& device : devices_.Describe()) {
+    if (device.id() == id) {
+      judge_.Lift(device.health().uuid(), device.health().bus());
+    }
+  }
+  TakeVitals(scope);
 }
 
 void Devices::SetProbeWake(std::function<void()> wake) {
@@ -185,7 +275,7 @@ void Devices::FenceDevices(CoreScope& scope, const std::vector<std::string>& ids
   bool is_news = false;
   for (const std::string& id : ids) {
     if (devices_.Fence(id, what, options_.clock->Now())) {
-      LogWarning("Device left out until it has been tried out", {{"device", id}, {"reason", what}, {"error", why}});
+      LogWarning("Device not used until a probe has tested it", {{"device", id}, {"reason", what}, {"error", why}});
       is_news = true;
     }
   }

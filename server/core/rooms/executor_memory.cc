@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices' memory between tenants: what executors say that they hold, and who gives way when it is short.
+// Sharing of device memory between tenants: executors report what they hold, and idle memory is asked back when it is
+// short.
 //
-// An executor's word decides only who is asked first and what its own tenant's accounts show. One that says it holds
-// less than it does keeps others from nothing that the driver would not keep them from anyway; one that says it lacks
-// memory when it does not costs idle tenants what they had cached, once a second at most.
+// An executor's report decides only which tenant is asked first and what its own tenant's accounts show. An executor
+// that reports less than it holds keeps others from nothing that the driver would not keep them from anyway; one that
+// claims to lack memory when it does not costs idle tenants what they had cached, once a second at most.
 #include <algorithm>
 #include <utility>
 
@@ -19,14 +20,14 @@ uint64_t At(const google::protobuf::RepeatedField<uint64_t>& values, size_t inde
 
 }  // namespace
 
-// What one tenant holds of one device.
+// Claim is the memory that one tenant holds on one device.
 struct Executors::Claim {
   Tenant* tenant = nullptr;
   uint32_t entry = 0;
   uint64_t bytes = 0, idle_bytes = 0;
 };
 
-// Of all tenants but one; the most idle first.
+// Returns the claims of all tenants except `but`, the most idle first.
 std::vector<Executors::Claim> Executors::ClaimsOn(const Tenant& but, const std::string& device) {
   std::vector<Claim> claims;
   for (const auto& [name, tenant] : tenants_.all()) {
@@ -45,7 +46,8 @@ std::vector<Executors::Claim> Executors::ClaimsOn(const Tenant& but, const std::
   return claims;
 }
 
-// Asks for `bytes` of the device. How many were asked; each of them calls `answered`, also when it fails.
+// Asks other tenants for `bytes` of the device. Returns the number of tenants asked; each of them calls `answered`,
+// also when it fails.
 uint64_t Executors::Ask(CoreScope& scope, const Tenant& but, const std::string& device, uint64_t bytes,
                         const std::function<void()>& answered) {
   uint64_t asked = 0, wanted = bytes;
@@ -56,10 +58,10 @@ uint64_t Executors::Ask(CoreScope& scope, const Tenant& but, const std::string& 
     const uint64_t part = std::min(wanted, claim.idle_bytes);
     wanted -= part;
     ++asked;
-    LogInfo("Device memory is asked back",
+    LogInfo("An executor is asked to free device memory",
             {{"tenant", claim.tenant->name}, {"device", device}, {"bytes", std::to_string(part)}, {"for", but.name}});
     ExecutorSlot& slot = claim.tenant->executor;
-    // As if it had been done: nobody is asked twice for the same.
+    // Counted as given back already, so that no tenant is asked twice for the same memory.
     slot.usage.set_idle_device_bytes(static_cast<int>(claim.entry), claim.idle_bytes - part);
     scope.Defer([this, port = slot.port, tenant = claim.tenant->shared_from_this(), epoch = slot.epoch,
                  entry = claim.entry, left = claim.bytes - part, answered] {
@@ -86,7 +88,7 @@ void Executors::OnUsage(const TenantRef& tenant, uint64_t epoch, const internal:
     return;
   }
   const internal::Usage before = std::exchange(slot.usage, usage);
-  uint64_t sum = 0;  // At most 8 of 2^50: protocol.h.
+  uint64_t sum = 0;  // At most 8 values of 2^50: protocol.h.
   for (const uint64_t bytes : usage.device_bytes()) {
     sum += bytes;
   }

@@ -9,13 +9,14 @@
 namespace hpvm::server {
 namespace {
 
-// An executor whose sandbox was too weak: as long as nothing changes, the next one's would be, too.
+// Time for which no executor is started after one whose sandbox was too weak: while nothing changes, the next one's
+// would be, too.
 constexpr Duration kRefusalHeld = std::chrono::seconds(10);
-// How many times executor.crashes_max executors may end with modules of the tenant's own in flight before the tenant
-// waits as a whole.
+// Factor on executor.crashes_max: the number of crashes with the tenant's own modules in flight after which the tenant
+// as a whole must wait.
 constexpr uint64_t kModuleCrashesFactor = 4;
 
-// The page that grants are written to; one for all executors of a tenant.
+// Makes the page to which grants are written; all executors of a tenant use the same one.
 Status MakeGrantPage(ExecutorSlot& slot) {
   if (slot.grant_fd.valid()) {
     return absl::OkStatus();
@@ -44,7 +45,7 @@ void Executors::SpawnAwaiting(CoreScope& scope) {
 void Executors::WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then) {
   ExecutorSlot& slot = tenant->executor;
   slot.last_used = options_.clock->Now();
-  // A device that came back, or was found since, is worth a new process where nothing is lost by it.
+  // A device that came back, or was found since, justifies a new process when no work is lost.
   if (slot.state == ExecutorSlot::State::kUp && LacksDevices(*tenant) && !IsExecutorBusy(*tenant)) {
     RetireExecutor(scope, *tenant);
   }
@@ -103,7 +104,7 @@ Duration Executors::CrashPause(ExecutorSlot& slot) {
              : std::max(slot.breaker.Pause(now, BreakerLimits()), slot.breaker_of_all.Pause(now, BreakerLimitsOfAll()));
 }
 
-// An executor ended by itself: whose fault it is held to be.
+// Counts an executor that ended by itself against the tenant or against its modules.
 void Executors::CountCrash(Tenant& tenant) {
   ExecutorSlot& slot = tenant.executor;
   const Time now = options_.clock->Now();
@@ -115,10 +116,10 @@ void Executors::CountCrash(Tenant& tenant) {
     const std::vector<NativeUse> in_flight(slot.in_flight.begin(), slot.in_flight.end());
     slot.modules.Crashed(in_flight, now, BreakerLimits(), *options_.rng);
     if (const auto refused = slot.modules.Refused(in_flight, now, BreakerLimits())) {
-      LogWarning("Module left out on a device after crashes", {{"tenant", tenant.name},
-                                                               {"module", refused->use.name},
-                                                               {"device", refused->use.device},
-                                                               {"crashes", std::to_string(refused->crashes)}});
+      LogWarning("Module not run on a device after crashes", {{"tenant", tenant.name},
+                                                              {"module", refused->use.name},
+                                                              {"device", refused->use.device},
+                                                              {"crashes", std::to_string(refused->crashes)}});
     }
   }
   if (std::max(slot.breaker.Pause(now, BreakerLimits()), slot.breaker_of_all.Pause(now, BreakerLimitsOfAll())) >
@@ -136,8 +137,8 @@ Outcome Executors::WhyNoModule(Tenant& tenant, const Preparation& preparation) {
   return Later(Unavailable("Module \"" + refused->use.name + "\" is not run on " + refused->use.device + ": " +
                            std::to_string(refused->crashes) + " executors of the tenant ended within " +
                            std::to_string(config_->executor_crash_window_ms) +
-                           " ms while it was in flight there. It may try again in " + std::to_string(ms) +
-                           " ms; graphs without it run. The last: " + Message(tenant.executor.end_status)),
+                           " ms while it ran there. The module may run there again in " + std::to_string(ms) +
+                           " ms; graphs without it run. The last end: " + Message(tenant.executor.end_status)),
                refused->pause);
 }
 
@@ -156,8 +157,8 @@ Outcome Executors::WhyNoExecutor(Tenant& tenant) {
   return Later(
       Unavailable("The tenant's executor ended " +
                   std::to_string((is_unexplained ? slot.breaker : slot.breaker_of_all).crashes()) + " times within " +
-                  std::to_string(config_->executor_crash_window_ms) + " ms; the next one may start in " +
-                  std::to_string(ms) + " ms. The last: " + Message(slot.end_status)),
+                  std::to_string(config_->executor_crash_window_ms) + " ms; the next executor may start in " +
+                  std::to_string(ms) + " ms. The last end: " + Message(slot.end_status)),
       pause);
 }
 
@@ -179,14 +180,14 @@ bool Executors::LacksDevices(const Tenant& tenant) const {
                      [&](const std::string& device) { return std::find(has.begin(), has.end(), device) == has.end(); });
 }
 
-// Whether the executor has anything in hand beside what is about to ask for it.
+// Returns true when the executor has work other than that of the caller.
 bool Executors::IsExecutorBusy(const Tenant& tenant) const {
   const auto is_preparing = [](const auto& preparation) { return !preparation.second->waits.empty(); };
   return tenant.executor.sent_runs > 0 ||
          std::count_if(tenant.preparations.begin(), tenant.preparations.end(), is_preparing) > 1;
 }
 
-// The server stopped before the executor that they wait for was started.
+// The server stopped before the executor was started.
 void Executors::RefuseWaiting(CoreScope& scope, Tenant& tenant) {
   tenant.executor.state = ExecutorSlot::State::kDown;
   for (const Waiter& waiter : TakeWaiting(tenant.executor)) {
@@ -194,7 +195,8 @@ void Executors::RefuseWaiting(CoreScope& scope, Tenant& tenant) {
   }
 }
 
-// In the tenant's turn: it takes milliseconds, and whoever asks for it may be a thread that serves everybody.
+// Spawning takes milliseconds, and the caller may be a thread that serves all tenants, so it is done in the tenant's
+// turn.
 void Executors::PostSpawn(const TenantRef& tenant, uint64_t epoch) {
   options_.jobs->Post(tenant->name, [this, tenant, epoch] {
     Spawn(tenant, epoch);
@@ -223,7 +225,7 @@ void Executors::Spawn(const TenantRef& tenant, uint64_t epoch) {
     options_.observer->On(events::ExecutorChanged{tenant->name, "started"});
     OnReady(tenant, epoch, ready);
   };
-  // The profile belongs to this epoch, and changes with it only.
+  // The profile belongs to this epoch, and changes only with it.
   const std::vector<std::string>& profile = tenant->executor.profile;
   StatusOr<std::unique_ptr<supervisor::ExecutorProcess>> spawned = options_.spawner->Spawn(
       {.tenant = tenant->name,
@@ -236,7 +238,7 @@ void Executors::Spawn(const TenantRef& tenant, uint64_t epoch) {
        .emitted_refused = tenant->executor.emitted_refused,
        .on_usage = [this, tenant, epoch](const internal::Usage& usage) { OnUsage(tenant, epoch, usage); }},
       on_ready, [this, tenant, epoch](const Status& why) { OnExecutorEnd(tenant, epoch, why); });
-  std::shared_ptr<supervisor::ExecutorProcess> port;  // Before the scope, so that it is let go of after it.
+  std::shared_ptr<supervisor::ExecutorProcess> port;  // Declared before the scope, so that it is released after it.
   if (spawned.ok()) {
     port = Adopt(*std::move(spawned));
   } else {
@@ -281,29 +283,29 @@ void Executors::OnReady(const TenantRef& tenant, uint64_t epoch, const superviso
     devices_.SetSandbox(scope, {ready.said.sandbox_level(), ready.said.sandbox_detail()}, &slot.sandbox);
   }
   for (const v1::Device& broken : ready.said.broken()) {
-    devices_.FenceDevices(scope, {broken.id()}, "An executor could not open it.", broken.detail());
+    devices_.FenceDevices(scope, {broken.id()}, "An executor could not open the device.", broken.detail());
   }
 }
 
-// A process that waited for a tenant may end at the moment in which one gets it. Nothing of the tenant's had begun, so
-// that another one may start over; spares end by being taken, so that this ends, too.
+// A spare process may end at the moment in which a tenant gets it. No work of the tenant had begun, so another
+// executor may start instead; the number of attempts is bounded, since each takes a spare.
 bool Executors::ReplaceDeadSpare(CoreScope& scope, Tenant& tenant, uint64_t epoch) {
   const ExecutorSlot& slot = tenant.executor;
   if (slot.epoch != epoch || slot.port == nullptr || slot.is_ready || !slot.port->was_spare()) {
     return false;
   }
-  KillExecutor(scope, tenant, "It ended while it waited for a tenant.");
+  KillExecutor(scope, tenant, "The spare executor ended while it waited for a tenant.");
   return true;
 }
 
 std::shared_ptr<supervisor::ExecutorProcess> Executors::Adopt(std::unique_ptr<supervisor::ExecutorProcess> port) {
-  // The last reference may go on the link's own thread, which must not wait for the process to be reaped; OnTime's
-  // thread does.
+  // The last reference may be released on the link's own thread, which must not wait for the process to be reaped;
+  // OnTime's thread does.
   return {port.release(), [this](supervisor::ExecutorProcess* ended) {
             {
-              std::lock_guard lock(graves_mutex_);
-              graves_.emplace_back(ended);
-              graves_changed_.notify_all();
+              std::lock_guard lock(ended_mutex_);
+              ended_executors_.emplace_back(ended);
+              ended_changed_.notify_all();
             }
             monitor_.Wake();
           }};
@@ -312,8 +314,8 @@ std::shared_ptr<supervisor::ExecutorProcess> Executors::Adopt(std::unique_ptr<su
 void Executors::DestroyEnded() {
   std::vector<std::unique_ptr<supervisor::ExecutorProcess>> ended;
   {
-    std::lock_guard lock(graves_mutex_);
-    ended.swap(graves_);
+    std::lock_guard lock(ended_mutex_);
+    ended.swap(ended_executors_);
   }
   const size_t count = ended.size();
   ended.clear();
@@ -329,13 +331,13 @@ void Executors::KillAll(CoreScope& scope) {
   }
 }
 
-// What runs fails as its executor ends; the last to let go of an executor puts it into graves_.
+// Runs in progress fail as their executor ends; the last holder to release an executor puts it into ended_executors_.
 void Executors::AwaitEnd() {
   DestroyEnded();
   while (live_ports_.load() > 0) {
     {
-      std::unique_lock lock(graves_mutex_);
-      graves_changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return !graves_.empty(); });
+      std::unique_lock lock(ended_mutex_);
+      ended_changed_.wait_for(lock, std::chrono::milliseconds(20), [&] { return !ended_executors_.empty(); });
     }
     DestroyEnded();
   }
@@ -349,7 +351,8 @@ void Executors::OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Sta
   }
   slot.end_status = why.ok() ? Unavailable("The tenant's executor was shut down.") : why;
   const Time now = options_.clock->Now();
-  // It saw that its sandbox is not what the tenant or the configuration demands: no fault of a device or of the tenant.
+  // The executor found its sandbox weaker than the tenant or the configuration demands, which is no fault of a device
+  // or of the tenant.
   const bool is_refusal = !slot.is_ready && slot.end_status.code() == absl::StatusCode::kFailedPrecondition;
   if (is_refusal) {
     slot.refusal = slot.end_status;
@@ -365,11 +368,11 @@ void Executors::OnExecutorEnd(const TenantRef& tenant, uint64_t epoch, const Sta
                                 {"error", Message(slot.end_status)}});
   options_.observer->On(events::ExecutorChanged{tenant->name, slot.is_ready ? "crashed" : "failed"});
   if (!slot.is_ready && !is_refusal) {
-    // It may have died of a driver: those are tried out where nobody's work is at stake.
+    // A driver may have killed it: drivers are probed in a process that has no tenant's work.
     devices_.FenceDevices(scope, slot.profile, "An executor ended before it was ready.", Message(slot.end_status));
   }
   if (slot.state == ExecutorSlot::State::kStarting) {
-    slot.ended = true;  // Spawn sees it when it would install the port.
+    slot.ended = true;  // Spawn sees it before it installs the port.
     return;
   }
   slot.state = ExecutorSlot::State::kDown;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executors: spawned on demand, one a tenant, replaced after their death; and who gives device memory back.
+// Executors manages the executor processes: one per tenant, spawned on demand, replaced after its death. It also asks
+// them to give device memory back.
 #ifndef HPVMD_SERVER_CORE_ROOMS_EXECUTORS_H_
 #define HPVMD_SERVER_CORE_ROOMS_EXECUTORS_H_
 
@@ -28,22 +29,23 @@ class Executors : private CoreRoom {
   Executors(CoreContext& context, Quotas& quotas, Devices& devices, Arbiter& arbiter, Tenants& tenants)
       : CoreRoom(context), quotas_(quotas), devices_(devices), arbiter_(arbiter), tenants_(tenants) {}
 
-  // --- For other rooms, with the mutex ---
+  // --- For other rooms; the caller holds the mutex ---
   size_t live() const { return live_ports_.load(); }
-  // Kills all of them; what waits for one is refused.
+  // Kills all executors and refuses the callers that wait for one.
   void KillAll(CoreScope& scope);
-  // Until none is left. Blocks; without the mutex.
+  // Blocks until no executor is left. The mutex must not be held.
   void AwaitEnd();
   void WithExecutor(CoreScope& scope, const TenantRef& tenant, Waiter then);
+  // Returns how long no executor of the slot may start, because too many crashed; 0: one may.
   Duration CrashPause(ExecutorSlot& slot);
-  // Why the graph may not run now: one of its modules has crashed executors. OK: it may.
+  // Returns OK, or why the graph may not run now: one of its modules has crashed executors.
   Outcome WhyNoModule(Tenant& tenant, const Preparation& preparation);
   void RefuseWaiting(CoreScope& scope, Tenant& tenant);
   bool ReplaceDeadSpare(CoreScope& scope, Tenant& tenant, uint64_t epoch);
   void DestroyEnded();
   void KillExecutor(CoreScope& scope, Tenant& tenant, std::string why);
   void ForgetFreed(Tenant& tenant, supervisor::ExecutorProcess& port);
-  // Starts executors that wait for devices, if none is in question any more.
+  // Starts executors that wait for devices, if no device is suspect any more.
   void SpawnAwaiting(CoreScope& scope);
   uint64_t Ask(CoreScope& scope, const Tenant& but, const std::string& device, uint64_t bytes,
                const std::function<void()>& answered);
@@ -51,14 +53,13 @@ class Executors : private CoreRoom {
  private:
   struct Claim;  // executor_memory.cc
   CrashBreaker::Limits BreakerLimits() const;
-  // How long no executor may start, because too many crashed; 0: one may.
   CrashBreaker::Limits BreakerLimitsOfAll() const;
   void CountCrash(Tenant& tenant);
-  // Why no executor of the tenant is started now; OK: one may be.
+  // Returns OK, or why no executor of the tenant is started now.
   Outcome WhyNoExecutor(Tenant& tenant);
-  // The devices that the tenant's next executor gets.
+  // Returns the devices for the tenant's next executor.
   std::vector<std::string> ProfileOf(const Tenant& tenant) const;
-  // Devices for the executor that the tenant is about to get, and what is known of them.
+  // Sets the devices for the tenant's next executor, and what is known of them.
   void SetProfile(Tenant& tenant);
   bool LacksDevices(const Tenant& tenant) const;
   bool IsExecutorBusy(const Tenant& tenant) const;
@@ -77,10 +78,11 @@ class Executors : private CoreRoom {
   Arbiter& arbiter_;
   Tenants& tenants_;
   std::atomic<size_t> live_ports_{0};
-  std::mutex graves_mutex_;                                           // Taken last; guards the next.
-  std::vector<std::unique_ptr<supervisor::ExecutorProcess>> graves_;  // Ended; destroyed by OnTime's thread.
-  std::condition_variable graves_changed_;
-  std::vector<std::pair<TenantRef, uint64_t>> awaiting_devices_;  // To be spawned, with the executor's epoch.
+  std::mutex ended_mutex_;  // Acquired last; guards the next two members.
+  // Ended processes, which OnTime's thread destroys.
+  std::vector<std::unique_ptr<supervisor::ExecutorProcess>> ended_executors_;
+  std::condition_variable ended_changed_;
+  std::vector<std::pair<TenantRef, uint64_t>> awaiting_devices_;  // Executors to be spawned: tenant and epoch.
 };
 
 }  // namespace hpvm::server

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tenant's executor knows of how long things take. Nothing of it is kept here: histories lie with the tenant's
-// compiled kernels.
+// Queries a tenant's executor for the costs that it knows. The daemon stores none of them: histories are kept with the
+// tenant's compiled kernels.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@ void Graphs::ListCosts(const TenantRef& tenant, const v1::ListCostsRequest& requ
   CoreScope scope(monitor_);
   if (request.handle().empty()) {
     if (tenant->executor.state != ExecutorSlot::State::kUp) {
-      scope.Defer([done = std::move(done)] { done(Outcome()); });  // Nobody knows anything.
+      scope.Defer([done = std::move(done)] { done(Outcome()); });  // No executor runs, so no costs are known.
       return;
     }
     AskCosts(scope, tenant, 0, {.response = response, .handle = {}, .done = std::move(done)});
@@ -54,7 +54,7 @@ void Graphs::OnCosts(Tenant& tenant, uint64_t link_handle, const CostsCall& call
   internal::Costs& costs = *answer->mutable_costs();
   {
     CoreScope scope(monitor_);
-    // A graph may have several handles; those that only jobs use have none.
+    // A graph may have several handles; graphs that only jobs use have none.
     std::map<uint64_t, std::string> handles;
     for (const auto& [id, handle] : tenant.handles) {
       std::string& first = handles[handle->preparation->link_handle];

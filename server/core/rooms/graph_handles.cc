@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients hold by name, prepared graphs and buffers: listing it, and letting it go when nobody uses it.
+// Lists the prepared graphs and buffers that clients refer to by id, and drops them when they are unused.
 //
 // A client that dies leaves what it held. So that its tenant need not wait for a restart of the daemon, both can be
-// listed; what nobody has used for long goes by itself; and at a limit what has not been used for a while gives way.
+// listed; objects that have long been unused expire; and at a limit, objects that have been unused for a while make
+// room.
 #include <algorithm>
 #include <iterator>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "server/core/rooms/graphs.h"
@@ -27,6 +30,21 @@ v1::PreparedGraph DescribeHandle(const std::string& id, const GraphHandle& handl
   graph.set_created_unix_ns(handle.created_unix_ns);
   graph.set_idle_ns(static_cast<uint64_t>(std::max(Duration{0}, now - handle.used).count()));
   return graph;
+}
+
+constexpr char kModuleToken = 'm', kGraphToken = 'g';
+
+v1::StoredModule DescribeBlob(const BlobStore::Listed& listed, bool is_graph, Time now) {
+  v1::StoredModule module;
+  module.set_sha256(ToHex(listed.blob->hash));
+  module.set_size_bytes(listed.blob->size_bytes);
+  module.set_kind(static_cast<v1::ModuleKind>(listed.blob->kind));
+  module.set_is_graph(is_graph);
+  module.set_name(listed.blob->name);
+  module.set_created_unix_ns(listed.created_unix_ns);
+  module.set_idle_ns(static_cast<uint64_t>(std::max(Duration{0}, now - listed.used).count()));
+  module.set_in_use(listed.is_lent);
+  return module;
 }
 
 }  // namespace
@@ -65,7 +83,7 @@ void Graphs::YieldHandle(CoreScope& scope, Tenant& tenant) {
   }
 }
 
-// A timer is there for as long as the tenant has, or a run may yet make, what can expire.
+// A timer is set for as long as the tenant has objects that can expire, or a run may yet make some.
 void Graphs::ScheduleExpiry(CoreScope& scope, const TenantRef& tenant) {
   if (tenant->expires) {
     return;
@@ -88,7 +106,7 @@ void Graphs::Expire(CoreScope& scope, const TenantRef& tenant) {
   std::erase_if(tenant->handles, [&](const auto& entry) {
     GraphHandle& handle = *entry.second;
     if (entry.second.is_lent()) {
-      handle.used = now;  // A run that takes long uses it all the while.
+      handle.used = now;  // A long run uses the handle all the while.
     }
     return handle.used <= before;
   });
@@ -118,6 +136,77 @@ Status Graphs::ListGraphs(Tenant& tenant, const v1::ListGraphsRequest& request, 
     last = at->first;
   }
   return absl::OkStatus();
+}
+
+// A page token is a letter for the kind of blob, followed by the SHA-256 of the last one.
+Status Graphs::ListModules(Tenant& tenant, const v1::ListModulesRequest& request, v1::ListModulesResponse* response) {
+  HPVMD_ASSIGN_OR_RETURN(const size_t page, PageSize(request.page_size()));
+  std::string last = request.page_token();
+  std::optional<Sha256> after;
+  bool is_graph = false;
+  if (!last.empty()) {
+    is_graph = last[0] == kGraphToken;
+    const StatusOr<Sha256> hash = ParseSha256("page", std::string_view(last).substr(1));
+    if (!hash.ok() || (!is_graph && last[0] != kModuleToken)) {
+      return InvalidArgument("The page token is not one that this server gave; begin with the first page.");
+    }
+    after = *hash;
+  }
+  CoreScope scope(monitor_);
+  const Time now = options_.clock->Now();
+  size_t bytes = 0;
+  for (const bool graphs : {false, true}) {
+    if (graphs != is_graph) {
+      if (!graphs) {
+        continue;
+      }
+      after.reset();
+    }
+    for (const BlobStore::Listed& listed : (graphs ? tenant.graphs : tenant.modules).After(after, page + 1)) {
+      if (!AddToPage(DescribeBlob(listed, graphs, now), page, PageBytesMax(*config_), &bytes, last,
+                     response->mutable_modules(), response)) {
+        return absl::OkStatus();
+      }
+      last = (graphs ? kGraphToken : kModuleToken) + ToHex(listed.blob->hash);
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<uint64_t> Graphs::DeleteModule(Tenant& tenant, std::string_view sha256) {
+  HPVMD_ASSIGN_OR_RETURN(const Sha256 hash, ParseSha256("module", sha256));
+  CoreScope scope(monitor_);
+  const auto remove = [&] {
+    StatusOr<BlobRef> module = tenant.modules.Remove(hash);
+    StatusOr<BlobRef> graph = absl::IsNotFound(module.status()) ? tenant.graphs.Remove(hash) : module;
+    return absl::IsNotFound(graph.status()) ? module : graph;
+  };
+  StatusOr<BlobRef> removed = remove();
+  if (absl::IsFailedPrecondition(removed.status())) {
+    // Idle preparations are only kept in case they are wanted again, and do not count as use.
+    DropIdlePreparations(scope, tenant, 0);
+    removed = remove();
+  }
+  HPVMD_RETURN_IF_ERROR(removed.status());
+  const uint64_t freed = (*removed)->size_bytes;
+  scope.Defer([gone = *std::move(removed)] {});
+  return freed;
+}
+
+bool Graphs::GiveUp(CoreScope& scope, Tenant& tenant) {
+  constexpr size_t kAtATime = 64;
+  size_t left = kAtATime;
+  for (auto at = tenant.handles.begin(); at != tenant.handles.end() && left > 0;) {
+    at = at->second.is_lent() ? std::next(at) : (--left, tenant.handles.erase(at));
+  }
+  while (left > 0 && DropOnePreparation(scope, tenant)) {
+    --left;
+  }
+  scope.Defer([modules = tenant.modules.TakeUnused(left), graphs = tenant.graphs.TakeUnused(left)] {});
+  scope.Defer([yielded = std::exchange(tenant.yielded, {})] {});
+  scope.Defer([taken = tenant.buffers.TakeIdle(kNever, std::nullopt)] {});
+  return tenant.handles.empty() && tenant.preparations.empty() && tenant.modules.size() + tenant.graphs.size() == 0 &&
+         tenant.buffers.size() == 0 && tenant.active == 0 && tenant.uploads + tenant.downloads == 0;
 }
 
 }  // namespace hpvm::server

@@ -12,23 +12,24 @@
 namespace hpvm::server {
 namespace {
 
-// Preparations that nobody uses but that a Submit of the same document would find.
+// Number of unused preparations that are kept, because a Submit of the same document would find them.
 constexpr size_t kIdlePreparationsMax = 32;
-// The answer to a late prepare is the executor's; past this it does not answer at all.
+// A late prepare is answered by the executor; an executor that exceeds the limit by more than this does not answer at
+// all.
 constexpr Duration kPrepareGrace = std::chrono::seconds(2);
 
 supervisor::BytesSource SourceOf(const Blob& blob) {
   return {.bytes = {}, .fd = blob.fd.get(), .fd_bytes = blob.size_bytes};
 }
 
-// Which modules run as their authors made them, each once a device. The nodes are the executor's word.
+// Returns the native modules of the graph, each once per device. The executor reports the nodes.
 std::vector<NativeUse> NativeUsesOf(const Preparation& preparation,
                                     const google::protobuf::RepeatedPtrField<internal::NativeNode>& nodes) {
   std::set<NativeUse> uses;
   for (const internal::NativeNode& node : nodes) {
     const auto named = std::find_if(preparation.modules.begin(), preparation.modules.end(),
                                     [&](const NamedBlob& module) { return module.name == node.module(); });
-    // One that stands in the document itself is known by that.
+    // A module in the document itself has no hash of its own, and is identified by the preparation's key.
     const std::string module =
         named != preparation.modules.end() ? ToHex(named->blob->hash) : preparation.key + " " + node.module();
     for (const std::string& device : node.devices()) {
@@ -57,8 +58,8 @@ Status Graphs::BeginUpload(Tenant& tenant) {
   CoreScope scope(monitor_);
   Status admitted = shutdown_.RefuseWork();
   if (admitted.ok() && tenant.uploads >= config_->limits_uploads_max) {
-    admitted = ResourceExhausted("The tenant has as many uploads in progress as it may (" +
-                                 std::to_string(config_->limits_uploads_max) + ").");
+    admitted = ResourceExhausted("The tenant has " + std::to_string(config_->limits_uploads_max) +
+                                 " uploads in progress, which is the limit (limits.uploads_max).");
   }
   if (!admitted.ok()) {
     options_.observer->On(events::Rejected{tenant.name, "upload", admitted});
@@ -76,8 +77,8 @@ void Graphs::EndUpload(Tenant& tenant) {
 Status Graphs::BeginDownload(Tenant& tenant) {
   CoreScope scope(monitor_);
   if (tenant.downloads >= config_->limits_uploads_max) {
-    Status refused = ResourceExhausted("The tenant has as many downloads in progress as it may (" +
-                                       std::to_string(config_->limits_uploads_max) + ").");
+    Status refused = ResourceExhausted("The tenant has " + std::to_string(config_->limits_uploads_max) +
+                                       " downloads in progress, which is the limit (limits.uploads_max).");
     options_.observer->On(events::Rejected{tenant.name, "download", refused});
     return refused;
   }
@@ -135,7 +136,7 @@ StatusOr<PreparationRef> Graphs::MakePreparation(CoreScope& scope, Tenant& tenan
     kept->link_handle = tenant.next_link_handle++;
   }
   kept->used = ++tenant.uses;
-  PreparationRef preparation = kept.Lend();  // Dropping others below must not drop this one.
+  PreparationRef preparation = kept.Lend();  // Keeps this one while others are dropped below.
   DropIdlePreparations(scope, tenant, kIdlePreparationsMax);
   if (tenant.preparations.size() > config_->limits_prepared_graphs_max) {
     DropIdlePreparations(scope, tenant, 0);
@@ -145,14 +146,14 @@ StatusOr<PreparationRef> Graphs::MakePreparation(CoreScope& scope, Tenant& tenan
   }
   if (is_limited && tenant.preparations.size() > config_->limits_prepared_graphs_max) {
     tenant.preparations.erase(preparation->key);
-    return ResourceExhausted("The tenant has as many prepared graphs as it may (" +
-                             std::to_string(config_->limits_prepared_graphs_max) + "); release some.");
+    return ResourceExhausted("The tenant has " + std::to_string(config_->limits_prepared_graphs_max) +
+                             " prepared graphs, which is the limit (limits.prepared_graphs_max); release some.");
   }
   return preparation;
 }
 
 void Graphs::DropIdlePreparations(CoreScope& scope, Tenant& tenant, size_t keep) {
-  std::vector<std::pair<uint64_t, Preparation*>> idle;  // By last use.
+  std::vector<std::pair<uint64_t, Preparation*>> idle;  // Sorted by last use.
   for (const auto& [key, preparation] : tenant.preparations) {
     if (!preparation.is_lent()) {
       idle.emplace_back(preparation->used, preparation.get());
@@ -185,7 +186,8 @@ void Graphs::DropPreparation(CoreScope& scope, Tenant& tenant, Preparation& prep
   if (preparation.ready_epoch == tenant.executor.epoch && tenant.executor.port != nullptr) {
     scope.Defer([port = tenant.executor.port, handle = preparation.link_handle] { port->Release(handle); });
   }
-  // A file whose last pin goes may be looked up and removed: not under the mutex.
+  // Deferred, because releasing the last pin of a file may look the file up and remove it, which must not happen under
+  // the mutex.
   scope.Defer([pins = std::exchange(preparation.stored, {})] {});
   tenant.preparations.erase(std::string(preparation.key));
 }
@@ -200,7 +202,7 @@ void Graphs::WithPrepared(CoreScope& scope, const TenantRef& tenant, const Prepa
   }
   preparation->waits.push_back({std::move(then), std::move(is_wanted)});
   if (preparation->waits.size() > 1) {
-    return;  // Somebody asked already.
+    return;  // An earlier caller has asked already.
   }
   preparation->sending = std::make_shared<Sending>();
   ++tenant->active;
@@ -279,11 +281,10 @@ void Graphs::OnPrepared(const TenantRef& tenant, const PreparationRef& preparati
   }
   Outcome outcome;
   const Status failed = reply.ok() ? GetStatus(reply->status()) : reply.status();
-  if (absl::IsDeadlineExceeded(failed)) {  // The one that it was sent with.
-    outcome = Later(
-        ResourceExhausted("Preparing the graph was given up after " + std::to_string(config_->executor_prepare_ms_max) +
-                          " ms, this server's limit (executor.prepare_ms_max). It may be too busy; trying again "
-                          "may help."));
+  if (absl::IsDeadlineExceeded(failed)) {  // The limit that was sent with it.
+    outcome = Later(ResourceExhausted(
+        "Preparing the graph was given up after " + std::to_string(config_->executor_prepare_ms_max) +
+        " ms, this server's limit (executor.prepare_ms_max). The server may be too busy; trying again may help."));
   } else if (!failed.ok()) {
     outcome = LaterIfUnavailable(While(failed, "preparing the graph"));
     if (absl::IsUnavailable(failed)) {
@@ -291,12 +292,13 @@ void Graphs::OnPrepared(const TenantRef& tenant, const PreparationRef& preparati
                             Message(outcome.status));
     }
   } else if (!reply->has_summary()) {
-    outcome = RejectedBy(reply->diagnostics());  // It has errors then: protocol.cc.
+    outcome = RejectedBy(reply->diagnostics());  // The diagnostics contain errors then: protocol.cc.
   } else {
     preparation->ready_epoch = epoch;
     if (!preparation->validated) {
       preparation->validated = true;
       preparation->summary = std::move(*reply->mutable_summary());
+      preparation->needs = std::move(*reply->mutable_needs());
       preparation->native = NativeUsesOf(*preparation, reply->native_nodes());
       for (std::string& sentence : devices_.table().DefectNotes(reply->native_nodes())) {
         preparation->summary.add_defects(std::move(sentence));
@@ -308,9 +310,9 @@ void Graphs::OnPrepared(const TenantRef& tenant, const PreparationRef& preparati
     quotas_.ChargeCompileTime(*tenant, reply->compile_cpu_ns(), options_.clock->Now() - sending->sent);
   }
   options_.observer->On(events::Prepared{tenant->name, preparation->summary.timing(), outcome.status});
-  // The answer may have been on its way while its executor was killed: what that one prepared went with it.
+  // The executor may have been killed while the answer was on its way; what it had prepared is gone then.
   const bool is_gone = tenant->executor.state != ExecutorSlot::State::kUp || tenant->executor.epoch != epoch;
-  // Nobody wanted it, and then somebody did.
+  // The preparation was stopped when no caller wanted it, and then another caller asked for it.
   const bool was_stopped = sending->stop.load() && absl::IsCancelled(failed);
   for (Preparation::Wait& wait : std::exchange(preparation->waits, {})) {
     const bool is_wanted = !wait.is_wanted || wait.is_wanted();
@@ -330,9 +332,9 @@ uint64_t Graphs::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphReq
     YieldHandle(scope, *tenant);
   }
   if (admitted.ok() && tenant->handles.size() >= config_->limits_prepared_graphs_max) {
-    admitted = ResourceExhausted("The tenant holds as many prepared graphs as it may (" +
-                                 std::to_string(config_->limits_prepared_graphs_max) +
-                                 "); release some (ListGraphs names them).");
+    admitted = ResourceExhausted(
+        "The tenant holds " + std::to_string(config_->limits_prepared_graphs_max) +
+        " prepared graphs, which is the limit (limits.prepared_graphs_max); release some (ListGraphs names them).");
   }
   StatusOr<PreparationRef> preparation =
       admitted.ok() ? FindPreparation(scope, *tenant, request.graph_sha256(), request.check(), request.modules())
@@ -350,7 +352,8 @@ uint64_t Graphs::PrepareGraph(const TenantRef& tenant, const v1::PrepareGraphReq
   call->preparation = *preparation;
   call->done = [done = std::move(done)](const RunOutcome& outcome) { done(outcome.outcome); };
   preparing_.emplace(call->key, call);
-  const auto is_wanted = [call] { return call->phase == Execution::Phase::kPreparing; };  // Not cancelled meanwhile.
+  // The call was not cancelled since.
+  const auto is_wanted = [call] { return call->phase == Execution::Phase::kPreparing; };
   WithPrepared(
       scope, tenant, call->preparation,
       [this, call, response, is_wanted](CoreScope& inner, const Outcome& outcome) {
@@ -399,7 +402,7 @@ StatusOr<PreparationRef> Graphs::FindHandle(Tenant& tenant, std::string_view han
   return UseHandle(tenant, handle);
 }
 
-// Modules and documents that no prepared graph uses go first.
+// Drops modules and documents that no prepared graph uses first.
 void Graphs::MakeRoom(CoreScope& scope, Tenant& tenant, uint64_t host_bytes) {
   while (tenant.account.Room(scheduler::Resource::kHostBytes) < host_bytes &&
          (tenant.modules.DropOne() || tenant.graphs.DropOne() || DropOnePreparation(scope, tenant))) {

@@ -59,7 +59,7 @@ Status Quotas::ReserveBytes(Tenant& tenant, uint64_t bytes, std::string_view wha
   const uint64_t left = max > used ? max - used : 0;
   if (bytes > left) {
     return ResourceExhausted(std::string(what) + " (" + std::to_string(bytes) +
-                             " bytes) does not fit in what is left for the tenant's jobs on disk (" +
+                             " bytes) does not fit in the space left for the tenant's jobs on disk (" +
                              std::to_string(left) + " of " + std::to_string(max) + ").");
   }
   scheduler::Lease more;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tenants may hold and spend, and what they have: the ledger, and what is charged to it.
+// Quotas holds the ledger of what tenants hold and have spent, with their limits, and charges to it.
 #ifndef HPVMD_SERVER_CORE_ROOMS_QUOTAS_H_
 #define HPVMD_SERVER_CORE_ROOMS_QUOTAS_H_
 
@@ -16,22 +16,22 @@ class Quotas : private CoreRoom {
  public:
   explicit Quotas(CoreContext& context) : CoreRoom(context) {}
 
-  // --- For other rooms, with the mutex ---
+  // --- For other rooms; the caller holds the mutex ---
   scheduler::Ledger& ledger() { return ledger_; }
   const scheduler::Ledger& ledger() const { return ledger_; }
   RequestMeter& meter() { return meter_; }
   void SetTotals();
   void ChargeDeviceTime(Tenant& tenant, Duration held);
-  // What the executor says of it, within what it can have spent since `sent`.
+  // Charges the compile time that the executor reports, at most `wall` on each processor.
   void ChargeCompileTime(Tenant& tenant, uint64_t said_ns, Duration wall);
-  // What the tenant's executor of that epoch says it holds on devices, all together.
+  // Sets the device memory that the tenant's executor of that epoch reports, as a sum over its devices.
   void SetDeviceBytes(Tenant& tenant, uint64_t epoch, uint64_t bytes);
   Status ReserveBytes(Tenant& tenant, uint64_t bytes, std::string_view what, scheduler::Lease* lease);
-  // Refused while there is a debt of compile time, unless nothing is to be compiled.
+  // Refuses a tenant in debt of compile time, unless nothing has to be compiled.
   Outcome AdmitCompile(const Tenant& tenant, const Preparation& preparation);
 
  private:
-  scheduler::Ledger ledger_;  // Locks itself.
+  scheduler::Ledger ledger_;  // Has a mutex of its own.
   RequestMeter meter_{ledger_, *options_.clock};
 };
 

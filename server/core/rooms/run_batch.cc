@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RunMany: the items of a call, begun a few at a time, each a run like any other from then on.
+// Carries out RunMany: begins the items of a call a few at a time; each is a run like any other from then on.
 #include <utility>
 
 #include "server/core/rooms/runs.h"
@@ -11,7 +11,7 @@ namespace hpvm::server {
 
 StatusOr<RunBatch> Runs::BeginBatch(Tenant& tenant, const v1::RunManyRequest& request) {
   HPVMD_RETURN_IF_ERROR(CheckRequestOptions(request.options(), /*key_honoured=*/false));
-  Execution run;  // What every item has.
+  Execution run;  // The part that all items share.
   run.sending = std::make_shared<Sending>();
   internal::RunOptions& options = run.sending->input.options;
   HPVMD_RETURN_IF_ERROR(SetIteration(request, &options));
@@ -29,7 +29,7 @@ StatusOr<RunBatch> Runs::BeginBatch(Tenant& tenant, const v1::RunManyRequest& re
   return batch;
 }
 
-// The mutex is held. `shape` is what was found wrong before.
+// The caller holds the mutex. `shape` is the error of earlier checks.
 Outcome Runs::PrepareItem(CoreScope& scope, const RunBatch& batch, const v1::RunManyRequest::Item& item,
                           const Status& shape, Execution& run) {
   HPVMD_RETURN_IF_ERROR(shape);

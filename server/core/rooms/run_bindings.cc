@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bindings of a run: what goes in, and where what comes out goes.
+// Resolves the bindings of a run: its inputs, and the destinations of its outputs.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -31,7 +31,7 @@ Status ResolveTensor(const v1::Tensor& tensor, const std::string& place, supervi
                          CheckedTensorBytes(static_cast<uint32_t>(tensor.type()), input.shape, place));
   if (tensor.data().size() > limits::kInlineTensorBytesMax) {
     return InvalidArgument(place + " has " + std::to_string(tensor.data().size()) + " inline bytes; the limit is " +
-                           std::to_string(limits::kInlineTensorBytesMax) + ". Larger data travels through a buffer.");
+                           std::to_string(limits::kInlineTensorBytesMax) + ". Pass larger data in a buffer.");
   }
   if (bytes != tensor.data().size()) {
     return InvalidArgument(place + " has " + std::to_string(tensor.data().size()) + " bytes; its shape needs " +
@@ -111,9 +111,9 @@ Status CheckRegisteredOutputs(const std::map<std::string, OutputPlan>& plans, co
   }
   for (const auto& [name, plan] : plans) {
     if (plan.segment != nullptr && plan.segment->registered && !taken.insert(plan.segment->id).second) {
-      return InvalidArgument("Output \"" + name + "\" is bound to the registered buffer \"" + plan.buffer_id +
-                             "\", which is bound to another port, too. A run writes registered memory where it lies: "
-                             "bind another buffer.");
+      return InvalidArgument(
+          "Output \"" + name + "\" is bound to the registered buffer \"" + plan.buffer_id +
+          "\", which is bound to another port, too. A run writes registered memory in place: bind another buffer.");
     }
   }
   return absl::OkStatus();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run that a driver refused memory: it waits for other tenants to give some back.
+// Handles a run to which a driver refused memory: the run waits for other tenants to give some back.
 #include <atomic>
 #include <utility>
 
@@ -8,12 +8,12 @@
 namespace hpvm::server {
 namespace {
 
-// A run waits so long at most for others to give memory back.
+// Maximum time that a run waits for others to give memory back.
 constexpr Duration kReclaimWithin = std::chrono::milliseconds(500);
-// One tenant's wishes disturb the others no more often.
+// Minimum time between two requests of one tenant, which disturb the others.
 constexpr Duration kAskPause = std::chrono::seconds(1);
 
-// A run that waits until all who were asked have answered, or long enough.
+// WaitingRun is a run that waits until all tenants that were asked have answered, or for kReclaimWithin.
 struct WaitingRun {
   std::atomic<int> answers{0};
   std::atomic<bool> has_gone{false};
@@ -48,7 +48,7 @@ bool Runs::RunAgainWithMemory(const ExecutionRef& run, const supervisor::RunRepl
       Transmit(run);
     }
   };
-  // Sent in any case not before all have been asked.
+  // The extra count keeps the run from being sent before all tenants have been asked.
   waiting->answers.store(1);
   const auto answered = [waiting, go_on] {
     if (waiting->answers.fetch_sub(1) == 1) {

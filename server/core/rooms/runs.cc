@@ -18,18 +18,19 @@ using Phase = Execution::Phase;
 namespace {
 
 constexpr uint32_t kRepeatMax = 1'000'000;
-// Memory that is cleared at once, and in one step elsewhere.
+// Limits on the memory that is cleared at once, and in one step elsewhere.
 constexpr uint64_t kClearedBytesMax = limits::kMiB, kClearedBytesPerStep = 64 * limits::kMiB;
 
-// Puts inline bytes into memory of the tenant, for an output that is to be a buffer.
+// Copies inline bytes into memory of the tenant, for an output that is to be a buffer.
 StatusOr<SegmentRef> Store(SegmentPool& pool, std::span<const uint8_t> data) {
   HPVMD_ASSIGN_OR_RETURN(SegmentRef segment, pool.Acquire(std::max<uint64_t>(1, data.size()), /*zero=*/false));
   HPVMD_RETURN_IF_ERROR(WriteAt(segment->fd.get(), 0, data));
   return segment;
 }
 
-// Memory behind outputs that turned out smaller than what they were given: it may hold the tenant's old bytes, and
-// buffers are zeros behind what a run wrote. What lies behind it in registered memory is the client's.
+// Tails is the memory after outputs that turned out smaller than their memory: it may hold the tenant's old bytes, and
+// a buffer must be zero after the bytes that a run wrote. In registered memory the rest belongs to the client and is
+// left alone.
 class Tails {
  public:
   Tails(const Sending& sending, const supervisor::RunReply& reply) {
@@ -43,7 +44,7 @@ class Tails {
     }
   }
   uint64_t bytes() const { return bytes_; }
-  // Clears so much at most; true when all is clear.
+  // Clears at most `bytes_max` bytes; returns true when all is clear.
   StatusOr<bool> Clear(uint64_t bytes_max) {
     while (!ranges_.empty() && bytes_max > 0) {
       Range& range = ranges_.back();
@@ -67,8 +68,8 @@ class Tails {
   uint64_t bytes_ = 0;
 };
 
-// Gives outputs that the executor found too large to be inline memory of their own. Without the mutex: only the
-// sender touches plans.
+// Gives outputs that the executor found too large to be inline memory of their own. Called without the mutex: only the
+// sender accesses plans.
 StatusOr<std::vector<std::pair<std::string, uint64_t>>> ProvideMemory(Sending& sending, SegmentPool& pool,
                                                                       const supervisor::RunReply& reply) {
   uint64_t inline_bytes = 0;
@@ -99,7 +100,7 @@ StatusOr<std::vector<std::pair<std::string, uint64_t>>> ProvideMemory(Sending& s
   return large;
 }
 
-// Memory for outputs whose place or size is known before the run.
+// Provides memory for outputs whose place or size is known before the run.
 Status ProvideKnownMemory(Execution& run) {
   Sending& sending = *run.sending;
   for (auto& [name, plan] : sending.plans) {
@@ -138,11 +139,11 @@ void FillTargets(Sending& sending) {
   }
 }
 
-// What came back, with inline outputs that must be buffers already in memory. Everything here is the executor's word:
-// names and sizes are compared with what was asked.
+// Returns the outputs of a run; inline outputs that must be buffers are copied into memory. The reply is not trusted:
+// names and sizes are compared with the request.
 StatusOr<std::vector<RunOutput>> Collect(const Sending& sending, SegmentPool& pool, supervisor::RunReply& reply) {
   std::vector<RunOutput> outputs;
-  // One message also holds where the nodes ran and what they said; for a little of it there is always room.
+  // The same message also holds the placements of nodes and the log, for a small part of which there is always room.
   constexpr uint64_t kRoomBytes = 32 * limits::kKiB;
   uint64_t beside_bytes = reply.done.log().ByteSizeLong();
   for (const v1::NodePlacement& node : reply.done.nodes()) {
@@ -193,9 +194,9 @@ ExecutionRef Runs::NewRun(const TenantRef& tenant, RunDone done) {
   return run;
 }
 
-// All of the tenant's, of jobs too, and then its executor.
+// Stops all of the tenant's runs, including those of jobs, and then its executor.
 void Runs::StopRuns(CoreScope& scope, const TenantRef& tenant, const Status& why) {
-  std::vector<ExecutionRef> running;  // Stopping one takes it out of runs_.
+  std::vector<ExecutionRef> running;  // StopRun erases from runs_.
   for (const auto& [id, run] : runs_) {
     if (run->tenant == tenant) {
       running.push_back(run);
@@ -252,7 +253,7 @@ Status Runs::SetOptions(Execution& run, const v1::RequestOptions& options, uint3
 
 uint64_t Runs::Run(const TenantRef& tenant, const v1::RunRequest& request, RunDone done) {
   const ExecutionRef run = NewRun(tenant, std::move(done));
-  // What only the request's size bounds is looked at before the mutex.
+  // Checks whose cost depends on the request's size are done before locking the mutex.
   Status shape = CheckBindings(request.inputs(), request.outputs());
   shape = shape.ok() ? CheckCount("symbols", request.symbols_size()) : shape;
   shape = shape.ok() ? SetIteration(request, &run->sending->input.options) : shape;
@@ -305,7 +306,7 @@ uint64_t Runs::Start(CoreScope& scope, const ExecutionRef& run, Outcome prepared
   run->deadline_timer = monitor_.AddTimer(scope, run->deadline, [this, run](CoreScope& inner) {
     StopRun(inner, run, DeadlineExceeded("The run did not end within its deadline."));
   });
-  const auto is_wanted = [run] { return run->phase == Phase::kPreparing; };  // Not stopped meanwhile.
+  const auto is_wanted = [run] { return run->phase == Phase::kPreparing; };  // The run was not stopped since.
   const auto go_on = [this, run, is_wanted](CoreScope& inner, const Outcome& outcome) {
     if (!is_wanted()) {
       return;
@@ -347,25 +348,29 @@ void Runs::SendRun(CoreScope& scope, const ExecutionRef& run) {
   run->phase = Phase::kReady;
   if (run->stored == nullptr) {
     run->running = run->tenant->account.TakeAnyway(scheduler::Resource::kRunningJobs, 1);
-    // Others of the tenant may have spent what was left while it waited.
+    // Other runs of the tenant may have spent the balance while this one waited.
     if (const auto refusal =
             quotas_.ledger().Spend(run->tenant->key, scheduler::Resource::kDeviceTime, 0, options_.clock->Now())) {
       Finish(scope, run, QuotaOutcome(*refusal));
       return;
     }
   }
-  // Usually at once; not when the executor ended while the run waited for its turn, which it keeps.
+  // The graph usually is prepared; not when the executor ended while the run waited for its turn, which it keeps.
   const auto is_wanted = [run, key = run->key] { return run->StandsAt(key, Phase::kReady); };
   const auto go_on = [this, run, is_wanted](CoreScope& inner, Outcome outcome) {
     if (!is_wanted()) {
       return;
     }
     outcome = outcome.ok() ? executors_.WhyNoModule(*run->tenant, *run->preparation) : outcome;
+    if (const std::string closed = devices_.table().WhyAllClosed(run->preparation->needs);
+        outcome.ok() && !closed.empty()) {
+      outcome = Later(Unavailable(closed));
+    }
     if (!outcome.ok()) {
       Finish(inner, run, std::move(outcome));
       return;
     }
-    // Known only now of a job; and a new executor may have others.
+    // For a job they are known only now; and a new executor may have other devices.
     Sending& sending = *run->sending;
     const uint64_t before = std::exchange(sending.devices, arbiter_.ShareDevices(*run->preparation));
     if (sending.devices != before) {
@@ -443,7 +448,8 @@ void Runs::OnRunReply(const ExecutionRef& run, StatusOr<supervisor::RunReply> re
     TakeOutcome(run, std::move(outcome), has_died);
     return;
   }
-  // Not on the thread that brings every executor's answers. The executor is done with it.
+  // Large tails are not cleared on the thread that receives every executor's answers. The executor has finished with
+  // the run.
   {
     CoreScope scope(monitor_);
     sending.port.reset();
@@ -463,7 +469,7 @@ void Runs::OnRunReply(const ExecutionRef& run, StatusOr<supervisor::RunReply> re
   });
 }
 
-// What a run brought, or why it did not: takes its outputs in, and ends it.
+// Takes in the outputs or the failure of a run, and ends it.
 void Runs::TakeOutcome(const ExecutionRef& run, RunOutcome outcome, bool has_died) {
   if (outcome.outcome.ok()) {
     StatusOr<std::vector<RunOutput>> outputs = Collect(*run->sending, run->tenant->pool, outcome.reply);
@@ -493,8 +499,8 @@ void Runs::TakeOutcome(const ExecutionRef& run, RunOutcome outcome, bool has_die
   Finish(scope, run, std::move(outcome));
 }
 
-// After a run that lost devices, or whose executor ended: they are tried out before others get them, and what is left
-// of the executor goes, since its drivers are in no state to go on with.
+// Handles a run that lost devices, or whose executor ended: the devices are probed before others get them, and an
+// executor that still lives is killed, since its drivers are in no state to go on.
 void Runs::TakeLosses(CoreScope& scope, Execution& run, bool has_died, const std::vector<std::string>& lost,
                       Outcome& outcome) {
   if (lost.empty() || outcome.ok()) {
@@ -504,27 +510,28 @@ void Runs::TakeLosses(CoreScope& scope, Execution& run, bool has_died, const std
   for (const std::string& id : lost) {
     list += (list.empty() ? "" : ", ") + id;
   }
-  devices_.FenceDevices(scope, lost, has_died ? "An executor ended while it used the device." : "A run lost it.",
+  devices_.FenceDevices(scope, lost,
+                        has_died ? "An executor ended while it used the device." : "A run lost the device.",
                         Message(outcome.status));
   if (has_died) {
     outcome.status = While(outcome.status, "running nodes on " + list);
   } else if (run.tenant->executor.epoch == run.sending->epoch) {
-    executors_.KillExecutor(scope, *run.tenant, "It lost " + list + ": " + Message(outcome.status));
+    executors_.KillExecutor(scope, *run.tenant, "The executor lost " + list + ": " + Message(outcome.status));
   }
   if (absl::IsUnavailable(outcome.status)) {
     outcome = Later(outcome.status);
   }
 }
 
-// After a run that went on without devices that failed in it. The executor goes on, too, unless nobody would notice:
-// the next one has the devices again, if they answer.
+// Handles a run that went on without devices that failed in it. The executor is kept while it has other work;
+// otherwise it is killed, so that the next one has the devices again, if they answer.
 void Runs::TakeLeft(CoreScope& scope, Execution& run, const std::vector<std::string>& left) {
   if (left.empty()) {
     return;
   }
-  devices_.FenceDevices(scope, left, "A run went on without it.", "");
+  devices_.FenceDevices(scope, left, "A run went on without the device.", "");
   if (run.tenant->active <= 1 && run.tenant->executor.epoch == run.sending->epoch) {
-    executors_.KillExecutor(scope, *run.tenant, "It lost " + left.front() + "; a run went on without it.");
+    executors_.KillExecutor(scope, *run.tenant, "The executor lost " + left.front() + "; a run went on without it.");
   }
 }
 
@@ -532,7 +539,7 @@ void Runs::Finish(CoreScope& scope, const ExecutionRef& run, RunOutcome outcome)
   if (run->sending == nullptr) {
     return;
   }
-  // Whoever waits for the executor on its behalf does not hold it.
+  // Taken from the run, so that callers that wait for the executor on its behalf do not hold it.
   const std::shared_ptr<Sending> sending = std::exchange(run->sending, nullptr);
   const bool was_queued = run->phase != Phase::kPreparing;
   run->tenant->executor.sent_runs -= run->phase == Phase::kSent ? 1 : 0;
@@ -545,8 +552,11 @@ void Runs::Finish(CoreScope& scope, const ExecutionRef& run, RunOutcome outcome)
   --run->tenant->active;
   run->tenant->executor.last_used = options_.clock->Now();
   if (run->stored != nullptr) {
+    // Not the job's fault: it waits for the device.
+    run->stored->attempt->broken_off |=
+        absl::IsUnavailable(outcome.outcome.status) && !devices_.table().WhyAllClosed(run->preparation->needs).empty();
     run->phase = Phase::kAnswered;
-    arbiter_.UseDevices(scope, *run, 0);  // Its turn ends with its write to the store.
+    arbiter_.UseDevices(scope, *run, 0);  // A job's turn ends with its write to the store.
   } else {
     run->phase = Phase::kDone;
     run->running.Release();
@@ -562,7 +572,7 @@ void Runs::Finish(CoreScope& scope, const ExecutionRef& run, RunOutcome outcome)
   const v1::Job& job = run->stored != nullptr ? run->shown() : v1::Job::default_instance();
   options_.observer->On(events::RunEnded{run->tenant->name, job.id(), run->preparation->summary.name(),
                                          run->stored != nullptr ? job.traceparent() : run->traceparent, outcome});
-  // std::function wants copyable captures, and the outcome is large: it travels by pointer.
+  // std::function requires copyable captures, and the outcome is large: it is passed by pointer.
   auto moved = std::make_shared<RunOutcome>(std::move(outcome));
   scope.Defer([done = std::exchange(run->done, nullptr), run, sending, moved] { done(std::move(*moved)); });
 }
@@ -588,15 +598,15 @@ void Runs::StopRun(CoreScope& scope, const ExecutionRef& run, Status why) {
     return;
   }
   if (sending->port == nullptr) {
-    return;  // It has answered, and memory behind its outputs is being cleared.
+    return;  // The executor has answered, and the memory after its outputs is being cleared.
   }
   const Duration grace = devices_.StopGrace(devices_.DriverDevices(*run->preparation));
-  const supervisor::StopPatience patience(options_.clock->Now(), grace, sending->port->CpuTime());
+  const supervisor::KillGrace patience(options_.clock->Now(), grace, sending->port->CpuTime());
   ArmStop(scope, run, patience, patience.end());
 }
 
-// Ends the executor of a run that has not stopped by `when`, unless the machine did not let it.
-void Runs::ArmStop(CoreScope& scope, const ExecutionRef& run, const supervisor::StopPatience& patience, Time when) {
+// Kills the executor of a run that has not stopped by `when`, unless the machine gave it too little processor time.
+void Runs::ArmStop(CoreScope& scope, const ExecutionRef& run, const supervisor::KillGrace& patience, Time when) {
   run->sending->timers.push_back(monitor_.AddTimer(scope, when, [this, run, patience](CoreScope& inner) {
     if (run->phase != Phase::kSent || run->tenant->executor.epoch != run->sending->epoch ||
         run->sending->port == nullptr) {
@@ -623,7 +633,8 @@ void Runs::OnRefused(CoreScope& scope, scheduler::JobKey key, scheduler::RefuseJ
   std::string text;
   if (limit == scheduler::RefuseJob::Limit::kShed) {
     text = "The server's queue is full (" + std::to_string(config_->jobs_queued_max) +
-           " runs wait), and the tenant has most of it for its weight: its last one made room for another tenant's.";
+           " runs wait), and the tenant has most of it for its weight: the last run of its queue made room for a run "
+           "of another tenant.";
   } else {
     text = std::string(own ? "The tenant's" : "The server's") + " queue is full (" +
            std::to_string(own ? config_->jobs_queued_per_tenant_max : config_->jobs_queued_max) + " runs wait).";

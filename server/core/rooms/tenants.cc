@@ -9,7 +9,7 @@
 namespace hpvm::server {
 namespace {
 
-// A tenant's memory that waits for use again.
+// Limit on a tenant's idle memory that is kept for reuse.
 constexpr uint64_t kIdleBytesMax = 512 * limits::kMiB;
 
 BufferLimits BufferLimitsOf(const Config& config) {
@@ -61,8 +61,8 @@ StatusOr<TenantRef> Tenants::FindTenant(std::string_view name, bool also_disable
     return RefusalOf(name, policy.get());
   }
   if (tenants_.size() >= config_->tenants_max) {
-    return ResourceExhausted("The server has as many tenants as it may (" + std::to_string(config_->tenants_max) +
-                             ").");
+    return ResourceExhausted("The server has " + std::to_string(config_->tenants_max) +
+                             " tenants, which is the limit (tenants.max).");
   }
   return AddTenant(scope, std::string(name));
 }
@@ -77,7 +77,7 @@ TenantRef Tenants::AddTenant(CoreScope& scope, const std::string& name) {
   RestoreSpent(*tenant);
   tenants_.emplace(name, tenant);
   arbiter_.AddTenant(scope, tenant);
-  LogInfo("Tenant arrives", {{"tenant", tenant->name}});
+  LogInfo("Tenant used for the first time since the start", {{"tenant", tenant->name}});
   return tenant;
 }
 

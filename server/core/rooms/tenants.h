@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tenants that there are, and the policies that they are under.
+// Tenants holds the tenants with their policies.
 #ifndef HPVMD_SERVER_CORE_ROOMS_TENANTS_H_
 #define HPVMD_SERVER_CORE_ROOMS_TENANTS_H_
 
@@ -13,7 +13,7 @@
 
 namespace hpvm::server {
 
-// Why calls of a tenant with that policy are refused; null: there is no such tenant.
+// Returns why calls of a tenant with that policy are refused, or OK; a null policy means that there is no such tenant.
 Status RefusalOf(std::string_view name, const TenantPolicy* policy);
 
 class Tenants : private CoreRoom {
@@ -22,23 +22,24 @@ class Tenants : private CoreRoom {
       : CoreRoom(context), quotas_(quotas), arbiter_(arbiter) {}
 
   // --- For clients; these lock the mutex ---
-  // The tenant of that name, made on first use when the policies know it. kNotFound, kPermissionDenied when it is
-  // disabled and the call is not for `also_disabled`, kResourceExhausted at tenants.max.
+  // Returns the tenant of that name, created on first use when the policies know it. kNotFound; kPermissionDenied when
+  // the tenant is disabled and the call is not allowed to disabled tenants (`also_disabled`); kResourceExhausted at
+  // tenants.max.
   StatusOr<TenantRef> FindTenant(std::string_view name, bool also_disabled = false);
-  // What the tenants of this process have spent, with what they had before it.
+  // Returns what the tenants of this process have spent, including what they had spent before it.
   SpentByTenant Spent();
 
-  // --- For other rooms, with the mutex ---
+  // --- For other rooms; the caller holds the mutex ---
   const std::map<std::string, TenantRef>& all() const { return tenants_; }
-  // Null: there is none of that name so far.
+  // Returns null when no tenant of that name exists yet.
   TenantRef FindKnown(std::string_view name) const;
-  // The limits of the configuration, which has changed, for all of them.
+  // Applies the limits of the changed configuration to all tenants.
   void SetLimits();
-  // For tenants of the store, whatever the policies say of them.
+  // For tenants in the store, whatever the policies say of them.
   TenantRef FindOrAdd(CoreScope& scope, const std::string& name);
-  // kPermissionDenied or kNotFound when its calls are refused.
+  // Returns kPermissionDenied or kNotFound when the tenant's calls are refused.
   static Status RefuseTenant(const Tenant& tenant);
-  // As a refusal of something that comes back when it may.
+  // Returns the refusal for work that continues when the tenant is allowed again.
   static Outcome Suspended(const Tenant& tenant);
   void SetPolicy(Tenant& tenant);
 

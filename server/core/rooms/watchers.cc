@@ -9,34 +9,35 @@
 namespace hpvm::server {
 namespace {
 
-// That one hold of the mutex looks at.
+// Number of watchers visited under one hold of the mutex.
 constexpr size_t kToldAtOnce = 16;
 
 }  // namespace
 
 Status Watchers::TakePlace(Tenant& tenant) {
   if (count_ >= config_->jobs_watchers_max) {
-    return ResourceExhausted(
-        "As many calls watch as may (jobs.watchers_max: " + std::to_string(config_->jobs_watchers_max) + ").");
+    return ResourceExhausted("The server has " + std::to_string(config_->jobs_watchers_max) +
+                             " watching calls, which is the limit (jobs.watchers_max).");
   }
   if (tenant.watchers >= config_->jobs_watchers_per_tenant_max) {
-    return ResourceExhausted("As many of the tenant's calls watch as may (" +
-                             std::to_string(config_->jobs_watchers_per_tenant_max) + ").");
+    return ResourceExhausted("The tenant has " + std::to_string(config_->jobs_watchers_per_tenant_max) +
+                             " watching calls, which is the limit (jobs.watchers_per_tenant_max).");
   }
   ++count_;
   ++tenant.watchers;
   return absl::OkStatus();
 }
 
-void Watchers::LeavePlace(Tenant& tenant) {
+void Watchers::Unregister(Tenant& tenant) {
   --count_;
   --tenant.watchers;
 }
 
-StatusOr<Watchers::Place> Watchers::Add(const TenantRef& tenant, News news, Wake wake) {
+StatusOr<Watchers::Registration> Watchers::Add(const TenantRef& tenant, News news, Wake wake) {
   CoreScope scope(monitor_);
   HPVMD_RETURN_IF_ERROR(TakePlace(*tenant));
-  const Place place{next_key_++, options_.clock->Now() + std::chrono::milliseconds(config_->limits_connection_age_ms)};
+  const Registration place{next_key_++,
+                           options_.clock->Now() + std::chrono::milliseconds(config_->limits_connection_age_ms)};
   Watching& watching = tenants_[tenant->name];
   watching.tenant = tenant;
   Watcher& watcher = watching.watchers[place.key];
@@ -51,7 +52,7 @@ void Watchers::Remove(const TenantRef& tenant, uint64_t key) {
   Watching& watching = tenants_.at(tenant->name);
   monitor_.DropTimer(watching.watchers.at(key).timer);
   watching.watchers.erase(key);
-  LeavePlace(*tenant);
+  Unregister(*tenant);
   if (watching.watchers.empty() && !watching.is_telling) {
     tenants_.erase(tenant->name);
   }
@@ -60,7 +61,7 @@ void Watchers::Remove(const TenantRef& tenant, uint64_t key) {
 Status Watchers::Refusal(const Tenant& tenant) {
   CoreScope scope(monitor_);
   if (shutdown_.stopped) {
-    return Unavailable("The server is stopping; what is watched goes on when it has started again.");
+    return Unavailable("The server is stopping; watch again when it has started again.");
   }
   return Tenants::RefuseTenant(tenant);
 }
@@ -93,7 +94,7 @@ FairQueue::Step Watchers::TellSome(const TenantRef& tenant) {
   {
     CoreScope scope(monitor_);
     Watching& watching = tenants_.at(tenant->name);
-    if (watching.next == 0) {  // All have been told the last news.
+    if (watching.next == 0) {  // All watchers have been woken for the last news.
       watching.telling = std::exchange(watching.due, 0);
       watching.next = 1;
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who watches: the places that there are, and news for those who have one.
+// Watchers holds the watching calls, and wakes them when there is news.
 //
-// What happens says only that there is news, which costs as much for a thousand watchers as for one. Watchers are told
-// a few at a time in their own tenant's turns (JobStore::PostRead), and each then looks by itself: news that comes
-// while they are being told is told once, and nobody waits for a watcher, or for another tenant's.
+// A change is recorded only as the fact that there is news, which costs as much for a thousand watchers as for one.
+// Watchers are woken a few at a time in their own tenant's turns (JobStore::PostRead), and each then looks by itself:
+// news that comes while they are being woken is reported once, and no caller waits for a watcher, or for another
+// tenant's.
 #ifndef HPVMD_SERVER_CORE_ROOMS_WATCHERS_H_
 #define HPVMD_SERVER_CORE_ROOMS_WATCHERS_H_
 
@@ -19,35 +20,36 @@ namespace hpvm::server {
 
 class Watchers : private CoreRoom {
  public:
-  // Bits.
+  // Bit flags.
   enum News : uint8_t { kJobs = 1, kDevices = 2, kAll = 3 };
-  // Called without the mutex, from any thread, also when there is nothing new; must not take long.
+  // Called without the mutex, from any thread, perhaps when there is no news; must not take long.
   using Wake = std::function<void()>;
 
   explicit Watchers(CoreContext& context) : CoreRoom(context) {}
 
-  // A watcher's.
-  struct Place {
+  // The registration of a watcher.
+  struct Registration {
     uint64_t key = 0;  // For Remove.
-    Time until{0};     // Then it is woken to end, as a connection of its age would (limits.connection_age_ms).
+    // Time at which the watcher is woken to end, as a connection of its age would (limits.connection_age_ms).
+    Time until{0};
   };
 
   // --- For clients; these lock the mutex ---
-  // kResourceExhausted at jobs.watchers_max and jobs.watchers_per_tenant_max.
-  StatusOr<Place> Add(const TenantRef& tenant, News news, Wake wake);
+  // Returns kResourceExhausted at jobs.watchers_max and jobs.watchers_per_tenant_max.
+  StatusOr<Registration> Add(const TenantRef& tenant, News news, Wake wake);
   void Remove(const TenantRef& tenant, uint64_t key);
-  // Why the tenant's watchers are to end, if they are.
+  // Returns why the tenant's watchers must end, or OK.
   Status Refusal(const Tenant& tenant);
-  // Does it in the tenant's turn, and after the server has stopped at once.
+  // Does the work in the tenant's turn; at once when the server has stopped.
   void InTurn(const TenantRef& tenant, FairQueue::Work work);
 
-  // --- For other rooms, with the mutex ---
-  // A place among those of jobs.watchers_max, for calls that are woken otherwise.
+  // --- For other rooms; the caller holds the mutex ---
+  // Takes one of the registrations of jobs.watchers_max for a call that is woken by other means.
   Status TakePlace(Tenant& tenant);
-  void LeavePlace(Tenant& tenant);
+  void Unregister(Tenant& tenant);
   size_t count() const { return count_; }
   void Tell(CoreScope& scope, const TenantRef& tenant, News news);
-  // All tenants.
+  // Tells all tenants.
   void TellAll(CoreScope& scope, News news);
 
  private:
@@ -58,16 +60,16 @@ class Watchers : private CoreRoom {
   };
   struct Watching {
     TenantRef tenant;
-    std::map<uint64_t, Watcher> watchers;  // By key.
-    uint8_t due = 0;                       // News that nobody is being told yet.
-    uint8_t telling = 0;                   // That those are being told whose keys are `next` and larger.
+    std::map<uint64_t, Watcher> watchers;  // Keyed by the watcher's key.
+    uint8_t due = 0;                       // News for which no round of waking has begun.
+    uint8_t telling = 0;  // News of the round in progress; watchers with keys from `next` on have not been woken yet.
     uint64_t next = 0;
     bool is_telling = false;
   };
   FairQueue::Step TellSome(const TenantRef& tenant);
 
-  std::map<std::string, Watching> tenants_;  // By name: who has any, or is being told.
-  size_t count_ = 0;                         // Of places.
+  std::map<std::string, Watching> tenants_;  // Tenants that have watchers, or whose watchers are being woken, by name.
+  size_t count_ = 0;                         // Number of registrations.
   uint64_t next_key_ = 1;
 };
 

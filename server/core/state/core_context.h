@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every room of the core stands on: its options, the configuration, its mutex, and how far its end has come.
+// CoreContext holds what every room of the core uses: the options, the configuration, the mutex, and the state of the
+// shutdown.
 #ifndef HPVMD_SERVER_CORE_STATE_CORE_CONTEXT_H_
 #define HPVMD_SERVER_CORE_STATE_CORE_CONTEXT_H_
 
@@ -25,34 +26,35 @@ namespace hpvm::server {
 
 struct CoreOptions {
   Config config;
-  const Clock* clock = nullptr;        // Borrowed; lives longer.
-  Rng* rng = nullptr;                  // Borrowed; lives longer. Used under the mutex.
-  ExecutorSpawner* spawner = nullptr;  // Borrowed; lives longer.
+  const Clock* clock = nullptr;        // Borrowed; must outlive the core.
+  Rng* rng = nullptr;                  // Borrowed; must outlive the core. Guarded by the core's mutex.
+  ExecutorSpawner* spawner = nullptr;  // Borrowed; must outlive the core.
   // Borrowed. Destroyed after Stop and before the core, which its last callbacks still enter.
   JobStore* jobs = nullptr;
-  Observer* observer = &NoObserver();                // Borrowed; lives longer.
-  const TenantPolicies* policies = &OpenPolicies();  // Borrowed; lives longer.
-  uint32_t cpu_threads = 1;                          // What grants give.
-  uint64_t host_bytes_max = 0;                       // Where limits.host_bytes_max is 0; 0: none.
-  uint64_t disk_bytes_max = 0;                       // Where jobs.disk_bytes_max is 0; 0: none.
-  Sha256 page_key;                                   // Seals tokens of pages; the same after a restart.
-  SpentByTenant spent;                               // Before this process.
+  Observer* observer = &NoObserver();                // Borrowed; must outlive the core.
+  const TenantPolicies* policies = &OpenPolicies();  // Borrowed; must outlive the core.
+  uint32_t cpu_threads = 1;                          // Number of threads that a grant of the CPU allows.
+  std::string cpu_note;                              // Shown with the CPU's name: which processors executors have.
+  uint64_t host_bytes_max = 0;                       // Used where limits.host_bytes_max is 0; 0: no limit.
+  uint64_t disk_bytes_max = 0;                       // Used where jobs.disk_bytes_max is 0; 0: no limit.
+  Sha256 page_key;                                   // Key that seals page tokens; the same after a restart.
+  SpentByTenant spent;                               // Amounts that tenants had spent before this process started.
   uint64_t request_row_bytes_max = kRequestRowBytesMax;
-  Intake intake;  // Before this process.
-  // Executors wait for DevicesKnown, so that the first ones have every device.
+  Intake intake;  // State of the intake before this process started.
+  // When true, executors wait for DevicesKnown, so that the first ones have every device.
   bool awaits_devices = false;
 };
 
-// The configuration, which a reload replaces as a whole.
+// LiveConfig holds the configuration, which a reload replaces as a whole.
 class LiveConfig {
  public:
   explicit LiveConfig(Config config) : config_(std::make_shared<const Config>(std::move(config))) {}
-  // Any thread: its members do not change.
+  // Thread-safe, because the members of the returned configuration do not change.
   std::shared_ptr<const Config> Get() const {
     std::lock_guard lock(mutex_);
     return config_;
   }
-  // With the core's mutex.
+  // The caller holds the core's mutex.
   const Config* operator->() const { return config_.get(); }
   const Config& operator*() const { return *config_; }
   void Set(Config config) {
@@ -62,8 +64,8 @@ class LiveConfig {
   }
 
  private:
-  mutable std::mutex mutex_;              // Taken after the core's.
-  std::shared_ptr<const Config> config_;  // Changed under both; read under either.
+  mutable std::mutex mutex_;              // Acquired after the core's mutex.
+  std::shared_ptr<const Config> config_;  // Written with both mutexes held; read with either.
 };
 
 struct CoreContext {
@@ -77,8 +79,8 @@ struct CoreContext {
   Monitor monitor;
 };
 
-// A part of the core with state of its own, guarded by the monitor's mutex. A room calls only those that its
-// constructor names; what comes back up are callbacks.
+// CoreRoom is the base class of a part of the core with state of its own, which the monitor's mutex guards. A room
+// calls only the rooms that its constructor names; they report back through callbacks.
 class CoreRoom {
  public:
   CoreRoom(const CoreRoom&) = delete;
@@ -95,7 +97,7 @@ class CoreRoom {
   Monitor& monitor_;
 };
 
-// How long a client should wait that met a full queue.
+// Time that a client should wait after it found a queue full.
 inline constexpr Duration kQueueFullPause = std::chrono::milliseconds(250);
 
 }  // namespace hpvm::server

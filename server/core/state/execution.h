@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thing of a tenant that runs, from its receipt to its result: the preparing of a graph for a client, a Run, an
-// item of a stream, or a job.
+// Execution is one unit of work of a tenant, from its receipt to its result: the preparation of a graph for a client,
+// a Run, an item of a stream, or a job.
 //
 //   a graph:  kPreparing --> kDone
 //   a run:    kPreparing --> kQueued --> kReady --> kSent --> kDone
@@ -12,15 +12,16 @@
 //             +--------------------------------------------------------------------------------------------------+ +-->
 //             kDone
 //
-// A job begins when it is on disk; until then it belongs to its submission. At most one write of a job is in flight,
-// and its row is always what is on disk; whatever comes meanwhile (a cancel, the deadline, the executor's answer) is
-// noted and looked at when the write has been answered.
+// A job's execution begins when the job is on disk; until then the job belongs to its submission. At most one write of
+// a job is in flight, and its row is always what is on disk; any event that comes during a write (a cancel, the
+// deadline, the executor's answer) is noted and handled when the write has been answered.
 #ifndef HPVMD_SERVER_CORE_STATE_EXECUTION_H_
 #define HPVMD_SERVER_CORE_STATE_EXECUTION_H_
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -38,46 +39,46 @@
 
 namespace hpvm::server {
 
-// Where an output goes.
+// OutputPlan is the destination of an output.
 struct OutputPlan {
   enum class Kind : uint8_t { kAuto, kBuffer, kNewBuffer, kDiscard } kind = Kind::kAuto;
-  std::string buffer_id;  // kBuffer.
+  std::string buffer_id;  // Used by kBuffer.
   uint64_t buffer_bytes = 0;
-  // Memory that travels with the run; kAuto and kNewBuffer get it when the output's size is known.
+  // Memory that is sent with the run; kAuto and kNewBuffer get it when the output's size is known.
   SegmentRef segment;
   uint64_t segment_bytes = 0;
 };
 
-// One way through an executor, of a run or of a graph that is prepared for all who wait for it. A job's next attempt
-// has another, so that what comes late for one reaches no other. Guarded by the core's mutex, except `input` and
-// `plans` while they are being sent, when nobody else touches them.
+// Sending is one passage through an executor, of a run or of a graph that is prepared for all callers that wait for
+// it. Each attempt of a job has a Sending of its own, so that a late answer for one attempt reaches no other. Guarded
+// by the core's mutex, except `input` and `plans` while the sender sends them, when no other thread accesses them.
 struct Sending {
-  supervisor::RunInput input;               // Spans borrow the caller's request, or the job's.
+  supervisor::RunInput input;               // Its spans borrow the caller's request, or the job's.
   std::vector<SegmentRef> pins;             // Memory of the inputs.
-  std::map<std::string, OutputPlan> plans;  // Outputs that are not here are kAuto.
+  std::map<std::string, OutputPlan> plans;  // Outputs without an entry are kAuto.
   std::vector<TensorShape> input_shapes;
-  scheduler::Lease host_bytes;  // Of inline inputs.
-  uint64_t devices = 0;         // Of the fair share, by bit; 0: not known yet.
+  scheduler::Lease host_bytes;  // Host memory of the inline inputs.
+  uint64_t devices = 0;         // Bit set of the fair share's devices; 0: not known yet.
   Time sent{0};
-  std::shared_ptr<supervisor::ExecutorProcess> port;  // While the executor has it.
+  std::shared_ptr<supervisor::ExecutorProcess> port;  // Set while the executor has the run.
   uint64_t epoch = 0;
-  // Each request, 0 until known, for Cancel: written by the sender without the mutex, as `stop` is read by it.
+  // Ids of the requests, 0 until known, for Cancel: the sender writes them, and reads `stop`, without the mutex.
   static constexpr uint32_t kRequestsMax = 3;
   std::array<std::atomic<supervisor::RequestId>, kRequestsMax> requests{};
-  uint32_t count = 0;             // Of requests.
-  bool asked_for_memory = false;  // Of a device, of other tenants. Once.
+  uint32_t count = 0;             // Number of `requests` used.
+  bool asked_for_memory = false;  // Other tenants were asked once for memory of a device.
   std::atomic<bool> stop{false};
-  Status stop_reason;  // When `stop`: what it ends with unless it succeeds first.
+  Status stop_reason;  // Status with which the run ends when `stop` is set, unless it succeeds first.
   std::vector<std::pair<Time, uint64_t>> timers;
 
-  // The sender knows the request, or 0. Without the mutex.
+  // The sender calls it with the id of the request, or 0. The mutex is not held.
   void OnSent(supervisor::ExecutorProcess& to, uint32_t at, supervisor::RequestId id) {
     requests[at].store(id);
-    if (stop.load() && id != 0) {  // Stop sets it and then looks at requests; one of the two sees the other.
+    if (stop.load() && id != 0) {  // Stop sets `stop` and then reads `requests`, so one of the two sees the other.
       to.Cancel(id);
     }
   }
-  // What the executor has of it, or gets, is to end.
+  // Cancels every request of `sending` that the executor has or will get.
   static void Stop(CoreScope& scope, const std::shared_ptr<Sending>& sending, Status why) {
     sending->stop_reason = std::move(why);
     sending->stop.store(true);
@@ -93,90 +94,111 @@ struct Sending {
   }
 };
 
-// A job's one attempt, from the commit of RUNNING until its end is committed.
+// JobAttempt is one attempt of a job, from the commit of RUNNING until the commit of its end.
 struct JobAttempt {
-  std::shared_ptr<StoredRequest> request;  // What is bound borrows from it.
-  std::shared_ptr<RunOutcome> outcome;     // It has ended; shared with blobs that are being stored.
+  std::shared_ptr<StoredRequest> request;  // The attempt's bindings borrow from it.
+  std::shared_ptr<RunOutcome> outcome;     // Set when the run has ended; shared with blobs that are being stored.
   v1::Job ended;                           // Outputs, as the job will show them.
-  StoredResults results;                   // Outputs with their bytes, but for the large ones:
+  StoredResults results;                   // Outputs with their bytes, except large ones:
   std::vector<BlobInput> blobs;
-  std::vector<int> blob_results;  // Which of results.outputs each blob is.
-  std::vector<BlobPinRef> pins;   // Of blobs that no row names yet.
+  std::vector<int> blob_results;  // Index in results.outputs of each blob.
+  std::vector<BlobPinRef> pins;   // Pins of blobs that no row names yet.
   std::vector<internal::StoredBlob> stored_blobs;
-  scheduler::Lease disk_bytes;  // For outputs and log.
-  bool broken_off = false;      // The daemon stops it: it does not count.
+  scheduler::Lease disk_bytes;                     // Disk space for outputs and log.
+  bool broken_off = false;                         // The daemon stops the attempt, which then does not count.
+  std::pair<Time, uint64_t> run_timer{kNever, 0};  // Timer for the limit of the run's time.
+  Status over;                                     // OK, or the error that the run exceeded its limit.
 };
 
-// What only that has which is on disk.
+// HoldCommand is a request to hold a job or to release it.
+struct HoldCommand {
+  bool held = false;
+  v1::JobHold hold;  // The requester, the reason, and the time since which the job is held.
+  // Called with the mutex held, before `then`, unless the job already was in that state.
+  std::function<void()> changed;
+  std::function<void(CoreScope&, const Status&)> then;
+};
+
+// JobPart holds the members that only an Execution of a stored job has.
 struct JobPart {
   StoredJob row;
-  // An array's element has here what it shares with the others (SharedOf), without which `row` is then: they may be a
-  // thousand with 8 KiB each, which every change would copy several times. Null: `row` is whole.
+  // For an element of an array, the fields that it shares with the other elements (SharedOf), which `row` then lacks:
+  // there may be a thousand elements with 8 KiB each, which every change would copy several times. Null: `row` is
+  // complete.
   std::shared_ptr<const StoredJob> shared;
   bool writing = false;          // A write of `row` is in flight.
-  bool restored = false;         // From an earlier daemon: the buffers that it names are gone.
-  bool cancel_asked = false;     // To be honoured at the next step.
-  bool is_late = false;          // Its deadline has passed.
-  Status damage;                 // OK, or why it cannot run (again).
-  bool awaits_room = false;      // The disk had no room for its outputs; they are put again.
-  bool has_turn = false;         // The fair share counts it as running.
-  bool has_array_turn = false;   // Its array counts it.
-  bool counted_running = false;  // Among those that run.
+  bool restored = false;         // An earlier daemon accepted the job: the buffers that it names are gone.
+  bool cancel_asked = false;     // A cancellation to be honoured at the next step.
+  bool is_late = false;          // The job's deadline has passed.
+  Status damage;                 // OK, or why the job cannot run (again).
+  bool awaits_room = false;      // The disk had no room for the outputs; they are written again.
+  bool has_turn = false;         // The fair share counts the job as running.
+  bool has_array_turn = false;   // The array counts the job against its limit.
+  bool counted_running = false;  // The job is counted among those that run.
   // Why the last attempt was lost, if it was.
   events::LostCause lost_cause = events::LostCause::kExecutor;
-  scheduler::Lease queued;                             // While it waits (limits of jobs.queued_*).
-  std::optional<v1::JobDependency> failed_dependency;  // It can no longer come true.
-  Time not_before{0};                                  // A back-off.
-  bool awaits_executor = false;  // Its last turn came while no executor of the tenant might start.
-  Duration again_after{0};       // While it is being put back: the next one.
+  scheduler::Lease queued;                             // Held while the job waits (limits of jobs.queued_*).
+  std::optional<v1::JobDependency> failed_dependency;  // A dependency that can no longer be met.
+  Time not_before{0};                                  // End of the back-off.
+  bool awaits_executor = false;  // The last turn came while no executor of the tenant was allowed to start.
+  Duration again_after{0};       // Back-off before the next attempt, while the job is being put back.
   std::pair<Time, uint64_t> wait_timer{kNever, 0};
-  std::unique_ptr<JobAttempt> attempt;            // From kReading on.
-  std::shared_ptr<JobEvents> events;              // From the first watcher or attempt on.
-  uint64_t change = 0;                            // The last one's number in the tenant's history; 0: there is none.
-  v1::JobState told = v1::JOB_STATE_UNSPECIFIED;  // Its state at the last change, kept or not; none: it is new.
-  // Called when the wish to cancel is on disk or the job has ended, whichever comes first.
+  // Time since which the job could start, as its limit of waiting counts; kNever: it cannot.
+  Time could_start = kNever;
+  std::pair<Time, uint64_t> limit_timer{kNever, 0};  // Timer for that limit.
+  bool waited_too_long = false;
+  std::unique_ptr<JobAttempt> attempt;  // Set from kReading on.
+  std::shared_ptr<JobEvents> events;    // Set from the first watcher or attempt on.
+  uint64_t change = 0;                  // Number of the last change in the tenant's history; 0: none.
+  // State at the last change, whether kept or not; unspecified: the job is new.
+  v1::JobState told = v1::JOB_STATE_UNSPECIFIED;
+  // Called when the request to cancel is on disk or the job has ended, whichever comes first.
   std::vector<std::function<void(CoreScope&, const Status&)>> cancel_waiters;
+  std::deque<HoldCommand>
+      hold_commands;  // In order of arrival; the first may be in the process of being written to disk.
 };
 
 // Guarded by the core's mutex.
 struct Execution {
   enum class Phase : uint8_t {
-    kPreparing,  // It waits for its graph to be prepared.
-    kWaiting,    // A job waits for dependencies, a back-off, its array's turn, or the end of the daemon.
-    kQueued,     // In the fair share's queue.
-    kStarting,   // A job has a turn; RUNNING is being written. Nothing was sent.
-    kReading,    // A job's request comes back from the store.
-    kReady,      // It has its turn, and waits for the executor and for its graph in that.
-    kSent,       // With the executor.
-    kAnswered,   // A job's way through the executor has ended.
-    kStoring,    // A job's outputs are being made durable.
-    kEnding,     // A terminal state, or ACCEPTED again, is being written.
-    kDone,       // Ended, or given up.
+    kPreparing,  // Waits for its graph to be prepared.
+    // A job waits for dependencies, the release of a hold, a back-off, its array's turn, or the end of the daemon.
+    kWaiting,
+    kQueued,    // Waits in the fair share's queue.
+    kStarting,  // A job has its turn; RUNNING is being written. Nothing was sent.
+    kReading,   // A job's request is being read from the store.
+    kReady,     // Has its turn, and waits for the executor and for its graph there.
+    kSent,      // The executor has it.
+    kAnswered,  // A job's passage through the executor has ended.
+    kStoring,   // A job's outputs are being made durable.
+    kEnding,    // A terminal state, or ACCEPTED again, is being written.
+    kDone,      // Ended or abandoned.
   };
 
   Phase phase = Phase::kPreparing;
-  scheduler::JobKey key = 0;  // For the fair share; a job has a new one each time that it is queued.
+  scheduler::JobKey key = 0;  // Key in the fair share; a job has a new one each time that it is queued.
   TenantRef tenant;
-  PreparationRef preparation;  // A job's, during an attempt.
-  std::string traceparent;     // A run's; a job's row has it.
+  PreparationRef preparation;  // Set for a job during an attempt only.
+  std::string traceparent;     // A run's trace parent; a job's is in its row.
   int32_t priority = 0;
   Time received{0}, deadline = kNever;
   std::pair<Time, uint64_t> deadline_timer{kNever, 0};
-  scheduler::Lease running;              // While it has a turn.
-  std::shared_ptr<Sending> sending;      // Until it comes back from the executor, or was stopped before.
-  std::function<void(RunOutcome)> done;  // Of the same; once, without the mutex.
-  std::unique_ptr<JobPart> stored;       // Null: a run.
+  scheduler::Lease running;          // Held while the execution has its turn.
+  std::shared_ptr<Sending> sending;  // Set until the executor has answered, or until the execution was stopped before.
+  std::function<void(RunOutcome)> done;  // Receives the run's outcome; called once, without the mutex.
+  std::unique_ptr<JobPart> stored;       // Null for a run.
 
-  // A job's, as it is on disk; an array's element lacks what JobPart::shared has.
+  // The job as it is on disk; an element of an array lacks the fields of JobPart::shared.
   const v1::Job& shown() const { return stored->row.job(); }
-  // What a job comes after.
+  // Returns the job's dependencies.
   const auto& after() const { return (stored->shared != nullptr ? *stored->shared : stored->row).job().after(); }
-  // Whether it stands where it stood then, and not there again for a later turn.
+  // Returns true when the execution still is in phase `where` of the turn `then`, not in the same phase of a later
+  // turn.
   bool StandsAt(scheduler::JobKey then, Phase where) const { return key == then && phase == where; }
 };
 using ExecutionRef = std::shared_ptr<Execution>;
 
-// One that is on disk, or is about to be.
+// Creates the Execution of a job that is on disk or is being written.
 inline ExecutionRef NewJob(TenantRef tenant, StoredJob row) {
   auto job = std::make_shared<Execution>();
   job->phase = Execution::Phase::kWaiting;
@@ -187,17 +209,17 @@ inline ExecutionRef NewJob(TenantRef tenant, StoredJob row) {
   return job;
 }
 
-// An array of which at least one element has not ended.
+// LiveArray is an array of which at least one element has not ended.
 struct LiveArray {
-  uint32_t running_max = 0;                  // 0: no limit.
-  uint32_t turns = 0;                        // Elements that are queued or run.
-  std::map<uint64_t, ExecutionRef> waiting;  // For a turn, by sequence.
-  std::map<uint64_t, ExecutionRef> live;     // By sequence.
-  uint64_t joining = 0;                      // Elements that are on disk and about to be among them.
-  uint64_t succeeded = 0, failed = 0;        // Elements that have ended.
-  uint64_t missing = 0;                      // That are stored no longer: nobody knows how they ended.
-  uint64_t given_up = 0;                     // Whose rows are not what the core knew.
-  std::string unreadable;                    // Why the store could not say how the others ended; empty: it did.
+  uint32_t running_max = 0;                  // Limit on `turns`; 0: no limit.
+  uint32_t turns = 0;                        // Number of elements that are queued or run.
+  std::map<uint64_t, ExecutionRef> waiting;  // Elements that wait for a turn, by sequence.
+  std::map<uint64_t, ExecutionRef> live;     // Elements that have not ended, by sequence.
+  uint64_t joining = 0;                      // Number of elements on disk that are about to be added to `live`.
+  uint64_t succeeded = 0, failed = 0;        // Numbers of elements that have ended.
+  uint64_t missing = 0;                      // Number of elements that are stored no longer; how they ended is unknown.
+  uint64_t given_up = 0;                     // Number of elements whose rows differ from what the core knew.
+  std::string unreadable;  // Why the store could not tell how the other elements ended; empty when it could.
   UnitState State() const { return {live.size() + joining + given_up, succeeded, failed}; }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages of what clients hold by name. They are in the order of ids, which are random, and the last id is the token: it
-// says nothing that its page does not say.
+// Pages of the objects that clients refer to by id. They are in the order of ids, which are random. The page token is
+// the last id, so it reveals nothing that its page does not.
 #ifndef HPVMD_SERVER_CORE_STATE_HANDLE_PAGE_H_
 #define HPVMD_SERVER_CORE_STATE_HANDLE_PAGE_H_
 
@@ -18,7 +18,7 @@
 namespace hpvm::server {
 
 inline constexpr uint32_t kPageMax = 1'000, kPageDefault = 100;
-// Labels may be long: a page stays well below what a message may have.
+// Limit on the bytes of a page, well below a message's limit, because labels may be long.
 inline constexpr size_t kPageBytesMax = 2 * limits::kMiB;
 
 inline StatusOr<size_t> PageSize(uint32_t wanted) {
@@ -29,7 +29,7 @@ inline StatusOr<size_t> PageSize(uint32_t wanted) {
   return wanted == 0 ? kPageDefault : wanted;
 }
 
-// Tokens are ids, and ids are alike but for their random part.
+// Returns an error unless `token` is empty or an id of the form of `example`: ids differ only in their random part.
 inline Status CheckToken(std::string_view token, std::string_view example) {
   const size_t digits = example.rfind('-') + 1;
   const bool is_id = token.size() == example.size() && token.substr(0, digits) == example.substr(0, digits);
@@ -42,7 +42,7 @@ inline size_t PageBytesMax(const Config& config) {
   return std::min<size_t>(kPageBytesMax, config.limits_message_bytes_max / 2);
 }
 
-// False: the page is full, and has its token.
+// Adds `message` to the page. Returns false when the page is full, after setting its token.
 template <typename Message, typename Response>
 bool AddToPage(Message message, size_t page, size_t bytes_max, size_t* bytes, const std::string& last,
                google::protobuf::RepeatedPtrField<Message>* items, Response* response) {

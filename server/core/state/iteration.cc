@@ -9,9 +9,9 @@
 namespace hpvm::server {
 namespace {
 
-constexpr size_t kPortNameBytesMax = 255;  // As graph documents have it.
+constexpr size_t kPortNameBytesMax = 255;  // The limit in graph documents.
 
-// As documents write names; whether the graph has such a port the executor says.
+// Checks only the form of names in documents; the executor checks that the graph has such a port.
 bool IsPortName(const std::string& name) {
   const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; };
   return !name.empty() && name.size() <= kPortNameBytesMax && std::all_of(name.begin(), name.end(), is_word);
@@ -19,8 +19,8 @@ bool IsPortName(const std::string& name) {
 
 Status RefuseName(const std::string& what, const std::string& name) {
   return InvalidArgument(what + " (\"" + CleanText(name, 80, false) +
-                         "\") is no name of a port: letters, digits, _ and -, at most " +
-                         std::to_string(kPortNameBytesMax) + " of them.");
+                         "\") is not the name of a port: letters, digits, _ and -, at most " +
+                         std::to_string(kPortNameBytesMax) + " characters.");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Repetitions of a run: what a request says of them, checked before an executor sees it.
+// Checks a request's options for repetitions of a run before they are sent to an executor.
 #ifndef HPVMD_SERVER_CORE_STATE_ITERATION_H_
 #define HPVMD_SERVER_CORE_STATE_ITERATION_H_
 
@@ -11,7 +11,7 @@
 
 namespace hpvm::server {
 
-// What a request says of repetitions beside their number. kInvalidArgument for what cannot be a port's name.
+// Sets the options of repetitions other than their number. Returns kInvalidArgument for a name that no port can have.
 Status SetIteration(const google::protobuf::RepeatedPtrField<v1::Rotation>& rotations, const std::string& until,
                     internal::RunOptions* options);
 // Reads a RunRequest or a SubmitRequest.

@@ -2,6 +2,7 @@
 #include "server/core/state/job_events.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace hpvm::server {
@@ -9,6 +10,15 @@ namespace hpvm::server {
 void JobEvents::Add(v1::JobEvent event, int64_t now_unix_ns) {
   event.set_sequence(next_sequence_++);
   event.set_time_unix_ns(now_unix_ns);
+  if (event.has_log()) {
+    log_bytes_ += event.ByteSizeLong();
+    logs_.push_back(std::move(event));
+    while (logs_.size() > 1 && (log_bytes_ > kLiveLogBytesKeptMax || logs_.size() > kLiveLogsKeptMax)) {
+      log_bytes_ -= logs_.front().ByteSizeLong();
+      logs_.pop_front();
+    }
+    return;
+  }
   const bool placement = event.has_placement();
   std::deque<v1::JobEvent>& into = placement ? placements_ : others_;
   into.push_back(std::move(event));
@@ -17,17 +27,30 @@ void JobEvents::Add(v1::JobEvent event, int64_t now_unix_ns) {
   }
 }
 
+void JobEvents::DropLogs() {
+  logs_.clear();
+  log_bytes_ = 0;
+}
+
 std::vector<v1::JobEvent> JobEvents::After(uint64_t sequence, size_t count_max) const {
-  const auto first = [&](const std::deque<v1::JobEvent>& events) {
-    return std::partition_point(events.begin(), events.end(),
-                                [&](const v1::JobEvent& e) { return e.sequence() <= sequence; });
-  };
-  auto placement = first(placements_), other = first(others_);
+  const std::deque<v1::JobEvent>* const kinds[] = {&placements_, &others_, &logs_};
+  std::deque<v1::JobEvent>::const_iterator next[std::size(kinds)];
+  for (size_t i = 0; i < std::size(kinds); ++i) {
+    next[i] = std::partition_point(kinds[i]->begin(), kinds[i]->end(),
+                                   [&](const v1::JobEvent& e) { return e.sequence() <= sequence; });
+  }
   std::vector<v1::JobEvent> found;
-  while (found.size() < count_max && (placement != placements_.end() || other != others_.end())) {
-    const bool take_placement =
-        other == others_.end() || (placement != placements_.end() && placement->sequence() < other->sequence());
-    found.push_back(take_placement ? *placement++ : *other++);
+  while (found.size() < count_max) {
+    size_t first = std::size(kinds);
+    for (size_t i = 0; i < std::size(kinds); ++i) {
+      if (next[i] != kinds[i]->end() && (first == std::size(kinds) || next[i]->sequence() < next[first]->sequence())) {
+        first = i;
+      }
+    }
+    if (first == std::size(kinds)) {
+      break;
+    }
+    found.push_back(*next[first]++);
   }
   return found;
 }

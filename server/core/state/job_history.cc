@@ -10,7 +10,7 @@ namespace hpvm::server {
 void JobHistory::Keep() {
   if (!is_kept_) {
     is_kept_ = true;
-    forgotten_ = ++last_number_;  // Cursors of an earlier time are smaller.
+    forgotten_ = ++last_number_;  // Cursors from before the gap are smaller.
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last changes of one tenant's jobs, for WatchJobs. Pure.
+// JobHistory holds the last changes of one tenant's jobs, for WatchJobs. It does no I/O.
 //
-// Each change has a number, which grows for as long as the tenant is there. Changes are counted while the history is
-// kept; whatever happens between two times is a gap that no cursor reaches across.
+// Each change has a number, which grows for as long as the tenant exists. Changes are numbered only while the history
+// is kept; a time in which it was not kept is a gap that no cursor reaches across.
 #ifndef HPVMD_SERVER_CORE_STATE_JOB_HISTORY_H_
 #define HPVMD_SERVER_CORE_STATE_JOB_HISTORY_H_
 
@@ -15,32 +15,33 @@
 
 namespace hpvm::server {
 
-// Guarded by the core's mutex. What it lends is shared, because readers copy it when they have let go of the mutex.
+// Guarded by the core's mutex. Changes are shared, because readers copy them after they have released the mutex.
 class JobHistory {
  public:
   struct Entry {
     uint64_t number = 0;
-    // As it was told before; unspecified: it is new, or gone.
+    // State that was reported before; unspecified: the job is new, or removed.
     v1::JobState before = v1::JOB_STATE_UNSPECIFIED;
     std::shared_ptr<const v1::JobChange> change;
-    size_t bytes = 0;  // Of memory.
+    size_t bytes = 0;  // Memory of the entry, in bytes.
   };
 
   bool is_kept() const { return is_kept_; }
-  // Changes are kept from now on.
+  // Begins to keep changes.
   void Keep();
-  // Nor is what there was: it is the caller's to destroy, without the mutex.
+  // Stops keeping changes and returns the entries so far, which the caller destroys without holding the mutex.
   std::deque<Entry> Forget();
 
-  // The number of the change that is added next.
+  // Returns the number of the change that is added next.
   uint64_t next_number() const { return last_number_ + 1; }
   uint64_t last_number() const { return last_number_; }
-  // Only while it is kept. The oldest go until no more than `bytes_max` are left, perhaps with this one.
+  // Adds a change; the history must be kept. Drops the oldest entries, and this one if necessary, until at most
+  // `bytes_max` bytes are left.
   void Add(v1::JobChange change, v1::JobState before, uint64_t bytes_max);
 
-  // Whether all that came after that number is here.
+  // Returns true when every change after `number` is still held.
   bool ReachesBackTo(uint64_t number) const { return is_kept_ && number >= forgotten_ && number <= last_number_; }
-  // The first entry behind a number that it reaches back to; null: there is none.
+  // Returns the first entry after `number`, to which ReachesBackTo must apply; null when there is none.
   const Entry* After(uint64_t number) const;
 
   size_t bytes() const { return bytes_; }
@@ -49,8 +50,8 @@ class JobHistory {
  private:
   bool is_kept_ = false;
   uint64_t last_number_ = 0;
-  uint64_t forgotten_ = 0;     // The last number that is not here any more.
-  std::deque<Entry> entries_;  // Of the numbers forgotten_ + 1 to last_number_.
+  uint64_t forgotten_ = 0;     // Number of the last change that is no longer held.
+  std::deque<Entry> entries_;  // The entries with the numbers forgotten_ + 1 to last_number_.
   size_t bytes_ = 0;
 };
 

@@ -18,7 +18,7 @@ void Add(JobHistory& history, const std::string& id, uint64_t bytes_max = 1 << 2
   history.Add(ChangeOf(id), v1::JOB_STATE_UNSPECIFIED, bytes_max);
 }
 
-// Changes come back in order, each once, from any number that is still within.
+// Changes come back in order, each once, from any number that the history still reaches.
 TEST(JobHistoryTest, GoesOnBehindANumber) {
   JobHistory history;
   history.Keep();
@@ -42,7 +42,7 @@ TEST(JobHistoryTest, GoesOnBehindANumber) {
   EXPECT_FALSE(history.ReachesBackTo(start - 1));
 }
 
-// The oldest go for the newest; one that is larger than all that may be kept is not kept either.
+// The oldest entries make room for the newest; an entry larger than the limit is not kept either.
 TEST(JobHistoryTest, ForgetsTheOldest) {
   JobHistory history;
   history.Keep();
@@ -66,14 +66,14 @@ TEST(JobHistoryTest, ForgetsTheOldest) {
   EXPECT_EQ(history.After(start + 102), nullptr);
 }
 
-// What happened while nobody kept it is a gap that no number reaches across, and no number comes twice.
+// A time in which the history was not kept is a gap that no number reaches across, and no number is used twice.
 TEST(JobHistoryTest, GapsAreSeen) {
   JobHistory history;
   EXPECT_FALSE(history.ReachesBackTo(0));
   history.Keep();
   Add(history, "a");
   const uint64_t last = history.last_number();
-  history.Keep();  // Nothing new.
+  history.Keep();  // Has no effect.
   EXPECT_TRUE(history.ReachesBackTo(last));
   history.Forget();
   EXPECT_FALSE(history.ReachesBackTo(last));

@@ -10,7 +10,7 @@
 namespace hpvm::server {
 namespace {
 
-// The number of timers that fire under one hold of the mutex.
+// Number of timers that fire under one hold of the mutex.
 constexpr int kTimersAtOnce = 8;
 
 }  // namespace
@@ -74,7 +74,8 @@ void Monitor::Wake() const {
 
 void Monitor::Read(CoreScope& scope, const std::string& tenant, FairQueue::Work work) {
   if (!shutdown_.stopped) {
-    jobs_.PostRead(tenant, std::move(work));  // Under the mutex: nothing is posted once the server has stopped.
+    // Posted under the mutex, so that nothing is posted once the server has stopped.
+    jobs_.PostRead(tenant, std::move(work));
     return;
   }
   scope.Defer([work = std::move(work)] {
@@ -90,7 +91,7 @@ void Monitor::InSlices(CoreScope& scope, const TenantRef& tenant, std::function<
 }
 
 void Monitor::InLaterSlice(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice) {
-  if (shutdown_.closed) {  // The store ends, and its threads with it.
+  if (shutdown_.closed) {  // The store is ending, and its threads with it.
     while (!slice(scope)) {
     }
     return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mutex of the core, what is done after it is let go of, timers, and long work in slices.
+// Monitor is the mutex of the core together with deferred actions, which are run after it is unlocked, timers, and
+// long work in slices.
 #ifndef HPVMD_SERVER_CORE_STATE_MONITOR_H_
 #define HPVMD_SERVER_CORE_STATE_MONITOR_H_
 
@@ -24,34 +25,36 @@ struct Shutdown;
 class Monitor {
  public:
   using TimerKey = std::pair<Time, uint64_t>;
-  // The number of jobs that one hold of the mutex looks at.
+  // Number of jobs processed under one hold of the mutex.
   static constexpr int kJobsAtOnce = 16;
 
-  // Both are borrowed and live longer.
+  // Both are borrowed and must outlive the monitor.
   Monitor(JobStore& jobs, const Shutdown& shutdown) : jobs_(jobs), shutdown_(shutdown) {}
 
   TimerKey AddTimer(CoreScope& scope, Time when, std::function<void(CoreScope&)> action);
-  // Afterwards it is none.
+  // Removes the timer and resets `timer`.
   void DropTimer(TimerKey& timer);
-  // Some of the timers that are due by `now`. False: there are more.
+  // Fires some of the timers that are due by `now`. Returns false when there are more.
   bool FireTimers(CoreScope& scope, Time now);
-  // A thread that waits for `NextWake` wakes no later than that.
+  // Makes the thread that waits for `NextWake` wake by `when`.
   void WakeBy(CoreScope& scope, Time when);
-  // The time of the first timer, or `other` if that is earlier; WakeBy counts from it.
+  // Returns the time of the first timer, or `other` if that is earlier, and makes it the time with which WakeBy
+  // compares.
   Time NextWake(Time other);
-  // Wakes the thread that waits for the time. Any thread; without the mutex.
+  // Wakes the timer thread. Thread-safe; called without the mutex.
   void Wake() const;
-  // The function that Wake calls. Set before anything else.
+  // Sets the function that Wake calls. Called before anything else.
   void SetWake(std::function<void()> wake) { wake_ = std::move(wake); }
 
-  // Work without the mutex in the tenant's turn (JobStore::PostRead). Once the server has stopped it is done right
-  // after unlocking: the store ends its readers before its writes, whose answers may still ask for more.
+  // Does work without the mutex in the tenant's turn (JobStore::PostRead). Once the server has stopped, the work is
+  // done right after unlocking, because the store ends its readers before its writes, whose answers may still ask for
+  // more reads.
   void Read(CoreScope& scope, const std::string& tenant, FairQueue::Work work);
 
-  // Work under the mutex whose size a tenant chooses: `slice` does some of it at once and the rest in the tenant's
-  // turns (JobStore::PostRead), each under a hold of its own, until it says that all is done.
+  // Does work under the mutex whose size a tenant chooses: calls `slice` once at once and then in the tenant's turns
+  // (JobStore::PostRead), each time under a new hold of the mutex, until it returns true.
   void InSlices(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice);
-  // Likewise, and nothing at once.
+  // Does the same as InSlices, but calls `slice` in the tenant's turns only.
   void InLaterSlice(CoreScope& scope, const TenantRef& tenant, std::function<bool(CoreScope&)> slice);
 
  private:
@@ -60,8 +63,8 @@ class Monitor {
 
   JobStore& jobs_;
   const Shutdown& shutdown_;
-  // Held by the thread that is next while it waits for mutex_. Without it a thread that works in slices has mutex_
-  // again before a thread that its unlocking wakes can take it, and all others wait for the last slice.
+  // Held by the next thread in line while it waits for mutex_. Without it, a thread that works in slices would take
+  // mutex_ again before a thread that its unlocking wakes, and all others would wait for the last slice.
   std::mutex next_mutex_;
   std::mutex mutex_;
   std::map<TimerKey, std::function<void(CoreScope&)>> timers_;
@@ -70,7 +73,7 @@ class Monitor {
   std::function<void()> wake_;
 };
 
-// The locked part of one method, and what it decided to do after unlocking.
+// CoreScope is the locked part of one method, with the actions that it runs after unlocking.
 class CoreScope {
  public:
   explicit CoreScope(Monitor& monitor) : monitor_(monitor), lock_(monitor.Lock()), hold_("core lock") {}
@@ -78,7 +81,7 @@ class CoreScope {
   CoreScope(const CoreScope&) = delete;
   CoreScope& operator=(const CoreScope&) = delete;
   void Defer(std::function<void()> action) { actions_.push_back(std::move(action)); }
-  // The thread that waits for the time is woken.
+  // Makes the destructor wake the timer thread.
   void WakeTimer() { wake_timer_ = true; }
 
  private:

@@ -10,20 +10,20 @@
 
 namespace hpvm::server {
 namespace {
-// A text for people lists findings as far as there is room for those who read it.
+// Limit on the list of findings in the text of a status, which people read.
 constexpr size_t kListedBytesMax = 3 * 1024;
 
-// gRPC's libraries take 8 KiB of metadata by default, counted with names and some bytes an entry. The text travels
-// percent-encoded, the details (which repeat the text) as base64.
+// gRPC's libraries accept 8 KiB of metadata by default, counted with names and some bytes per entry. The text is
+// percent-encoded, the details (which repeat the text) base64-encoded.
 constexpr size_t kMetadataBytesMax = 6'656;
-// When that is too little.
+// Limits on the two parts when both together exceed kMetadataBytesMax.
 constexpr size_t kEncodedTextBytesMax = 1536;
 constexpr size_t kDetailsBytesMax = 3584;
-constexpr char kShortened[] = "\nThe rest is too long for a failed call; RequestOptions.errors_in_body brings it.";
+constexpr char kShortened[] = "\nThe rest is too long for a failed call; set RequestOptions.errors_in_body to get it.";
 
 size_t EncodedBytes(char c) { return c < 0x20 || c > 0x7e || c == '%' ? 3 : 1; }
 
-// Ends behind a whole line where one fits, else behind a whole character.
+// Cuts the text after a complete line where one fits, else after a complete character.
 std::string CutText(const std::string& text, size_t encoded_max) {
   size_t bytes = 0, encoded = 0, line = 0;
   for (; bytes < text.size() && encoded + EncodedBytes(text[bytes]) <= encoded_max; ++bytes) {
@@ -39,7 +39,7 @@ std::string CutText(const std::string& text, size_t encoded_max) {
   return line != 0 ? text.substr(0, line) : text.substr(0, bytes) + "...";
 }
 
-// Leaves out findings until the rest takes at most `bytes_max`; the first error stays, shortened.
+// Removes findings until the rest takes at most `bytes_max`; the first error stays, shortened.
 void CutFindings(v1::ErrorDetail& detail, size_t bytes_max) {
   auto& items = *detail.mutable_diagnostics()->mutable_items();
   const auto drop = [&](v1::Diagnostic::Severity severity, int keep) {

@@ -8,10 +8,10 @@
 namespace hpvm::server {
 namespace {
 
-// Hexadecimal digits: 16 bytes that say whose token it is, then the masked number.
+// Lengths in hexadecimal digits: a tag of 16 bytes that authenticates the tenant, then the masked number.
 constexpr size_t kTagDigits = 32, kNumberDigits = 16;
 
-// Of what HexOfNumber wrote; anything for other text, whose tag then is not right.
+// Parses the output of HexOfNumber; returns any number for other text, whose tag does not match then.
 uint64_t NumberOf(std::string_view digits) {
   uint64_t value = 0;
   for (const char c : digits) {
@@ -37,8 +37,8 @@ uint64_t PageTokens::MaskOf(std::string_view tag) const {
   return mask;
 }
 
-// The number is masked by what its tag gives, and the tag is checked after unmasking: the same number is the same token
-// each time, and no two numbers share a mask.
+// The number is masked by a value derived from its tag, and the tag is checked after unmasking: the same number gives
+// the same token each time, and no two numbers share a mask.
 std::string PageTokens::Seal(std::string_view tenant, uint64_t sequence) const {
   const std::string tag = ToHex(TagOf(tenant, sequence)).substr(0, kTagDigits);
   return tag + HexOfNumber(sequence ^ MaskOf(tag));
@@ -48,7 +48,7 @@ StatusOr<uint64_t> PageTokens::Open(std::string_view tenant, std::string_view to
   if (token.size() == kTagDigits + kNumberDigits) {
     const std::string_view tag = token.substr(0, kTagDigits);
     const uint64_t sequence = NumberOf(token.substr(kTagDigits)) ^ MaskOf(tag);
-    // Both are hashed again, so that the time that this takes says nothing of how much was right.
+    // Both sides are hashed, so that the time of the comparison does not reveal how much was right.
     if (HashOf(Seal(tenant, sequence)) == HashOf(token)) {
       return sequence;
     }

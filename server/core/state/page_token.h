@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the next page of a list begins, as clients carry it. What it holds is a number of a row, which all tenants
-// share, so it is sealed: a tenant learns nothing from it, and neither another tenant's nor a made-up one is taken.
+// PageTokens makes and checks tokens, which tell clients where the next page of a list begins. A token holds the
+// sequence number of a row, which all tenants share, so it is sealed: a tenant learns nothing from it, and a forged
+// token or another tenant's token is rejected.
 #ifndef HPVMD_SERVER_CORE_STATE_PAGE_TOKEN_H_
 #define HPVMD_SERVER_CORE_STATE_PAGE_TOKEN_H_
 
@@ -13,14 +14,14 @@
 
 namespace hpvm::server {
 
-// Any thread.
+// Thread-safe.
 class PageTokens {
  public:
-  // Tokens are good for as long as the key stays the same.
+  // Tokens are valid for as long as the key stays the same.
   explicit PageTokens(const Sha256& key);
 
   std::string Seal(std::string_view tenant, uint64_t sequence) const;
-  // kInvalidArgument for what Seal did not give that tenant.
+  // Returns kInvalidArgument for a token that Seal did not make for that tenant.
   StatusOr<uint64_t> Open(std::string_view tenant, std::string_view token) const;
 
  private:

@@ -13,7 +13,7 @@ TEST(PageTokenTest, OpensWhatItSealed) {
   for (const uint64_t sequence : {uint64_t{0}, uint64_t{1}, uint64_t{42}, UINT64_MAX - 1, UINT64_MAX}) {
     EXPECT_EQ(tokens.Open("blue", tokens.Seal("blue", sequence)).value_or(7), sequence);
   }
-  // After a restart, too.
+  // The token is valid after a restart, too.
   EXPECT_EQ(PageTokens(HashOf("key")).Open("blue", tokens.Seal("blue", 9)).value_or(0), 9u);
 }
 
@@ -32,7 +32,7 @@ TEST(PageTokenTest, ForgedAndForeignOnesAreRefused) {
   }
 }
 
-// Neighbours in number have nothing in common, neither of one tenant nor of two.
+// Tokens of neighbouring numbers have nothing in common, neither within a tenant nor between two.
 TEST(PageTokenTest, SaysNothingOfTheNumber) {
   const PageTokens tokens(HashOf("key"));
   std::set<std::string> heads, tails;

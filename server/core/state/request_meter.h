@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rates of requests and their bytes, counted before anything of them is parsed.
+// RequestMeter limits the rates of requests and of their bytes, before any of them is parsed.
 #ifndef HPVMD_SERVER_CORE_STATE_REQUEST_METER_H_
 #define HPVMD_SERVER_CORE_STATE_REQUEST_METER_H_
 
@@ -13,20 +13,21 @@ namespace hpvm::server {
 
 struct Tenant;
 
-// kResourceExhausted with the quota's sentence. What is earned may be tried again, and when; what is held may not,
-// before something is given back.
+// Returns kResourceExhausted with the refusal's sentence. A refusal by a quota that refills says when to try again;
+// one by a quota of held resources is not retryable before something is given back.
 Outcome QuotaOutcome(const scheduler::QuotaRefusal& refusal);
 
-// Any thread; takes no mutex but the ledger's.
+// Thread-safe; acquires no mutex except the ledger's.
 class RequestMeter {
  public:
-  // Both borrowed; live longer.
+  // Both are borrowed and must outlive the meter.
   RequestMeter(scheduler::Ledger& ledger, const Clock& clock) : ledger_(ledger), clock_(clock) {}
 
-  // A call begins. `bytes`: of its request; 0 for streams, whose messages follow. A request larger than what is left is
-  // let in as long as anything is, since it is here already, and the next one waits for its bytes to be earned.
+  // Charges a new call. `bytes` is the size of its request; 0 for streams, whose messages follow. A request larger
+  // than the remaining balance is admitted as long as the balance is positive, since it has already been received, and
+  // the next one waits until its bytes are earned.
   Outcome Begin(const Tenant& tenant, uint64_t bytes);
-  // One more message of a call.
+  // Charges one more message of a call.
   Outcome More(const Tenant& tenant, uint64_t bytes);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of what every request carries.
+// Checks of the options that every request has.
 #ifndef HPVMD_SERVER_CORE_STATE_REQUEST_OPTIONS_H_
 #define HPVMD_SERVER_CORE_STATE_REQUEST_OPTIONS_H_
 
@@ -8,8 +8,8 @@
 
 namespace hpvm::server {
 
-// kInvalidArgument naming the field, the value and the limit. An idempotency key where none is honoured is
-// kUnimplemented.
+// Returns kInvalidArgument naming the field, the value and the limit, or kUnimplemented for an idempotency key where
+// none is honoured.
 Status CheckRequestOptions(const v1::RequestOptions& options, bool key_honoured);
 
 }  // namespace hpvm::server

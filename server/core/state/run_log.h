@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of a run said, on its way from the executor to clients.
+// Helpers for the output that kernels of a run print, on its way from the executor to clients.
 #ifndef HPVMD_SERVER_CORE_STATE_RUN_LOG_H_
 #define HPVMD_SERVER_CORE_STATE_RUN_LOG_H_
 
@@ -10,7 +10,7 @@
 namespace hpvm::server {
 
 bool IsEmpty(const v1::RunLog& log);
-// Leaves the counts only.
+// Removes the texts and keeps the counts.
 void DropTexts(v1::RunLog& log);
 
 }  // namespace hpvm::server

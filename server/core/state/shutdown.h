@@ -7,9 +7,9 @@
 
 namespace hpvm::server {
 
-// The steps of the daemon's end. Guarded by the core's mutex; each step sets those before it.
+// Shutdown holds the steps of the daemon's end. Guarded by the core's mutex; each step sets those before it.
 struct Shutdown {
-  bool draining = false;      // No new work is taken, and no job is started.
+  bool draining = false;      // No new work is accepted, and no job is started.
   bool breaking_off = false;  // Runs in progress are stopped.
   bool stopped = false;       // Executors are killed.
   bool closed = false;        // The store is not called any more.
@@ -19,9 +19,9 @@ struct Shutdown {
   Status RefuseWork() const {
     return draining ? Unavailable("The server is stopping and takes no new work.") : absl::OkStatus();
   }
-  // Of runs, which do not wait as jobs do.
+  // Refuses runs, which, unlike jobs, do not wait for an intake that is closed.
   Status RefuseRun() const {
-    return !draining && intake.closed ? Unavailable(intake.Sentence() + " It takes jobs, which wait.") : RefuseWork();
+    return !draining && intake.closed ? Unavailable(intake.Sentence() + " It accepts jobs, which wait.") : RefuseWork();
   }
 };
 

@@ -12,7 +12,7 @@ namespace hpvm::server {
 namespace {
 
 constexpr uint64_t kPieceBytes = 1 << 20, kStepBytes = 4 << 20;
-// Of small files, each of which costs an open.
+// Limit on small files, each of which costs an open.
 constexpr int kFilesPerStep = 64;
 
 }  // namespace

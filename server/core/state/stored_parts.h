@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job's attempt needs, read back from the store piece by piece.
+// StoredParts are the data that a job's attempt needs, read back from the store piece by piece.
 #ifndef HPVMD_SERVER_CORE_STATE_STORED_PARTS_H_
 #define HPVMD_SERVER_CORE_STATE_STORED_PARTS_H_
 
@@ -23,43 +23,44 @@ namespace hpvm::server {
 struct StoredParts {
   TenantRef tenant;
   std::string id;
-  std::vector<internal::StoredBlob> blobs;  // The row's.
+  std::vector<internal::StoredBlob> blobs;  // The blobs of the row.
   std::shared_ptr<StoredRequest> stored = std::make_shared<StoredRequest>();
   BlobRef document;
-  std::map<std::string, BlobRef> modules;   // By name.
-  std::map<uint32_t, SegmentRef> segments;  // Of inputs, by position.
+  std::map<std::string, BlobRef> modules;   // Keyed by name.
+  std::map<uint32_t, SegmentRef> segments;  // Memory of inputs, by position.
 };
 
-// The tenant's modules and documents in memory; called on the reader's thread.
+// BlobMemory gives access to the tenant's modules and documents in memory. Called on the reader's thread.
 struct BlobMemory {
-  std::function<BlobRef(bool is_module, const Sha256& hash)> find;  // Null: it is not there.
-  std::function<BlobRef(bool is_module, BlobRef blob)> keep;        // Answers with what is to be used instead.
+  std::function<BlobRef(bool is_module, const Sha256& hash)> find;  // Returns null when the blob is not in memory.
+  std::function<BlobRef(bool is_module, BlobRef blob)> keep;        // Returns the blob to use instead of the argument.
 };
 
-// By one thread at a time. Errors as JobDatabase::ReadRequest and BlobFolder::Open; kDataLoss for bytes that are not
-// those of their hash, kResourceExhausted when the tenant has no memory for its inputs.
+// StoredPartsReader is used by one thread at a time. Its errors are those of JobDatabase::ReadRequest and
+// BlobFolder::Open; kDataLoss for bytes that do not match their hash, kResourceExhausted when the tenant has no memory
+// for its inputs.
 class StoredPartsReader {
  public:
-  // Borrows the store and the parts, of which tenant, id and blobs are filled.
+  // Borrows the store and the parts, of which the caller has filled tenant, id and blobs.
   StoredPartsReader(JobStore& jobs, StoredParts& parts, BlobMemory memory)
       : jobs_(jobs), parts_(parts), memory_(std::move(memory)) {}
 
-  // The request, or a few MiB of what it names. True when all is there.
+  // Reads the request, or a few MiB of the files that it names. Returns true when everything has been read.
   StatusOr<bool> Step();
 
  private:
-  // A file that is to be read: a module, a document, or an input.
+  // A file to be read: a module, a document, or an input.
   struct Wanted {
     enum class Kind : uint8_t { kDocument, kModule, kInput } kind = Kind::kDocument;
-    std::string name = {};  // Of a module.
-    uint32_t index = 0;     // Of an input.
+    std::string name = {};  // For a module.
+    uint32_t index = 0;     // For an input.
     Sha256 hash;
     uint64_t bytes = 0;
   };
   Status ReadRequest();
   StatusOr<Wanted> BlobOf(const std::string& hex) const;
   Status Open(const Wanted& wanted);
-  // Answers how many bytes were read.
+  // Returns the number of bytes read.
   StatusOr<uint64_t> ReadPiece(const Wanted& wanted);
   Status Finish(const Wanted& wanted);
   void Put(const Wanted& wanted, BlobRef blob);
@@ -69,11 +70,11 @@ class StoredPartsReader {
   const BlobMemory memory_;
   bool has_request_ = false;
   std::deque<Wanted> wanted_;
-  // Of the first of them, once it is open.
+  // The first file of `wanted_`, once it is open.
   std::unique_ptr<DiskFile> file_;
   uint64_t offset_ = 0;
-  std::unique_ptr<BlobUpload> upload_;  // A module or a document.
-  SegmentRef segment_;                  // An input; then with the hash of what was read.
+  std::unique_ptr<BlobUpload> upload_;  // Receives a module or a document.
+  SegmentRef segment_;                  // Receives an input; `hasher_` then hashes its bytes.
   std::optional<Hasher> hasher_;
   std::vector<uint8_t> piece_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one tenant owns. Guarded by the core's mutex, except for what says otherwise.
+// Tenant holds what one tenant owns. Guarded by the core's mutex, except where stated otherwise.
 #ifndef HPVMD_SERVER_CORE_STATE_TENANT_H_
 #define HPVMD_SERVER_CORE_STATE_TENANT_H_
 
@@ -46,47 +46,51 @@ struct NamedBlob {
   BlobRef blob;
 };
 
-// A document with its modules, prepared in the tenant's executor, and prepared again from the stored bytes when that
-// executor is new. The tenant's table lends it to every handle and job with equal contents, and may drop it when
-// it is not lent.
+// Preparation is a document with its modules, prepared in the tenant's executor, and prepared again from the stored
+// bytes when that executor is new. The tenant's table lends it to every handle and job with equal contents, and may
+// drop it when it is not lent.
 struct Preparation {
-  std::string key;  // Of the document's and the modules' hashes, and `check`.
+  std::string key;  // Made from the hashes of the document and the modules, and `check`.
   bool check = false;
   BlobRef document;
   std::vector<NamedBlob> modules;
-  uint64_t link_handle = 0;  // Its number in every executor of the tenant.
-  uint64_t ready_epoch = 0;  // The executor that has it; 0: none.
+  uint64_t link_handle = 0;  // Number of the graph in every executor of the tenant.
+  uint64_t ready_epoch = 0;  // Epoch of the executor that has prepared it; 0: none.
   bool validated = false;    // An executor has accepted it: the summary is set.
   v1::GraphSummary summary;
   v1::Diagnostics warnings;
-  std::vector<NativeUse> native;  // Once validated: modules that run as their author made them, each once a device.
-  uint64_t used = 0;              // A counter, for dropping the least recently used.
+  // Set once validated: sets of devices, of each of which one must be present (internal::Prepared).
+  google::protobuf::RepeatedPtrField<std::string> needs;
+  std::vector<NativeUse> native;  // Set once validated: native modules, each once per device.
+  uint64_t used = 0;              // Counter value of the last use, for dropping the least recently used.
   using Waiter = std::function<void(CoreScope&, const Outcome&)>;
   struct Wait {
     Waiter then;
-    std::function<bool()> is_wanted;  // Empty: until the end.
+    std::function<bool()> is_wanted;  // Empty: the caller waits until the end.
   };
   std::vector<Wait> waits;
-  std::shared_ptr<Sending> sending;  // While they wait.
-  // Outputs that were too large to be inline when inputs and symbols were these: memory goes along with the next such
-  // run at once. A guess, since values of inputs can decide sizes, too; where it falls short the executor says so.
+  std::shared_ptr<Sending> sending;  // Set while a caller in `waits` waits.
+  // Outputs that were too large to be inline when inputs and symbols were these: the next such run is sent with memory
+  // for them at once. The size is a guess, since values of inputs can also decide sizes; the executor reports when it
+  // is too small.
   std::vector<TensorShape> last_inputs;
   std::map<std::string, int64_t> last_symbols;
   std::vector<std::pair<std::string, uint64_t>> large_outputs;
-  // The document's file in the job store, then the modules', once a job has put them there: held, so that the next one
-  // needs neither the disk nor another thread to know that they are there.
+  // Pins on the document's file in the job store, then on the modules', once a job has stored them, so that the next
+  // job needs neither the disk nor another thread to know that they are there.
   std::vector<PinnedBlob> stored;
 };
 using PreparationRef = std::shared_ptr<Preparation>;
 
-// A client's name for a prepared graph. The tenant's table lends it to whoever came by it and uses the graph.
+// GraphHandle is a client's name for a prepared graph. The tenant's table lends it to callers that use the graph.
 struct GraphHandle {
   PreparationRef preparation;
   int64_t created_unix_ns = 0;
   Time used{0};
 };
 
-// What preparing took, for whoever waited for it; later callers find everything prepared and waited for none of it.
+// Returns the timing of the preparation to the first caller that waited for it; for later callers every module counts
+// as cached, with no time spent.
 v1::PrepareTiming TakeTiming(Preparation& preparation);
 
 struct DeviceGrant {
@@ -94,44 +98,47 @@ struct DeviceGrant {
   bool contended = false;
 };
 
-// The tenant's one executor: spawned on demand, never given to another tenant, spawned again after its death.
+// ExecutorSlot is the place of the tenant's one executor: spawned on demand, never given to another tenant, spawned
+// again after its death.
 struct ExecutorSlot {
   enum class State : uint8_t { kDown, kStarting, kUp } state = State::kDown;
-  uint64_t epoch = 0;                                    // Counts executors; 0: none yet.
+  uint64_t epoch = 0;                                    // Number of executors so far; 0: none yet.
   std::vector<std::string> profile;                      // The devices of the executor of this epoch.
-  std::vector<internal::RefusedDevice> emitted_refused;  // Of the profile, as SpawnRequest has them.
+  std::vector<internal::RefusedDevice> emitted_refused;  // As in SpawnRequest.
   std::shared_ptr<supervisor::ExecutorProcess>
-      port;               // kUp only. Shared with calls in progress, which run without the mutex.
-  bool is_ready = false;  // It has opened its devices; then:
+      port;               // Set in kUp only. Shared with calls in progress, which run without the mutex.
+  bool is_ready = false;  // The executor has opened its devices; `pid` is then set.
   int pid = 0;
-  bool ended = false;  // The one of this epoch ended before it was installed; why:
+  bool ended = false;  // The executor of this epoch ended before it was installed, with `end_status`.
   Status end_status;
-  std::vector<Preparation::Waiter> waiting;  // For kUp.
-  uint64_t sent_runs = 0;                    // Runs that it has, or whose outputs are being taken in.
-  CrashBreaker breaker;                      // Of ends that nothing explains.
-  // Of all ends, with a higher limit: modules of one's own crash for themselves, but not without end.
+  std::vector<Preparation::Waiter> waiting;  // Callers that wait for kUp.
+  uint64_t sent_runs = 0;  // Number of runs that the executor has, or whose outputs are being taken in.
+  CrashBreaker breaker;    // Counts unexplained ends.
+  // Counts all ends, with a higher limit: crashes of the tenant's own modules are held against those modules, but only
+  // up to this limit.
   CrashBreaker breaker_of_all;
   ModuleBreaker modules;
-  std::set<NativeUse> in_flight;  // With which this epoch's ended.
-  Time ready_at{0};               // When is_ready was set.
-  // Why the last one refused to serve, its sandbox being weaker than demanded; held until then, or until the demand or
-  // the configuration changes.
+  std::set<NativeUse> in_flight;  // Native modules in flight when the executor of this epoch ended.
+  Time ready_at{0};               // Time at which `is_ready` was set.
+  // Why the last executor refused to serve because its sandbox was weaker than demanded; kept until `refused_until`,
+  // or until the demand or the configuration changes.
   Status refusal;
   Time refused_until{0};
   TenantPolicyRef refused_policy;
   std::shared_ptr<const Config> refused_config;
-  std::optional<SandboxFacts> sandbox;  // As the last one reported it.
-  uint64_t killed_epoch = 0;            // The daemon itself ended this one: not a crash.
+  std::optional<SandboxFacts> sandbox;  // As the last executor reported it.
+  uint64_t killed_epoch = 0;            // Epoch of the executor that the daemon itself ended, which is not a crash.
   Time last_used{0};
-  // What the fair share decided, also while no executor lives; the page follows it.
-  std::vector<DeviceGrant> grants;                    // By device of the fair share.
-  std::vector<scheduler::DeviceIndex> entry_devices;  // By entry of the page: of the profile.
+  // Decisions of the fair share, made even while no executor lives; the grant page follows them.
+  std::vector<DeviceGrant> grants;  // Indexed by the fair share's device.
+  // Device of the fair share by entry of the page, which is an entry of the profile.
+  std::vector<scheduler::DeviceIndex> entry_devices;
   UniqueFd grant_fd;
   Mapping grant_page;
-  scheduler::Lease device_bytes;  // What the executor of this epoch holds on devices, as it last said.
-  internal::Usage usage;          // By entry of the profile, likewise.
+  scheduler::Lease device_bytes;  // Device memory that the executor of this epoch holds, as it last reported.
+  internal::Usage usage;          // Memory by entry of the profile, likewise.
   uint64_t device_bytes_max = 0;  // The tenant's quota, for the grant page; 0: none.
-  Time memory_asked{0};           // When other tenants were last asked to give way to this one.
+  Time memory_asked{0};           // Time at which other tenants were last asked to give memory to this one.
 };
 
 struct Execution;
@@ -144,48 +151,49 @@ struct Tenant : std::enable_shared_from_this<Tenant> {
       : name(std::move(tenant_name)),
         key(tenant_account.tenant),
         account(tenant_account),
-        modules("module", stored_bytes_max, account),
-        graphs("graph document", stored_bytes_max),
+        modules("module", stored_bytes_max, account, clock),
+        graphs("graph document", stored_bytes_max, {}, clock),
         buffers(buffer_limits, clock),
         pool(idle_bytes_max, account) {}
 
   const std::string name;
   const scheduler::TenantKey key;
   const scheduler::Account account;
-  // Never null. Of a tenant that is no longer known: disabled, and `is_known` is false.
+  // Never null. For a tenant that is no longer known it is a disabled policy, and `is_known` is false.
   TenantPolicyRef policy;
   bool is_known = true;
-  Duration device_time_paid{0};  // Of what the fair share has measured.
+  Duration device_time_paid{0};  // Part of the device time measured by the fair share that has been charged.
   BlobStore modules, graphs;
   BufferStore buffers;
-  SegmentPool pool;                                                     // Locks itself.
-  uint64_t downloads = 0;                                               // In progress.
-  uint64_t uploads = 0;                                                 // In progress.
-  std::unordered_map<std::string, Lendable<Preparation>> preparations;  // By key.
-  std::map<std::string, Lendable<GraphHandle>> handles;                 // By id.
-  bool expires = false;                                                 // A timer looks for what nobody uses any more.
-  std::vector<SegmentRef> yielded;  // Of buffers that gave way: to be freed unlocked.
-  uint64_t watchers = 0;            // Calls that watch something.
+  SegmentPool pool;                                                     // Has a mutex of its own.
+  uint64_t downloads = 0;                                               // Number in progress.
+  uint64_t uploads = 0;                                                 // Number in progress.
+  std::unordered_map<std::string, Lendable<Preparation>> preparations;  // Keyed by hash.
+  std::map<std::string, Lendable<GraphHandle>> handles;                 // Keyed by id.
+  bool expires = false;                                                 // A timer is set that removes unused objects.
+  std::vector<SegmentRef> yielded;  // Memory of buffers that gave way, to be freed without the mutex.
+  uint64_t watchers = 0;            // Number of calls that watch something.
   uint64_t next_link_handle = 1, uses = 0;
   ExecutorSlot executor;
-  uint64_t active = 0;  // Operations that use or wait for the executor.
+  uint64_t active = 0;  // Number of operations that use or wait for the executor.
 
-  // Jobs (execution.h). Those whose insert is in flight are here already, unknown to clients.
-  std::map<std::string, std::shared_ptr<Execution>> jobs;      // By id, until they have ended.
+  // Jobs (execution.h), including those whose insert is in flight, which clients do not know yet.
+  std::map<std::string, std::shared_ptr<Execution>> jobs;      // Jobs that have not ended, by id.
   std::map<uint64_t, std::shared_ptr<Execution>> by_sequence;  // The same jobs.
-  std::array<uint64_t, 3> queued_jobs{};                       // In the fair share's queue; priority below 0, 0, above.
-  std::map<std::string, std::shared_ptr<LiveArray>> arrays;    // By id, while an element lives.
-  std::map<std::string, std::shared_ptr<JobEvents>> recent;    // Events of ended jobs, by id.
-  JobHistory history;                                          // While somebody watches its jobs, and a while after.
-  uint64_t job_watchers = 0;                                   // Those of `watchers` that read the history.
-  Time history_until{0};                                       // Without any of them.
+  std::array<uint64_t, 3> queued_jobs{};  // Number in the fair share's queue, by priority: below 0, 0, above 0.
+  std::map<std::string, std::shared_ptr<LiveArray>> arrays;  // Keyed by id, while an element lives.
+  std::map<std::string, std::shared_ptr<JobEvents>> recent;  // Events of ended jobs, by id.
+  JobHistory history;         // Kept while a caller watches the tenant's jobs, and for a while after.
+  uint64_t job_watchers = 0;  // Number of `watchers` that read the history.
+  Time history_until{0};      // Time until which the history is kept without watchers.
   Dependencies dependencies;
-  scheduler::Lease stored_rows;  // Disk bytes of its rows in the store; what is on its way there pays for itself.
-  // Jobs that have not ended and do not run, and submits in flight.
+  // Disk space of the tenant's rows in the store; writes in flight have leases of their own.
+  scheduler::Lease stored_rows;
+  // Returns the number of jobs that have not ended and do not run, and of submits in flight.
   uint64_t waiting_jobs() const { return account.Used(scheduler::Resource::kQueuedJobs); }
-  // Of its rows in the store, and reserved for what is on its way there.
+  // Returns the bytes that the tenant's rows occupy in the store, including space reserved for writes in flight.
   uint64_t stored_job_bytes() const { return account.Used(scheduler::Resource::kDiskBytes); }
-  // Submits in progress by idempotency key: duplicates wait for the first one's answer.
+  // Submits in progress by idempotency key: duplicates wait for the answer to the first one.
   std::map<std::string, std::vector<std::function<void(CoreScope&)>>> pending_keys;
 };
 

@@ -17,7 +17,7 @@ Status CheckBlobTenant(std::string_view tenant) {
   constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyz0123456789_-";
   if (tenant.empty() || tenant.size() > kTenantBytesMax || tenant.find_first_not_of(kAllowed) != tenant.npos) {
     return InvalidArgument("The tenant's name cannot be the name of a folder: it has " + std::to_string(tenant.size()) +
-                           " bytes, of which 1 to " + std::to_string(kTenantBytesMax) + " in [a-z0-9_-] are allowed.");
+                           " bytes; 1 to " + std::to_string(kTenantBytesMax) + " in [a-z0-9_-] are allowed.");
   }
   return absl::OkStatus();
 }
@@ -38,7 +38,7 @@ void BlobFolderState::Unpin(const BlobKey& key) {
     if (--found->second.pins > 0) {
       return;
     }
-    // Without the database's word a new one stays: the next Sweep knows.
+    // Without a query to the database a new blob stays: the next Sweep decides.
     if (!found->second.is_released && (!found->second.is_new || is_used == nullptr)) {
       entries.erase(found);
       return;
@@ -66,7 +66,7 @@ bool BlobFolderState::BeginSettling(const BlobKey& key, bool is_release) {
 bool BlobFolderState::EndSettling(const BlobKey& key, bool used) {
   bool removed = false;
   if (!used && HPVMD_FAILPOINT("blob.remove.before").ok()) {
-    // What cannot be removed now is removed by the next Sweep.
+    // A file that cannot be removed now is removed by the next Sweep.
     removed = disk.Remove(Path(key)).ok();
     (void)HPVMD_FAILPOINT("blob.remove.after");
   }

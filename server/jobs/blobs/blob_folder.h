@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job store's files: graphs, modules, inputs and outputs, addressed by SHA-256 within a tenant.
+// BlobFolder stores the job store's files: graphs, modules, inputs and outputs, addressed by SHA-256 within a tenant.
 //
-//   root/TENANT/ab/abcdef….   one file a blob, written under a temporary name, synced, renamed, its folder synced
+//   root/TENANT/ab/abcdef….   one file per blob, written under a temporary name, synced, renamed, its folder synced
 //   root/TENANT/.new-N        a blob that is being written
 //
-// A blob is there as long as a row of the database names it, or a pin holds it: what is written for a job is pinned
-// from before its file has its name until the row is committed. When the last pin of a blob goes that is new or was
-// released, the database is asked whether a row names it (SetIsUsed), while new pins wait; a file that none names goes.
-// Tenants never share files, so nobody learns from the time of an upload what another has.
+// A blob exists as long as a row of the database names it, or a pin holds it: a blob written for a job is pinned from
+// before its file has its name until the row is committed. When the last pin of a blob goes that is new or was
+// released, the database is asked whether a row names it (SetIsUsed), while new pins wait; a file that no row names is
+// removed. Tenants never share files, so that the time of an upload does not reveal what another tenant has.
 #ifndef HPVMD_SERVER_JOBS_BLOBS_BLOB_FOLDER_H_
 #define HPVMD_SERVER_JOBS_BLOBS_BLOB_FOLDER_H_
 
@@ -28,7 +28,8 @@
 
 namespace hpvm::server {
 
-// Holds a blob's file; any thread may let go of it, and the last to do so may ask the database and remove the file.
+// Holds a blob's file; it may be released on any thread, and its last holder may query the database and remove the
+// file.
 class BlobPin;
 class DiskRoom;
 struct BlobFolderState;
@@ -40,62 +41,66 @@ struct PinnedBlob {
   BlobPinRef pin;
 };
 
-// Where bytes come from: memory, or a descriptor (memfd) that is read with pread. What an executor could change while
-// it is read is hashed as it is copied: the file's name always matches its bytes.
+// BlobSource is the source of a blob's bytes: memory, or a descriptor (memfd) that is read with pread. Bytes that an
+// executor could change during the read are hashed as they are copied: the file's name always matches its bytes.
 struct BlobSource {
   std::span<const uint8_t> bytes;  // Borrowed during the call.
-  int fd = -1;                     // Instead; borrowed.
+  int fd = -1;                     // Used instead of `bytes`; borrowed.
   uint64_t fd_bytes = 0;
-  const Sha256* known_hash = nullptr;  // Of contents that cannot change (sealed): spares the copy when it is there.
+  // Hash of contents that cannot change (sealed), which avoids the copy when the blob exists.
+  const Sha256* known_hash = nullptr;
 };
 
-// Blobs that are being put, all or none, by one thread at a time. What is left undone goes with it.
+// BlobPut puts blobs, all or none; used by one thread at a time. Its destructor removes unfinished files.
 class BlobPut {
  public:
   virtual ~BlobPut() = default;
-  // A few pieces, or one sync; true when all of them are durable. Not after an error.
+  // Writes a few pieces, or does one sync; returns true when all blobs are durable. Not called after an error.
   virtual StatusOr<bool> Step() = 0;
-  // Then, once: in the order of the sources.
+  // Called once after that; returns the blobs in the order of the sources.
   virtual std::vector<PinnedBlob> Take() = 0;
 };
 
-// Any thread; calls block for as long as the disk takes.
+// Thread-safe; calls block for as long as the disk takes.
 class BlobFolder {
  public:
-  // `root` exists, and whoever made it has synced its parent. Nothing is read yet. `disk` lives longer than all pins.
+  // `root` exists, and its creator has synced its parent. Nothing is read yet. `disk` must outlive all pins.
   BlobFolder(Disk& disk, std::string root);
   ~BlobFolder();
 
-  // Whether a committed row names that blob: called from any thread, without locks held. Before anything else. Without
-  // it a released blob goes unasked, and one that was put but never kept nor released stays until the next Sweep.
+  // Sets the function that tells whether a committed row names a blob; it is called from any thread, without locks
+  // held. Called before anything else. Without it a released blob is removed without a query, and a blob that was put
+  // but never kept nor released stays until the next Sweep.
   using IsUsed = std::function<bool(std::string_view tenant, const Sha256& hash)>;
   void SetIsUsed(IsUsed is_used);
 
-  // Before anything else: blobs are written only into the room that it admits. Borrowed as the disk is.
+  // Called before anything else: blobs are written only into the room that `room` admits. Borrowed as the disk is.
   void SetRoom(const DiskRoom* room);
 
-  // Durable when it returns. Errors as base/io/disk.h; after a failed sync everything fails with kDataLoss (but a
-  // file's own sync that finds the disk full is kResourceExhausted, and there may be room later). kInvalidArgument when
-  // `tenant` is no tenant's name, kInternal when the source cannot be read.
+  // Puts a blob, which is durable on return. Errors as in base/io/disk.h; after a failed sync everything fails with
+  // kDataLoss (but a file's own sync that finds the disk full is kResourceExhausted, and there may be room later).
+  // kInvalidArgument when `tenant` is not a valid tenant name, kInternal when the source cannot be read.
   StatusOr<PinnedBlob> Put(std::string_view tenant, const BlobSource& source);
-  // All or none, in their order; syncs each folder once.
+  // Puts all blobs or none, in their order; syncs each folder once.
   StatusOr<std::vector<PinnedBlob>> PutMany(std::string_view tenant, std::span<const BlobSource> sources);
-  // The same in steps; what the sources borrow lives until the last.
+  // Does the same in steps; the objects that the sources borrow must live until the last.
   StatusOr<std::unique_ptr<BlobPut>> BeginPut(std::string_view tenant, std::vector<BlobSource> sources);
-  // Holds a file that is there. kNotFound when there is none of that size.
+  // Pins an existing file. kNotFound when there is none of that size.
   StatusOr<PinnedBlob> Pin(std::string_view tenant, const Sha256& hash, uint64_t size_bytes);
   // kNotFound when there is none; kDataLoss when its size is not `size_bytes`.
   StatusOr<std::unique_ptr<DiskFile>> Open(std::string_view tenant, const Sha256& hash, uint64_t size_bytes);
-  // Reads all of it and compares its hash: kDataLoss when it differs.
+  // Reads the whole file and compares its hash: kDataLoss when it differs.
   StatusOr<std::string> Read(std::string_view tenant, const Sha256& hash, uint64_t size_bytes);
-  // No row named it a moment ago: removes the file, unless one does now; while a pin holds it, when the last goes.
+  // Called when no row named the blob a moment ago: removes the file, unless a row names it now; when a pin holds the
+  // file, after the last pin is gone.
   void Release(std::string_view tenant, const Sha256& hash);
-  // A committed row names it: undoes a Release that waits for pins, and spares the question. While a pin is held.
+  // Called when a committed row names the blob, while a pin is held: undoes a Release that waits for pins, and avoids
+  // the query.
   void Keep(std::string_view tenant, const Sha256& hash);
 
-  // Removes temporary files of an earlier process and the blobs that `is_used` does not know; answers how many. It is
-  // asked once for each blob that no pin holds: those that the caller knows and is never asked for are missing. For the
-  // start, or at any time when `is_used` answers from the database's present state.
+  // Removes temporary files of an earlier process and the blobs that `is_used` does not know; returns how many.
+  // `is_used` is called once for each blob that no pin holds: a blob that the caller knows and for which it is never
+  // called is missing. Called at the start, or at any time when `is_used` answers from the database's present state.
   StatusOr<uint64_t> Sweep(const IsUsed& is_used);
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a BlobFolder's parts share: who holds which file, and what is known to be durable. Only they include this.
+// State that a BlobFolder's parts share: the holders of files, and which files are known to be durable. Included by
+// these parts only.
 #ifndef HPVMD_SERVER_JOBS_BLOBS_BLOB_FOLDER_STATE_H_
 #define HPVMD_SERVER_JOBS_BLOBS_BLOB_FOLDER_STATE_H_
 
@@ -22,10 +23,10 @@
 
 namespace hpvm::server {
 
-// A name that is a folder of its own below the root, whoever asks.
+// Checks that the name is a folder of its own below the root, for any caller.
 Status CheckBlobTenant(std::string_view tenant);
 
-// What a tenant's folder has while a blob is written.
+// Prefix of temporary files in a tenant's folder, which exist while a blob is written.
 inline constexpr std::string_view kTemporaryBlobPrefix = ".new-";
 
 struct BlobKey {
@@ -36,14 +37,14 @@ struct BlobKey {
 
 // Shared by a folder and its pins.
 struct BlobFolderState {
-  // What holds or removes a blob's file; absent when nobody does.
+  // The holders or the removal of a blob's file; absent when there are none.
   struct Entry {
     uint32_t pins = 0;
-    // Being removed, unless a row names it: new pins wait.
+    // The file is being removed, unless a row names it: new pins wait.
     bool is_settling = false;
-    // No row has named it yet, as far as is known here.
+    // No row has named the blob yet, as far as is known here.
     bool is_new = false;
-    // No row named it when it was released.
+    // No row named the blob when it was released.
     bool is_released = false;
   };
 
@@ -56,15 +57,15 @@ struct BlobFolderState {
   std::mutex mutex;
   std::condition_variable settled;
   std::map<BlobKey, Entry> entries;
-  // Files that have their name without their folder having been synced since.
+  // Files that were renamed since their folder was last synced.
   std::set<BlobKey> unsynced_names;
-  // Folders that are there after a crash.
+  // Folders that would exist after a crash.
   std::set<std::string> known_folders;
   // Temporary files of this process.
   std::set<std::string> writing;
-  // Every name that was there at the start is durable.
+  // Every name that existed at the start is durable.
   bool is_swept = false;
-  // The first failed sync, after which a second proves nothing: nothing is said to be durable any more.
+  // The first failed sync, after which the success of another proves nothing: no blob is reported durable any more.
   Status broken;
 
   BlobFolderState(Disk& disk, std::string root) : disk(disk), root(std::move(root)) {}
@@ -77,11 +78,11 @@ struct BlobFolderState {
     std::lock_guard lock(mutex);
     return broken;
   }
-  // What to answer for a failed sync.
+  // Returns the error to report for a failed sync.
   Status Break(const Status& failure) {
     std::lock_guard lock(mutex);
     if (broken.ok()) {
-      broken = DataLoss(Message(failure) + " What was stored since the last start may be lost with the next crash.");
+      broken = DataLoss(Message(failure) + " Data stored since the last start may be lost with the next crash.");
     }
     return broken;
   }
@@ -92,9 +93,9 @@ struct BlobFolderState {
 
   void Pin(const BlobKey& key);
   void Unpin(const BlobKey& key);
-  // Locks `key` against new pins; false when pins hold it, which is then marked if it is a release.
+  // Locks `key` against new pins; returns false when pins hold it, and marks it as released if `is_release`.
   bool BeginSettling(const BlobKey& key, bool is_release);
-  // Removes the file unless `used`; answers whether it did.
+  // Removes the file unless `used`; returns true when it was removed.
   bool EndSettling(const BlobKey& key, bool used);
 };
 

@@ -30,7 +30,7 @@ std::span<const uint8_t> BytesOf(std::string_view text) {
 
 BlobSource Source(std::string_view text) { return {.bytes = BytesOf(text)}; }
 
-// Every file below a folder.
+// Returns every file below a folder.
 std::set<std::string> Files(Disk& disk, const std::string& folder) {
   std::set<std::string> files;
   auto entries = disk.List(folder);
@@ -73,7 +73,7 @@ TEST_F(BlobFolderTest, PutsAndReads) {
   EXPECT_EQ(*folder_.Read("t", folder_.Put("t", Source(""))->hash, 0), "");
 }
 
-// Sizes around the pieces in which it is copied, from memory and from a descriptor.
+// Covers sizes around the size of the copied pieces, from memory and from a descriptor.
 TEST_F(BlobFolderTest, AnySize) {
   for (size_t size : {size_t{1}, (size_t{1} << 20) - 1, size_t{1} << 20, (size_t{1} << 20) + 1, size_t{3} << 20}) {
     std::string text(size, 'x');
@@ -89,7 +89,7 @@ TEST_F(BlobFolderTest, AnySize) {
   }
 }
 
-// No name leads out of the folder, whoever asks.
+// No name leads out of the folder, for any caller.
 TEST_F(BlobFolderTest, RefusesHostileNames) {
   const std::string kNames[] = {"",
                                 ".",
@@ -114,7 +114,7 @@ TEST_F(BlobFolderTest, RefusesHostileNames) {
   EXPECT_EQ(disk_.changes(), 0u);
 }
 
-// What an executor changes while it is copied gets the name of the bytes that were copied.
+// Bytes that an executor changes while they are copied get the name of the bytes that were copied.
 TEST_F(BlobFolderTest, NameMatchesBytesThatChange) {
   constexpr size_t kBytes = 4 << 20;
   UniqueFd fd = *CreateSealedMemfd("test", kBytes);
@@ -134,7 +134,7 @@ TEST_F(BlobFolderTest, NameMatchesBytesThatChange) {
   writer.join();
 }
 
-// A source that cannot be read is nobody's loss of data, and leaves nothing.
+// A source that cannot be read is no loss of stored data, and leaves nothing.
 TEST_F(BlobFolderTest, SourceEndsEarly) {
   UniqueFd fd = *CreateSealedMemfd("test", 100);
   EXPECT_EQ(folder_.Put("t", {.bytes = {}, .fd = fd.get(), .fd_bytes = 101}).status().code(),
@@ -142,7 +142,7 @@ TEST_F(BlobFolderTest, SourceEndsEarly) {
   EXPECT_TRUE(Files(disk_, "/b").empty());
 }
 
-// Bytes that are there under a known hash are not copied again; under a wrong one they are, to their right name.
+// Existing bytes under a known hash are not copied again; under a wrong hash they are, to their right name.
 TEST_F(BlobFolderTest, KnownHashSparesTheCopy) {
   const Sha256 hash = HashOf("hello");
   PinnedBlob first = *folder_.Put("t", {.bytes = BytesOf("hello"), .known_hash = &hash});
@@ -166,7 +166,7 @@ TEST_F(BlobFolderTest, ReplacesADamagedFile) {
   EXPECT_TRUE(absl::IsDataLoss(folder_.Read("t", blob.hash, 5).status()));
 }
 
-// Several blobs: each file is synced, each folder once, and nothing is left of a call that fails.
+// When several blobs are put, each file is synced, each folder once, and nothing is left of a call that fails.
 TEST_F(BlobFolderTest, PutsMany) {
   std::vector<std::string> texts;
   std::vector<BlobSource> sources;
@@ -190,7 +190,7 @@ TEST_F(BlobFolderTest, PutsMany) {
   EXPECT_EQ(Files(disk_, "/b").size(), 30u);
 }
 
-// Who may remove what, and when: pins hold, Keep undoes a release, a later Put undoes nothing it should not.
+// Pins hold a file, Keep undoes a release, and a later Put does not undo another's release.
 TEST_F(BlobFolderTest, ReleaseAndPins) {
   PinnedBlob a = *folder_.Put("t", Source("a"));
   folder_.Release("t", a.hash);
@@ -206,7 +206,7 @@ TEST_F(BlobFolderTest, ReleaseAndPins) {
   folder_.Release("t", a.hash);
   EXPECT_FALSE(IsThere("a"));
 
-  // Of two holders the last counts.
+  // The last of two holders decides.
   a = *folder_.Put("t", Source("a"));
   PinnedBlob again = *folder_.Put("t", Source("a"));
   folder_.Release("t", a.hash);
@@ -234,8 +234,8 @@ TEST_F(BlobFolderTest, PinsOutliveTheFolder) {
   EXPECT_FALSE(IsThere("a"));
 }
 
-// The database has the last word: what a row names stays, also when it was released; what none names goes, also when
-// nobody released it (a refused submit).
+// The database decides: a blob that a row names stays, even when it was released; a blob that no row names is removed,
+// even when no caller released it (a refused submit).
 TEST_F(BlobFolderTest, AsksTheDatabase) {
   std::set<Sha256> rows;
   uint64_t questions = 0;
@@ -267,7 +267,8 @@ TEST_F(BlobFolderTest, AsksTheDatabase) {
   EXPECT_FALSE(IsThere("kept"));
 }
 
-// Temporary files, unknown blobs and strangers go; what rows name, what is pinned, and other folders stay.
+// Temporary files, unknown blobs and foreign files are removed; blobs that rows name or pins hold, and other folders,
+// stay.
 TEST_F(BlobFolderTest, Sweeps) {
   for (std::string_view text : {"used", "unknown"}) {
     ASSERT_TRUE(folder_.Put("t", Source(text)).ok());
@@ -288,7 +289,7 @@ TEST_F(BlobFolderTest, Sweeps) {
   EXPECT_EQ(missing, (std::set<std::pair<std::string, Sha256>>{{"t", HashOf("gone")}}));
 }
 
-// A name that an earlier process left without syncing its folder is synced before anybody relies on it.
+// A name that an earlier process left without syncing its folder is synced before it is relied on.
 TEST_F(BlobFolderTest, SyncsNamesOfAnEarlierProcess) {
   for (bool sweeps : {false, true}) {
     SimDisk disk(1);
@@ -312,8 +313,8 @@ TEST_F(BlobFolderTest, SyncsNamesOfAnEarlierProcess) {
   }
 }
 
-// The power fails after each change in turn, with several outcomes: a blob whose Put was answered is whole, and the
-// start after it leaves exactly the used ones.
+// The power fails after each change in turn, with several outcomes: a blob whose Put was answered is complete, and the
+// next start leaves exactly the used ones.
 TEST_F(BlobFolderTest, SurvivesEveryCrash) {
   const std::vector<std::string> texts = {"a", std::string(5000, 'b'), std::string(100'000, 'c'), "d", "a"};
   bool reached_end = false;
@@ -347,7 +348,7 @@ TEST_F(BlobFolderTest, SurvivesEveryCrash) {
   }
 }
 
-// Each operation in turn fails, in each way: no Put is answered whose blob is not whole after a crash, the next one
+// Each operation in turn fails, in each way: a Put is only answered when its blob survives a crash, the next Put
 // works, and a failed one leaves nothing that the next start does not remove.
 TEST_F(BlobFolderTest, SurvivesEveryFault) {
   const std::vector<SimDisk::Fault> faults = {
@@ -375,7 +376,7 @@ TEST_F(BlobFolderTest, SurvivesEveryFault) {
             }
           }
         }
-        // A sync that fails is the end; what is refused otherwise, alone.
+        // A failed sync ends everything; other errors concern one Put only.
         const bool is_sync = op == static_cast<size_t>(Op::kSyncFolder) ||
                              (op == static_cast<size_t>(Op::kSync) && fault.code == absl::StatusCode::kDataLoss);
         EXPECT_TRUE(is_sync || answered.size() >= 2) << "operation " << op << ", the " << n << "th";
@@ -395,8 +396,8 @@ TEST_F(BlobFolderTest, SurvivesEveryFault) {
   }
 }
 
-// Many threads put, keep, release and let go of the same few blobs; the "rows" are right at every moment, and in the
-// end exactly the files of rows are there. On the real disk, for the kernel's view of it.
+// Many threads put, keep, release and unpin the same few blobs; the "rows" are right at every moment, and in the end
+// exactly the files of rows are there. Uses the real disk, for the kernel's view of it.
 TEST_F(BlobFolderTest, ConcurrentUse) {
   std::string root = testing::TempDir() + "/hpvmd-blobs-XXXXXX";
   ASSERT_NE(mkdtemp(root.data()), nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing blobs: BlobFolder::Put, PutMany, BeginPut and Pin.
+// Writes blobs: BlobFolder::Put, PutMany, BeginPut and Pin.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -16,12 +16,13 @@ namespace {
 constexpr uint64_t kPieceBytes = 1 << 20, kStepBytes = 4 << 20;
 constexpr uint64_t kUnsyncedBytesMax = 16 << 20;
 constexpr size_t kRenamesPerStep = 16;
-// Names taken by temporary files of an earlier process that no Sweep has removed yet.
+// Limit on tries of names that temporary files of an earlier process may have, until a Sweep removes them.
 constexpr int kTemporaryNamesMax = 10'000;
 
 uint64_t SourceBytes(const BlobSource& source) { return source.fd >= 0 ? source.fd_bytes : source.bytes.size(); }
 
-// The next piece of the source, in our own memory: its owner may change it while it is hashed and written.
+// Copies the next piece of the source into our own memory, because its owner may change it while it is hashed and
+// written.
 Status ReadPiece(const BlobSource& source, uint64_t offset, std::span<uint8_t> into) {
   if (source.fd < 0) {
     std::copy_n(source.bytes.begin() + static_cast<ptrdiff_t>(offset), into.size(), into.begin());
@@ -33,7 +34,7 @@ Status ReadPiece(const BlobSource& source, uint64_t offset, std::span<uint8_t> i
   return absl::OkStatus();
 }
 
-// Whatever it leaves undone, its destructor removes.
+// The destructor removes unfinished files.
 class Putting final : public BlobPut {
  public:
   Putting(std::shared_ptr<BlobFolderState> state, std::string_view tenant, std::vector<BlobSource> sources)
@@ -44,7 +45,7 @@ class Putting final : public BlobPut {
     }
   }
 
-  // One that is there, without its bytes.
+  // Adds an existing blob, without its bytes.
   Status AddPresent(const Sha256& hash, uint64_t size_bytes) {
     blobs_.push_back({hash, size_bytes, MakePin(hash), {}});
     if (IsThere(blobs_.back())) {
@@ -95,7 +96,8 @@ class Putting final : public BlobPut {
   std::string tenant_folder() const { return state_->TenantFolder(tenant_); }
   BlobPinRef MakePin(const Sha256& hash) { return std::make_shared<const BlobPin>(state_, BlobKey{tenant_, hash}); }
 
-  // There under its name, as long as the pin is held. A name that a crash could take back is synced with the others.
+  // Returns true when the blob's file exists, which then stays as long as the pin is held. A name that a crash could
+  // take back is synced with the others.
   bool IsThere(const Blob& blob) {
     const BlobKey key{tenant_, blob.hash};
     auto file = state_->disk.Open(state_->Path(key), Disk::Mode::kRead);
@@ -104,7 +106,7 @@ class Putting final : public BlobPut {
     }
     auto size = (*file)->Size();
     if (!size.ok() || *size != blob.size_bytes) {
-      return false;  // Damaged: written again, over it.
+      return false;  // Damaged: overwritten.
     }
     std::lock_guard lock(state_->mutex);
     if (!state_->is_swept || state_->unsynced_names.contains(key)) {
@@ -168,7 +170,8 @@ class Putting final : public BlobPut {
     return Copy(source);
   }
 
-  // Some of the file at hand; what is large is synced on the way, so that the last sync is no longer than the others.
+  // Copies a part of the present file; a large file is synced on the way, so that the last sync takes no longer than
+  // the others.
   Status Copy(const BlobSource& source) {
     Blob& blob = blobs_.back();
     std::vector<uint8_t> piece;
@@ -193,7 +196,7 @@ class Putting final : public BlobPut {
     return Sync(*file);
   }
 
-  // Gives files their names.
+  // Gives some files their names.
   Status PlaceSome() {
     for (const size_t end = std::min(blobs_.size(), placed_ + kRenamesPerStep); placed_ < end; ++placed_) {
       Blob& blob = blobs_[placed_];
@@ -208,7 +211,7 @@ class Putting final : public BlobPut {
     HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("blob.sync.before"));
     Status synced = file.Sync();
     if (!synced.ok()) {
-      // A full disk shows here with some file systems: another file may yet be written, when there is room.
+      // Some file systems report a full disk here: another file may still be written, when there is room.
       return absl::IsResourceExhausted(synced) ? synced : state_->Break(synced);
     }
     return HPVMD_FAILPOINT("blob.sync.after");
@@ -244,7 +247,7 @@ class Putting final : public BlobPut {
     if (blob.temporary.empty()) {
       return;
     }
-    (void)state_->disk.Remove(blob.temporary);  // Else the next Sweep does.
+    (void)state_->disk.Remove(blob.temporary);  // On failure the next Sweep removes it.
     std::lock_guard lock(state_->mutex);
     state_->writing.erase(blob.temporary);
     blob.temporary.clear();
@@ -253,13 +256,13 @@ class Putting final : public BlobPut {
   const std::shared_ptr<BlobFolderState> state_;
   const std::string tenant_;
   const std::vector<BlobSource> sources_;
-  size_t copied_ = 0, placed_ = 0;  // Of the sources, and of the blobs.
-  std::unique_ptr<DiskFile> file_;  // That is being copied: the last blob's.
+  size_t copied_ = 0, placed_ = 0;  // Numbers of sources copied and of blobs renamed.
+  std::unique_ptr<DiskFile> file_;  // File being copied, of the last blob.
   std::optional<Hasher> hasher_;
   uint64_t offset_ = 0, unsynced_ = 0;
   std::vector<Blob> blobs_;
   std::set<std::string> made_;
-  std::set<std::string> to_sync_;  // Ordered: a parent before what is in it.
+  std::set<std::string> to_sync_;  // Sorted, so that a folder comes before its contents.
 };
 
 }  // namespace
@@ -281,7 +284,7 @@ StatusOr<std::vector<PinnedBlob>> BlobFolder::PutMany(std::string_view tenant, s
 StatusOr<std::unique_ptr<BlobPut>> BlobFolder::BeginPut(std::string_view tenant, std::vector<BlobSource> sources) {
   HPVMD_RETURN_IF_ERROR(CheckBlobTenant(tenant));
   if (state_->room != nullptr) {
-    // Before the first byte: half of what has no room would only take the last of it from others.
+    // Checked before the first byte, because half of a blob would only take the last room from others.
     uint64_t bytes = 0;
     for (const BlobSource& source : sources) {
       bytes += SourceBytes(source);

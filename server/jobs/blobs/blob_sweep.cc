@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nobody needs, at the start or later: BlobFolder::Sweep.
+// Removes unneeded files, at the start or later: BlobFolder::Sweep.
 #include <algorithm>
 #include <optional>
 
@@ -10,7 +10,7 @@
 namespace hpvm::server {
 namespace {
 
-// Of one Sweep.
+// Sweeping is one run of Sweep.
 class Sweeping {
  public:
   Sweeping(BlobFolderState& state, const BlobFolder::IsUsed& is_used) : state_(state), is_used_(is_used) {}
@@ -30,7 +30,7 @@ class Sweeping {
   }
 
  private:
-  // In the order of names, so that simulations replay.
+  // Sorted by name, so that simulations replay.
   StatusOr<std::vector<DiskEntry>> ListSorted(const std::string& folder) {
     HPVMD_ASSIGN_OR_RETURN(std::vector<DiskEntry> entries, state_.disk.List(folder));
     std::sort(entries.begin(), entries.end(), [](const DiskEntry& a, const DiskEntry& b) { return a.name < b.name; });

@@ -12,9 +12,10 @@ namespace {
 
 constexpr uint64_t kReserveShare = 16, kMarginShare = 64;
 constexpr uint64_t kMarginBytesMax = 1 * limits::kMiB;
-// With more free than that, and than a sixteenth, a disk is not full because one tenant's result is larger still.
+// With more free space than this, and than a sixteenth, a disk is not full because one tenant's result is larger
+// still.
 constexpr uint64_t kScarceBytesMax = 256 * limits::kMiB;
-// The logs and indexes of two databases, a lease, a line of the audit.
+// For the logs and indexes of two databases, a lease, a line of the audit.
 constexpr uint64_t kStartBytes = 512 * limits::kKiB;
 
 std::string Bytes(uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
@@ -28,10 +29,10 @@ uint64_t DiskRoom::Target() const { return std::min(options_.reserve_bytes_max, 
 
 uint64_t DiskRoom::Margin() const { return std::min(kMarginBytesMax, space_.size_bytes / kMarginShare); }
 
-// What blobs leave free: the rest of the reserve, and the margin.
+// Returns the space that blobs leave free: the missing part of the reserve, and the margin.
 uint64_t DiskRoom::Kept() const { return Target() - std::min(Target(), held_bytes_) + Margin(); }
 
-// Free beside what is held, so that the disk is not full.
+// Returns the free space, beside the reserve held, below which the disk counts as full.
 uint64_t DiskRoom::Needed() const {
   const uint64_t awaited = clock_.Now() < awaited_until_ ? awaited_bytes_ : 0;
   return Kept() + awaited;
@@ -59,10 +60,10 @@ std::string DiskRoom::Why() const {
   const std::string disk = "The disk of \"" + options_.folder + "\" ";
   return space_.free_bytes < Needed()
              ? disk + "is full: " + Bytes(space_.free_bytes) + " are free, and " + Bytes(Needed()) + " are needed."
-             : disk + "refused a write for want of room, though " + Bytes(space_.free_bytes) + " are free.";
+             : disk + "refused a write for lack of space, though " + Bytes(space_.free_bytes) + " are free.";
 }
 
-// Answers whether the disk said anything.
+// Returns true when the disk gave an answer.
 bool DiskRoom::Measure() {
   const DiskSpace space = Space();
   std::lock_guard lock(mutex_);
@@ -86,11 +87,11 @@ void DiskRoom::MakeReserve() {
   }
   StatusOr<std::unique_ptr<DiskFile>> file = options_.disk->Open(path(), Disk::Mode::kOpenOrCreate);
   Status made = file.status();
-  // A larger one of an earlier configuration gives back the rest.
+  // A larger reserve of an earlier configuration is shortened.
   made = made.ok() ? (*file)->Allocate(target) : made;
   made = made.ok() ? (*file)->Truncate(target) : made;
   if (!made.ok()) {
-    options_.disk->Remove(path()).IgnoreError();  // Half a reserve only takes room.
+    options_.disk->Remove(path()).IgnoreError();  // A partial reserve would only take room.
   }
   std::lock_guard lock(mutex_);
   held_bytes_ = made.ok() ? target : 0;
@@ -118,7 +119,7 @@ Status DiskRoom::Start() {
     return absl::OkStatus();
   }
   if (options_.disk->Open(path(), Disk::Mode::kRead).ok()) {
-    MakeReserve();  // An earlier daemon's: it is in use already, but may not be whole.
+    MakeReserve();  // The reserve of an earlier daemon may be incomplete.
   }
   Look();
   return absl::OkStatus();

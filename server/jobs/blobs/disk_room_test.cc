@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reserve of a full disk, and what a store does with it.
+// Tests the reserve of a full disk, and its use by a store.
 #include "server/jobs/blobs/disk_room.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using testing::IsEmpty;
 constexpr uint64_t kMiB = limits::kMiB;
 constexpr int64_t kNow = 1'700'000'000'000'000'000;
 
-// A disk of 64 MiB, so a reserve of 4 MiB and a margin of 1 MiB.
+// Uses a disk of 64 MiB, with a reserve of 4 MiB and a margin of 1 MiB.
 class DiskRoomTest : public testing::Test {
  protected:
   DiskRoomTest() {
@@ -44,7 +44,7 @@ class DiskRoomTest : public testing::Test {
   DiskRoom room_{{.disk = &disk_, .clock = &clock_, .folder = "/s"}};
 };
 
-// With room the reserve is made, of the size that suits the disk.
+// With room, the reserve is made in the size that suits the disk.
 TEST_F(DiskRoomTest, ReservesASixteenth) {
   ASSERT_TRUE(room_.Start().ok());
   EXPECT_EQ(room_.reserve_bytes(), 4 * kMiB);
@@ -56,12 +56,12 @@ TEST_F(DiskRoomTest, ReservesASixteenth) {
   EXPECT_EQ(room_.reserve_bytes(), 16 * kMiB);
   DiskRoom none({.disk = &disk_, .clock = &clock_, .folder = "/s", .reserve_bytes_max = 0});
   ASSERT_TRUE(none.Start().ok());
-  EXPECT_EQ(disk_.used_bytes(), 0u);  // What an earlier configuration reserved is given back.
+  EXPECT_EQ(disk_.used_bytes(), 0u);  // The reserve of an earlier configuration is given back.
   EXPECT_FALSE(none.is_full());
 }
 
-// A disk that somebody else fills is full before a write fails; the reserve stays until one does, and is made again
-// when there is room for it beside the margin.
+// A disk that another user fills is full before a write fails; the reserve stays until a write fails, and is made
+// again when there is room for it beside the margin.
 TEST_F(DiskRoomTest, GivesUpAndMakesAgain) {
   ASSERT_TRUE(room_.Start().ok());
   Fill(kMiB - 1);
@@ -74,7 +74,7 @@ TEST_F(DiskRoomTest, GivesUpAndMakesAgain) {
   EXPECT_FALSE(HasReserve());
   EXPECT_FALSE(room_.GiveUp());
   room_.Look();
-  EXPECT_TRUE(room_.is_full());  // 4 MiB are free, but they are not for everybody.
+  EXPECT_TRUE(room_.is_full());  // 4 MiB are free, but only for writes that must not be lost.
   EXPECT_THAT(room_.Why(), HasSubstr("4194304 bytes are free, and 5242880 bytes are needed."));
   Fill(5 * kMiB - 1);
   room_.Look();
@@ -87,7 +87,7 @@ TEST_F(DiskRoomTest, GivesUpAndMakesAgain) {
   EXPECT_EQ(disk_.used_bytes(), 63 * kMiB);
 }
 
-// Blobs get what is free beside the reserve and the margin, whether the reserve is held or given up.
+// Blobs get the free space beside the reserve and the margin, whether the reserve is held or given up.
 TEST_F(DiskRoomTest, AdmitsWhatIsNotReserved) {
   ASSERT_TRUE(room_.Start().ok());
   Fill(3 * kMiB);
@@ -102,7 +102,7 @@ TEST_F(DiskRoomTest, AdmitsWhatIsNotReserved) {
   EXPECT_FALSE(room_.Admit(2 * kMiB + 1).ok());
 }
 
-// A result that waits makes the disk full, with what it needs in the sentence, until nobody asks any more.
+// A waiting result makes the disk full, with its size in the sentence, until no caller reports it any more.
 TEST_F(DiskRoomTest, IsFullWhileSomebodyAwaitsRoom) {
   ASSERT_TRUE(room_.Start().ok());
   Fill(3 * kMiB);
@@ -114,13 +114,13 @@ TEST_F(DiskRoomTest, IsFullWhileSomebodyAwaitsRoom) {
   EXPECT_TRUE(room_.is_full());
   clock_.Advance(Duration(1));
   EXPECT_FALSE(room_.is_full());
-  // A quota of the file system, say.
+  // For example a quota of the file system.
   room_.Await(1);
-  EXPECT_THAT(room_.Why(), HasSubstr("refused a write for want of room, though 3145728 bytes are free."));
+  EXPECT_THAT(room_.Why(), HasSubstr("refused a write for lack of space, though 3145728 bytes are free."));
 }
 
-// One tenant's huge result does not stop everybody's jobs where there is room for theirs; a disk that refuses what it
-// seems to have room for does, whoever else waits.
+// One tenant's huge result does not stop other tenants' jobs where there is room for theirs; a disk that refuses a
+// write for which it seems to have room does, whatever else waits.
 TEST_F(DiskRoomTest, AHugeResultWaitsAlone) {
   ASSERT_TRUE(room_.Start().ok());
   Fill(20 * kMiB);
@@ -128,10 +128,10 @@ TEST_F(DiskRoomTest, AHugeResultWaitsAlone) {
   room_.Await(20 * kMiB);
   EXPECT_FALSE(room_.is_full());
   room_.Await(1 * kMiB);
-  EXPECT_THAT(room_.Why(), HasSubstr("refused a write for want of room, though 20971520 bytes are free."));
+  EXPECT_THAT(room_.Why(), HasSubstr("refused a write for lack of space, though 20971520 bytes are free."));
 }
 
-// A start on a full disk uses an earlier daemon's reserve; without one it says in a sentence what is needed.
+// A start on a full disk uses an earlier daemon's reserve; without one the error says what is needed.
 TEST_F(DiskRoomTest, StartsFromTheReserve) {
   ASSERT_TRUE(room_.Start().ok());
   Fill(0);
@@ -148,7 +148,7 @@ TEST_F(DiskRoomTest, StartsFromTheReserve) {
             "Make room on it, then start hpvmd again.");
 }
 
-// A reserve that was being made when the power failed is made whole, or goes.
+// A reserve that was being made when the power failed is completed or removed.
 TEST_F(DiskRoomTest, TakesUpHalfAReserve) {
   ASSERT_TRUE((*disk_.Open("/s/reserve", Disk::Mode::kCreate))->Allocate(kMiB).ok());
   ASSERT_TRUE(room_.Start().ok());
@@ -177,7 +177,7 @@ TEST_F(DiskRoomTest, BlobsAreNotBegun) {
   EXPECT_TRUE(blobs.Put("ann", {.bytes = bytes}).ok());
 }
 
-// A queue of writes over a database whose every write needs room of its own on the disk.
+// FullQueueTest has a queue of writes over a database whose every write needs room of its own on the disk.
 class FullQueueTest : public DiskRoomTest {
  protected:
   FullQueueTest()
@@ -188,7 +188,7 @@ class FullQueueTest : public DiskRoomTest {
     log_ = *disk_.Open("/s/log", Disk::Mode::kCreate);
   }
 
-  // As a log grows: all or nothing.
+  // Grows like a log: completely or not at all.
   Status Write(std::span<const JobWrite> writes) {
     const uint64_t size = *log_->Size();
     Status written = log_->WriteAt(size, std::vector<uint8_t>(writes.size() * bytes_a_write_));
@@ -220,7 +220,7 @@ class FullQueueTest : public DiskRoomTest {
   CommitQueue queue_;
 };
 
-// At 0 bytes free: how a job ended and what is dropped go to disk from the reserve, at once; new jobs do not.
+// With 0 bytes free, the ends of jobs and drops go to disk from the reserve, at once; new jobs do not.
 TEST_F(FullQueueTest, EndsAndDropsUseTheReserve) {
   for (const char* id : {"a", "b", "c"}) {
     Add(id, MakeInsert("blue", id, "", kNow));
@@ -247,7 +247,7 @@ TEST_F(FullQueueTest, EndsAndDropsUseTheReserve) {
   EXPECT_THAT(CommitAllDue(), ElementsAre("e"));
 }
 
-// A disk that is nearly full is not waited for: inserts are refused before one of them takes the last of it.
+// On a disk that is nearly full, inserts are refused before one of them takes the last room.
 TEST_F(FullQueueTest, RefusesInsertsBeforeACommitFails) {
   Fill(kMiB / 2);
   room_.Look();
@@ -256,7 +256,7 @@ TEST_F(FullQueueTest, RefusesInsertsBeforeACommitFails) {
   EXPECT_TRUE(HasReserve());
 }
 
-// What the reserve has no room for either is tried in ever smaller groups, then each second; nothing is lost or
+// Writes that do not fit in the reserve either are tried in ever smaller groups, then each second; nothing is lost or
 // doubled.
 TEST_F(FullQueueTest, SmallerGroupsMayFit) {
   for (char id = 'a'; id <= 'i'; ++id) {

@@ -7,7 +7,7 @@
 namespace hpvm::server {
 namespace {
 
-// Bytes and the largest value of an integer type; 0 bytes: none.
+// Size and largest value of an integer type; 0 bytes: not an integer type.
 struct IntegerType {
   uint32_t bytes = 0;
   uint64_t max = 0;
@@ -54,6 +54,16 @@ Status CheckIndexPort(const v1::GraphSummary& summary, const std::string& name, 
   return absl::OkStatus();  // A name that the graph does not have is refused with the other bindings.
 }
 
+// Returns the input of `stored` at a position of the request; null when it is inline.
+const internal::StoredInput* InputAt(const StoredRequest& stored, int position) {
+  for (const internal::StoredInput& input : stored.inputs()) {
+    if (input.index() == static_cast<uint32_t>(position)) {
+      return &input;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 StatusOr<uint64_t> CountElements(const v1::JobArray& array, uint64_t count_max) {
@@ -74,11 +84,12 @@ uint64_t IndexOf(const v1::JobArray& array, uint64_t position) { return array.fi
 StatusOr<v1::Tensor> IndexTensor(v1::ElementType type, uint64_t index) {
   const IntegerType integer = IntegerTypeOf(type);
   if (integer.bytes == 0) {
-    return InvalidArgument("The type " + v1::ElementType_Name(type) + " holds no array's index; an integer type does.");
+    return InvalidArgument("The type " + v1::ElementType_Name(type) +
+                           " cannot hold an array's index; use an integer type.");
   }
   if (index > integer.max) {
     return InvalidArgument("The array's index (" + std::to_string(index) + ") is larger than the type " +
-                           v1::ElementType_Name(type) + " holds (" + std::to_string(integer.max) + ").");
+                           v1::ElementType_Name(type) + " can hold (" + std::to_string(integer.max) + ").");
   }
   v1::Tensor tensor;
   tensor.set_type(type);
@@ -96,7 +107,8 @@ Status CheckArrayUse(const v1::SubmitRequest& request, const v1::GraphSummary& s
       continue;
     }
     if (!request.has_array()) {
-      return InvalidArgument("Input \"" + input.name() + "\" is bound to an array's index, and the job is no array.");
+      return InvalidArgument("Input \"" + input.name() +
+                             "\" is bound to an array's index, but the job is not an array.");
     }
     HPVMD_RETURN_IF_ERROR(CheckIndexPort(summary, input.name(), last));
   }
@@ -107,11 +119,28 @@ Status CheckArrayUse(const v1::SubmitRequest& request, const v1::GraphSummary& s
     return InvalidArgument("The graph has no symbol \"" + array.symbol().substr(0, 80) + "\" for the array's index.");
   }
   if (request.symbols().contains(array.symbol())) {
-    return InvalidArgument("The symbol \"" + array.symbol() + "\" is given a value and is the array's index too.");
+    return InvalidArgument("The symbol \"" + array.symbol() + "\" is given a value but is also the array's index.");
   }
   if (last > INT64_MAX) {
-    return InvalidArgument("The array's last index (" + std::to_string(last) + ") is larger than a symbol holds.");
+    return InvalidArgument("The array's last index (" + std::to_string(last) + ") is larger than a symbol can hold.");
   }
+  return absl::OkStatus();
+}
+
+Status TakeElement(StoredRequest& stored, uint64_t index) {
+  const auto type_of = [&](int position) {
+    const internal::StoredInput* input = InputAt(stored, position);
+    return input == nullptr ? v1::ELEMENT_TYPE_UNSPECIFIED : static_cast<v1::ElementType>(input->type());
+  };
+  HPVMD_RETURN_IF_ERROR(FillIndex(*stored.mutable_request(), index, type_of));
+  google::protobuf::RepeatedPtrField<internal::StoredInput> kept;
+  for (const internal::StoredInput& input : stored.inputs()) {
+    const auto position = static_cast<int>(input.index());
+    if (position < stored.request().inputs_size() && !stored.request().inputs(position).has_tensor()) {
+      *kept.Add() = input;
+    }
+  }
+  *stored.mutable_inputs() = kept;
   return absl::OkStatus();
 }
 

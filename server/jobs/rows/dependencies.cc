@@ -23,7 +23,7 @@ UnitState UnitOf(v1::JobState state) {
 
 Verdict Judge(v1::JobDependency::Condition condition, const UnitState& unit) {
   if (unit == UnitState()) {
-    return Verdict::kNever;  // Of jobs that nobody knows nothing is known to be so.
+    return Verdict::kNever;  // A condition on unknown jobs cannot be met.
   }
   if (condition == v1::JobDependency::CONDITION_ENDED) {
     return unit.live == 0 ? Verdict::kMet : Verdict::kPending;
@@ -36,10 +36,10 @@ Verdict Judge(v1::JobDependency::Condition condition, const UnitState& unit) {
 }
 
 std::string WaitSentence(const v1::JobDependency& dependency) {
-  const char* wish = dependency.condition() == v1::JobDependency::CONDITION_ENDED    ? " to end."
-                     : dependency.condition() == v1::JobDependency::CONDITION_FAILED ? " to fail."
-                                                                                     : " to succeed.";
-  return "Waits for " + dependency.job_id() + wish;
+  const char* requirement = dependency.condition() == v1::JobDependency::CONDITION_ENDED    ? " to end."
+                            : dependency.condition() == v1::JobDependency::CONDITION_FAILED ? " to fail."
+                                                                                            : " to succeed.";
+  return "Waits for " + dependency.job_id() + requirement;
 }
 
 std::string NeverSentence(const v1::JobDependency& dependency) {
@@ -50,14 +50,14 @@ std::string NeverSentence(const v1::JobDependency& dependency) {
 
 void Dependencies::Add(const std::string& waiter, const std::vector<v1::JobDependency>& on) {
   for (const v1::JobDependency& dependency : on) {
-    const Wish wish{dependency.job_id(), dependency.condition()};
-    pending_[waiter].insert(wish);
-    waiters_[wish].insert(waiter);
+    const Requirement requirement{dependency.job_id(), dependency.condition()};
+    pending_[waiter].insert(requirement);
+    waiters_[requirement].insert(waiter);
   }
 }
 
-void Dependencies::Drop(const Wish& wish, const std::string& waiter) {
-  if (const auto waiters = waiters_.find(wish); waiters != waiters_.end()) {
+void Dependencies::Drop(const Requirement& requirement, const std::string& waiter) {
+  if (const auto waiters = waiters_.find(requirement); waiters != waiters_.end()) {
     waiters->second.erase(waiter);
     if (waiters->second.empty()) {
       waiters_.erase(waiters);
@@ -70,14 +70,14 @@ void Dependencies::Remove(const std::string& waiter) {
   if (found == pending_.end()) {
     return;
   }
-  for (const Wish& wish : found->second) {
-    Drop(wish, waiter);
+  for (const Requirement& requirement : found->second) {
+    Drop(requirement, waiter);
   }
   pending_.erase(found);
 }
 
 bool Dependencies::IsWaitedFor(const std::string& unit) const {
-  const auto found = waiters_.lower_bound(Wish{unit, 0});
+  const auto found = waiters_.lower_bound(Requirement{unit, 0});
   return found != waiters_.end() && found->first.first == unit;
 }
 
@@ -87,13 +87,13 @@ std::vector<Dependencies::Change> Dependencies::OnState(const std::string& unit,
   size_t looked_at = 0;
   *more = false;
   for (int condition = 0; condition < v1::JobDependency::Condition_ARRAYSIZE; ++condition) {
-    const Wish wish{unit, condition};
+    const Requirement requirement{unit, condition};
     const v1::JobDependency dependency = MakeDependency(unit, condition);
     const Verdict verdict = Judge(dependency.condition(), state);
     if (verdict == Verdict::kPending) {
       continue;
     }
-    for (auto found = waiters_.find(wish); found != waiters_.end(); found = waiters_.find(wish)) {
+    for (auto found = waiters_.find(requirement); found != waiters_.end(); found = waiters_.find(requirement)) {
       if (looked_at++ == count_max) {
         *more = true;
         return changes;
@@ -105,8 +105,8 @@ std::vector<Dependencies::Change> Dependencies::OnState(const std::string& unit,
         changes.push_back({waiter, verdict, dependency});
         continue;
       }
-      Drop(wish, waiter);
-      pending->second.erase(wish);
+      Drop(requirement, waiter);
+      pending->second.erase(requirement);
       if (pending->second.empty()) {
         pending_.erase(pending);
         changes.push_back({waiter, verdict, dependency});

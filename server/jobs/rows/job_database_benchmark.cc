@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the job database takes: commits of 1 to 1,024 inserts beside a plain SQLite loop of the same rows, the largest
-// arrays, reads among 100,000 jobs, and a start with 10,000 queued.
+// Measures the job database: commits of 1 to 1,024 inserts compared with a plain SQLite loop of the same rows, the
+// largest arrays, reads among 100,000 jobs, and a start with 10,000 queued.
 //
 //   job_database_benchmark [FOLDER] [SECONDS]
 #include <sqlite3.h>
@@ -30,7 +30,7 @@ std::string Hex(uint64_t value, int digits) {
   return text + 16 - digits;
 }
 
-// As the core makes them: ordered by time, then random.
+// Returns an id as the core makes them: ordered by time, then random.
 std::string NewId(Rng& rng) {
   return "job-" + Hex(static_cast<uint64_t>(RealClock().WallNs() / 1'000'000), 12) + Hex(rng.Next(), 12) +
          Hex(rng.Next(), 8);
@@ -45,7 +45,8 @@ std::vector<JobWrite> NewBatch(Rng& rng, int count) {
   return writes;
 }
 
-// The rows of an insert without any of our rules: one table for the job, one for the request, one for the key.
+// PlainSqlite writes the rows of an insert without any of our rules: one table for the job, one for the request, one
+// for the key.
 class PlainSqlite {
  public:
   explicit PlainSqlite(const std::string& path) {
@@ -108,7 +109,7 @@ class PlainSqlite {
   sqlite3_int64 sequence_ = 0;
 };
 
-// Rows a second, batches made outside the time that counts.
+// Returns rows per second; the time to make the batches is not counted.
 double Rate(double seconds, int count, Rng& rng, const std::function<void(const std::vector<JobWrite>&)>& commit) {
   double spent = 0;
   uint64_t rows = 0;
@@ -147,7 +148,7 @@ void MeasureCommits(const std::string& folder, double seconds, Rng& rng) {
     const auto database = OpenOrExit(folder + "/ours-" + std::to_string(count) + ".db");
     PlainSqlite plain(folder + "/plain-" + std::to_string(count) + ".db");
     double ours = 0, theirs = 0;
-    for (int round = 0; round < 3; ++round) {  // By turns: the machine is never the same for long.
+    for (int round = 0; round < 3; ++round) {  // Alternating, because the machine's speed varies.
       ours += Rate(seconds / 3, count, rng, [&](const auto& writes) { CommitOrExit(*database, writes); });
       theirs += Rate(seconds / 3, count, rng, [&](const auto& writes) { plain.Commit(writes); });
     }
@@ -156,7 +157,7 @@ void MeasureCommits(const std::string& folder, double seconds, Rng& rng) {
   }
 }
 
-// Arrays of 1,000 elements with as many labels, or as much that they come after, as a request may have.
+// Measures arrays of 1,000 elements with the maximum of labels, or of dependencies, of a request.
 void MeasureArrays(const std::string& folder, Rng& rng) {
   constexpr int kElements = 1'000, kRounds = 9;
   const auto database = OpenOrExit(folder + "/arrays.db");

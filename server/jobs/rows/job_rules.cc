@@ -17,7 +17,7 @@ std::string Text(std::string_view before, std::string_view name, std::string_vie
   return text;
 }
 
-// SQLite's rows end at 1,000,000,000 bytes.
+// SQLite's rows are limited to 1,000,000,000 bytes.
 constexpr size_t kRequestBytesMax = size_t{512} << 20;
 
 bool HasShared(const StoredJob& job) { return job.job().labels_size() > 0 || job.job().after_size() > 0; }
@@ -54,7 +54,7 @@ Status CheckInsert(const InsertJobs& insert) {
       return InvalidArgument(Text("Job \"", id, "\" has no id, or not the tenant of its array."));
     }
     if (stored.job().array_id() != array || (insert.jobs.size() > 1 && (array.empty() || !ids.insert(id).second))) {
-      return InvalidArgument(Text("Job \"", id, "\" stands twice in its array, or in another one."));
+      return InvalidArgument(Text("Job \"", id, "\" stands twice in its array, or in another array."));
     }
     if (IsTerminal(stored.job().state())) {
       return InvalidArgument(Text("Job \"", id, "\" has ended before it is stored."));
@@ -62,7 +62,8 @@ Status CheckInsert(const InsertJobs& insert) {
     if (stored.shares() != insert.shared.has_value() ||
         (stored.shares() && (insert.shared->tenant() != tenant || insert.shared->job().array_id() != array ||
                              array.empty() || HasShared(stored)))) {
-      return InvalidArgument(Text("Job \"", id, "\" has what its array shares, or shares it with another array."));
+      return InvalidArgument(
+          Text("Job \"", id, "\" has fields that its array shares, or shares them with another array."));
     }
   }
   return absl::OkStatus();
@@ -72,7 +73,7 @@ Status CheckChange(const PresentJob& present, const ChangeJob& change) {
   if (change.job.job().id() != change.id || change.job.tenant() != change.tenant ||
       change.job.job().array_id() != present.array_id ||
       (change.results.has_value() && !IsTerminal(change.job.job().state()))) {
-    return InvalidArgument(Text("The change of job \"", change.id, "\" is not one of that job."));
+    return InvalidArgument(Text("The change of job \"", change.id, "\" holds another job."));
   }
   if (IsTerminal(present.state) || present.state != change.state || present.attempt != change.attempt ||
       present.lease != change.lease) {
@@ -86,7 +87,7 @@ Status CheckChange(const PresentJob& present, const ChangeJob& change) {
 
 Status CheckDrop(v1::JobState present, std::string_view id) {
   if (!IsTerminal(present)) {
-    return FailedPrecondition(Text("Job \"", id, "\" has not ended; what it needs stays."));
+    return FailedPrecondition(Text("Job \"", id, "\" has not ended; its data stays."));
   }
   return absl::OkStatus();
 }
@@ -108,7 +109,7 @@ void RemoveShared(StoredJob* job) {
 
 Status AddShared(const StoredJob& shared, StoredJob* job) {
   if (shared.tenant() != job->tenant() || shared.job().array_id() != job->job().array_id() || HasShared(*job)) {
-    return DataLoss(Text("What is stored for the array of job \"", job->job().id(), "\" is another array's."));
+    return DataLoss(Text("The shared record of the array of job \"", job->job().id(), "\" belongs to another array."));
   }
   *job->mutable_job()->mutable_labels() = shared.job().labels();
   *job->mutable_job()->mutable_after() = shared.job().after();

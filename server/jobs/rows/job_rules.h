@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every JobDatabase does alike, as pure functions: which writes are taken, and what a dropped job keeps.
+// The rules that every JobDatabase follows, as pure functions: which writes are taken, and what a dropped job keeps.
 #ifndef HPVMD_SERVER_JOBS_ROWS_JOB_RULES_H_
 #define HPVMD_SERVER_JOBS_ROWS_JOB_RULES_H_
 
@@ -11,10 +11,10 @@
 
 namespace hpvm::server {
 
-// Whose the write is; "": of all. Lives as long as the write.
+// Returns the tenant of the write; "": all. The view lives as long as the write.
 std::string_view TenantOf(const JobWrite& write);
 
-// kInvalidArgument for a write that no caller of ours makes.
+// Returns kInvalidArgument for a write that no caller of ours makes.
 Status CheckInsert(const InsertJobs& insert);
 
 struct PresentJob {
@@ -23,30 +23,31 @@ struct PresentJob {
   uint64_t lease = 0;
   std::string_view array_id;  // Never changes.
 };
-// kFailedPrecondition when the present state is not the expected one, or is terminal.
+// Return kFailedPrecondition when the present state is not the expected one, or is terminal.
 Status CheckChange(const PresentJob& present, const ChangeJob& change);
 Status CheckDrop(v1::JobState present, std::string_view id);
 
-// What an array's elements share is kept once (InsertJobs::shared): as many elements as an array may have, with as many
-// labels as a job may have, would be 8 MiB to write for one request. The tenant and array tell whose it is.
+// Returns the fields that an array's elements share, which are stored once (InsertJobs::shared): with the maximum
+// number of elements, and the maximum number of labels per job, one request would otherwise write 8 MiB. Tenant and
+// array identify the owner.
 StoredJob SharedOf(const StoredJob& job);
-// The rest of it, as a record has it.
+// Removes the shared fields from a job, as records are stored.
 void RemoveShared(StoredJob* job);
-// The opposite. kDataLoss when `shared` is another array's.
+// Adds them back. kDataLoss when `shared` is another array's.
 Status AddShared(const StoredJob& shared, StoredJob* job);
 
-// What stays of a job whose request, results and blobs are gone.
+// Returns the remains of a job whose request, results and blobs are gone.
 StoredJob DroppedForm(StoredJob job);
 
 bool MatchesLabels(const StoredJob& job, const JobFilter& filter);
-// The job's blobs, each once, in order.
+// Returns the job's blobs, each once, in order.
 std::vector<Sha256> BlobsOf(const StoredJob& job);
-// What `who` names a blob by; kDataLoss unless that is a hash.
+// Returns the hash by which `who` names a blob; kDataLoss unless `raw` is a hash.
 StatusOr<Sha256> BlobNamedBy(std::string_view who, std::string_view raw);
 
 Status NoSuchJob(std::string_view id);
 Status NoSuchRequest(std::string_view id);
-// Keys are not repeated: they are secrets of a kind, and bytes from outside.
+// Does not repeat the key, because keys are secrets of a kind, and bytes from outside.
 Status NoSuchKey();
 Status KeyIsKnown();
 

@@ -9,10 +9,10 @@
 
 namespace hpvm::server {
 
-// "SUCCEEDED": as logs, metrics, errors and hpvmctl write it.
+// Returns for example "SUCCEEDED", as logs, metrics, errors and hpvmctl write it.
 inline std::string StateName(v1::JobState state) {
   constexpr std::string_view kPrefix = "JOB_STATE_";
-  const std::string& name = v1::JobState_Name(state);  // Empty for one that this release does not know.
+  const std::string& name = v1::JobState_Name(state);  // Empty for a state that this release does not know.
   return name.size() > kPrefix.size() ? name.substr(kPrefix.size()) : std::to_string(static_cast<int>(state));
 }
 

@@ -17,8 +17,8 @@ std::string TensorText(uint32_t type, const Shape& shape, std::string_view sha25
   return text + ":" + std::string(sha256);
 }
 
-// A buffer that the job writes too has other bytes after it: its name stands for it, so that the same request sent
-// again is the same.
+// A buffer that the job also writes has other bytes afterwards: it is represented by its id, so that the same request
+// sent again has the same hash.
 bool IsWritten(const v1::SubmitRequest& request, const std::string& buffer_id) {
   return std::any_of(request.outputs().begin(), request.outputs().end(), [&](const v1::OutputBinding& output) {
     return output.has_buffer_id() && output.buffer_id() == buffer_id;
@@ -58,7 +58,7 @@ std::string OutputText(const v1::OutputBinding& output) {
   return "";
 }
 
-// A field that says how many follow, so that no list can be taken for another.
+// Adds a list with its length, so that no list can be taken for another.
 void AddAll(Hasher& hasher, std::string_view what, const std::multimap<std::string, std::string>& pairs) {
   hasher.AddField(what);
   hasher.AddField(std::to_string(pairs.size()));
@@ -114,7 +114,7 @@ Sha256 HashOfRequest(const StoredRequest& stored) {
                                              std::to_string(array.step()) + "%" + std::to_string(array.running_max()) +
                                              " " + array.symbol());
   hasher.AddField(std::to_string(request.retry().attempts_max()));
-  // Only where there are any: hashes of other requests are on disk since before there could be.
+  // Added only when present: hashes of other requests are on disk from releases without these fields.
   if (!request.rotations().empty() || !request.until().empty()) {
     std::multimap<std::string, std::string> rotations;
     for (const v1::Rotation& rotation : request.rotations()) {
@@ -122,6 +122,13 @@ Sha256 HashOfRequest(const StoredRequest& stored) {
     }
     AddAll(hasher, "rotations", rotations);
     hasher.AddField(request.until());
+  }
+  // Likewise.
+  if (request.held() || request.has_limits()) {
+    const v1::JobLimits& limits = request.limits();
+    hasher.AddField(request.held() ? "held" : "");
+    hasher.AddField(std::to_string(limits.wait_ns()) + " " + std::to_string(limits.run_ns()) + " " +
+                    std::to_string(limits.device_ns()));
   }
   return hasher.Finish();
 }

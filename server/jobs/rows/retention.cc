@@ -8,7 +8,7 @@
 namespace hpvm::server {
 namespace {
 
-// The moment `ms` before now, as far as numbers go.
+// Returns the time `ms` before now, as far as the type allows.
 int64_t Before(int64_t now_unix_ns, uint64_t ms) {
   constexpr uint64_t kNsPerMs = 1'000'000;
   const uint64_t ns = ms > INT64_MAX / kNsPerMs ? INT64_MAX : ms * kNsPerMs;
@@ -53,7 +53,7 @@ std::vector<JobWrite> PlanRetention(const TenantUse& use, std::span<const Finish
 
 StatusOr<std::vector<JobWrite>> PlanRetention(JobDatabase& database, const RetentionLimits& limits, int64_t now_unix_ns,
                                               size_t writes_max, const IsNeeded& is_needed) {
-  // Jobs that must stay, a few, do not hide those behind them.
+  // A few jobs that must stay do not hide the jobs after them.
   constexpr size_t kNeededMax = 1'000;
   std::vector<JobWrite> writes;
   if (writes_max == 0) {

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kNow = 1'700'000'000'000 * kMs;
 
-// "-a" forgets job a, "~a" drops what it holds, "k" forgets keys.
+// "-a" forgets job a, "~a" drops its data, "k" forgets keys.
 std::vector<std::string> TextOf(const std::vector<JobWrite>& writes) {
   std::vector<std::string> text;
   for (const JobWrite& write : writes) {
@@ -29,7 +29,7 @@ FinishedJob Finished(std::string id, int64_t age_ms, uint64_t bytes, bool droppe
 
 struct Case {
   const char* name;
-  std::vector<FinishedJob> jobs;  // The oldest first.
+  std::vector<FinishedJob> jobs;  // Oldest first.
   RetentionLimits limits;
   size_t writes_max;
   std::string needed;
@@ -71,7 +71,7 @@ const Case kCases[] = {
     {"AgeBeyondNumbers", {Finished("a", 3, 1)}, {9, UINT64_MAX, 10}, 9, "", {}},
 };
 
-// What goes, in which order, for each limit and their joints.
+// Checks which jobs are removed, in which order, for each limit and for combinations.
 TEST(RetentionTest, Plan) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(c.name);
@@ -87,8 +87,8 @@ TEST(RetentionTest, Plan) {
   }
 }
 
-// Repeated until it asks only for old keys, it brings every tenant within its limits; keys outlive their rows for their
-// time and not longer.
+// Repeated until it returns only the write for old keys, the plan brings every tenant within its limits; keys outlive
+// their rows for their time and no longer.
 TEST(RetentionTest, BringsADatabaseWithinItsLimits) {
   MemoryJobDatabase database;
   std::vector<WriteResult> results;

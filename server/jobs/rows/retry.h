@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ends of an attempt are the infrastructure's fault, and when the next attempt follows.
+// Decides which failed attempts are the infrastructure's fault, and when the next attempt follows.
 #ifndef HPVMD_SERVER_JOBS_ROWS_RETRY_H_
 #define HPVMD_SERVER_JOBS_ROWS_RETRY_H_
 
@@ -14,28 +14,28 @@ inline constexpr Duration kRetryDelayFirst = std::chrono::milliseconds(100);
 inline constexpr Duration kRetryDelayMax = std::chrono::seconds(30);
 inline constexpr uint32_t kAttemptsMax = 10;
 
-// Between half of 100 ms * 2^(lost - 1), capped at 30 s, and the whole; `lost` attempts (1 or more) have been lost. The
-// random part keeps jobs that were lost together from coming back together.
+// Returns a delay between half of 100 ms * 2^(lost - 1), capped at 30 s, and the whole, after `lost` attempts (1 or
+// more) have been lost. The random part keeps jobs that were lost together from coming back together.
 Duration RetryDelay(uint32_t lost, Rng& rng);
 
-// Lost with its executor, device or daemon: the same attempt may succeed elsewhere. Traps, wrong inputs, deadlines and
-// quotas are the job's own.
+// Returns true when the attempt was lost with its executor, device or daemon: the same attempt may succeed elsewhere.
+// Traps, wrong inputs, deadlines and quotas are the job's own.
 bool IsInfrastructureFault(const Status& status);
 
 enum class AttemptEnd : uint8_t {
-  kFinal,      // The job's own end, whatever it is.
+  kFinal,      // The attempt's end is the job's end.
   kAgain,      // Back to the queue, after a delay; the attempt is spent.
-  kAgainFree,  // Back to the queue; it was no attempt (the daemon stops, or no executor may start yet).
+  kAgainFree,  // Back to the queue; the attempt does not count (the daemon stops, or no executor may start yet).
   kDead,       // Lost, and it was the last one.
-  kInPlace,    // Lost, and a second one would read what the first has written.
+  kInPlace,    // Lost, and another attempt would read what this one has written.
 };
 
 struct AttemptFacts {
   bool cancel_asked = false, is_late = false;
-  bool broken_off = false;   // By the daemon, which stops.
-  bool was_refused = false;  // No executor may start now: it crashed too often.
+  bool broken_off = false;   // Broken off by the daemon, which stops.
+  bool was_refused = false;  // No executor may start now, because too many crashed.
   bool in_place = false, was_sent = false;
-  uint32_t attempts_spent = 0;  // With this one.
+  uint32_t attempts_spent = 0;  // Includes this one.
   uint32_t attempts_max = 1;
 };
 AttemptEnd JudgeAttempt(const Status& status, const AttemptFacts& facts);

@@ -33,14 +33,14 @@ constexpr std::pair<const char*, const char*> kContradictions[] = {
      "SELECT sequence FROM results WHERE sequence NOT IN (SELECT sequence FROM jobs)"},
     {"does not exist, but a request is kept for it",
      "SELECT sequence FROM requests WHERE sequence NOT IN (SELECT request FROM jobs)"},
-    {"does not exist, but what its array shares is kept",
+    {"does not exist, but the shared record of its array is kept",
      "SELECT sequence FROM shared WHERE sequence NOT IN (SELECT request FROM jobs)"},
-    {"has a number that will be given again", "SELECT id FROM jobs WHERE sequence < 1"},
-    {"is the first of an array that is being written and was taken",
+    {"has a sequence number that will be assigned again", "SELECT id FROM jobs WHERE sequence < 1"},
+    {"is the first of an array that is marked as being written, but is stored",
      "SELECT sequence FROM staged WHERE sequence IN (SELECT sequence FROM requests)"},
 };
 
-// Tenants whose rows add up to something else than `uses` says.
+// Tenants whose rows add up to other values than those in `uses`.
 constexpr char kWrongUses[] =
     "SELECT tenant FROM (SELECT tenant, count(*) AS jobs, sum(ended IS NULL) AS live, sum(bytes) AS bytes, "
     "sum(iif(ended IS NULL, 0, bytes)) AS finished FROM whole_jobs GROUP BY tenant) AS counted "
@@ -54,7 +54,7 @@ constexpr char kCountBlobs[] =
     "SELECT count(*) FROM blobs WHERE sequence NOT IN (SELECT jobs.sequence FROM staged JOIN jobs ON jobs.sequence "
     "BETWEEN staged.sequence AND staged.sequence + staged.rows - 1)";
 
-class Faults {
+class FaultList {
  public:
   void Add(std::string fault) {
     if (list_.size() < kFaultsMax) {
@@ -80,8 +80,8 @@ Status ForEachRow(SqliteConnection& connection, std::string_view sql,
   }
 }
 
-// Records, and that the table of blobs says what they say.
-Status CheckJobs(SqliteConnection& connection, Faults* faults) {
+// Checks records, and that the table of blobs agrees with them.
+Status CheckJobs(SqliteConnection& connection, FaultList* faults) {
   SqliteStatement blobs;
   HPVMD_RETURN_IF_ERROR(
       connection.Prepare("SELECT 1 FROM blobs WHERE tenant = ?1 AND sha256 = ?2 AND sequence = ?3", &blobs));
@@ -113,7 +113,7 @@ Status CheckJobs(SqliteConnection& connection, Faults* faults) {
   return absl::OkStatus();
 }
 
-Status CheckPayloads(SqliteConnection& connection, const std::string& table, Faults* faults) {
+Status CheckPayloads(SqliteConnection& connection, const std::string& table, FaultList* faults) {
   return ForEachRow(connection, "SELECT sequence, bytes, sum FROM " + table, [&](const SqliteStatement& row) {
     if (row.Int(2) != RowSum(static_cast<uint64_t>(row.Int(0)), row.Bytes(1))) {
       faults->Add("Row " + std::to_string(row.Int(0)) + " of " + table + " is damaged.");
@@ -122,7 +122,7 @@ Status CheckPayloads(SqliteConnection& connection, const std::string& table, Fau
   });
 }
 
-Status CheckTables(SqliteConnection& connection, Faults* faults) {
+Status CheckTables(SqliteConnection& connection, FaultList* faults) {
   HPVMD_RETURN_IF_ERROR(CheckJobs(connection, faults));
   HPVMD_RETURN_IF_ERROR(CheckPayloads(connection, "requests", faults));
   HPVMD_RETURN_IF_ERROR(CheckPayloads(connection, "results", faults));
@@ -134,7 +134,8 @@ Status CheckTables(SqliteConnection& connection, Faults* faults) {
     }));
   }
   return ForEachRow(connection, kWrongUses, [&](const SqliteStatement& row) {
-    faults->Add("The jobs of tenant \"" + std::string(row.Bytes(0)) + "\" add up to other numbers than are kept.");
+    faults->Add("The jobs of tenant \"" + std::string(row.Bytes(0)) +
+                "\" add up to other numbers than the table \"uses\" has.");
     return absl::OkStatus();
   });
 }
@@ -142,7 +143,7 @@ Status CheckTables(SqliteConnection& connection, Faults* faults) {
 }  // namespace
 
 StatusOr<std::vector<std::string>> CheckJobTables(SqliteConnection& connection) {
-  Faults faults;
+  FaultList faults;
   HPVMD_RETURN_IF_ERROR(connection.Execute("BEGIN"));
   StatusOr<std::vector<std::string>> structure = connection.CheckIntegrity(false, nullptr);
   Status status = structure.status();
@@ -154,7 +155,7 @@ StatusOr<std::vector<std::string>> CheckJobTables(SqliteConnection& connection) 
   }
   connection.Rollback().IgnoreError();
   if (absl::IsDataLoss(status)) {
-    // What cannot be read to its end is a fault too, and what was found before it still is one.
+    // A table that cannot be read to its end is a fault too, and earlier faults are kept.
     faults.Add(Message(status));
     status = absl::OkStatus();
   }

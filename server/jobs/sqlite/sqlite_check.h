@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks for damage and contradictions in a whole job database.
+// Searches a whole job database for damage and contradictions.
 #ifndef HPVMD_SERVER_JOBS_SQLITE_SQLITE_CHECK_H_
 #define HPVMD_SERVER_JOBS_SQLITE_SQLITE_CHECK_H_
 
@@ -11,7 +11,8 @@
 
 namespace hpvm::server {
 
-// Every fault in a sentence, at most 1,000; empty: sound. One moment is read, whatever is written meanwhile.
+// Returns every fault in a sentence, at most 1,000; empty when the database is sound. Reads the state of one moment,
+// whatever is written meanwhile.
 StatusOr<std::vector<std::string>> CheckJobTables(SqliteConnection& connection);
 
 }  // namespace hpvm::server

@@ -4,7 +4,6 @@
 #include <sqlite3.h>
 
 #include "base/failpoint.h"
-#include "base/io/disk.h"
 
 namespace hpvm::server {
 namespace {
@@ -28,17 +27,18 @@ Status FromSqlite(sqlite3* db, int code, std::string_view doing) {
   }
 }
 
-// Every connection: nothing in the file may name functions of ours, and damage is looked for as pages are read.
+// For every connection: nothing in the file may name functions of ours, and pages are checked for damage as they are
+// read.
 constexpr char kPragmas[] =
     "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY;";
-// Checkpoints are ours to start: SQLite would not tell that one failed.
-// A file that is made now can shrink: that must be said before its first page is written.
+// Checkpoints are started by us, because SQLite would not report a failed one. auto_vacuum allows a new file to
+// shrink, and must be set before its first page is written.
 constexpr char kWriterPragmas[] =
     "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=0; "
     "PRAGMA journal_size_limit=67108864; PRAGMA cache_size=-32768;";
 constexpr char kReaderPragmas[] = "PRAGMA query_only=ON; PRAGMA cache_size=-4096;";
 constexpr int kBusyMsMax = 5'000;
-// How long a commit waits for readers to let go of a log that has grown too long.
+// Time that a commit waits for readers to release a log that has grown too long.
 constexpr int kReadersMsMax = 100;
 
 int NotePages(void* pages, sqlite3*, const char*, int count) {
@@ -125,12 +125,12 @@ StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::st
   if (code != SQLITE_OK) {
     return FromSqlite(connection->db_, code, "Opening the job database \"" + path + "\"");
   }
-  connection->has_remnant_ = mode == Mode::kWriter;  // Of whoever wrote before, and may have been killed.
+  connection->has_remnant_ = mode == Mode::kWriter;  // The previous writer may have been killed.
   sqlite3_busy_timeout(connection->db_, kBusyMsMax);
   sqlite3_db_config(connection->db_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   HPVMD_RETURN_IF_ERROR(connection->Execute(kPragmas));
   if (format != nullptr) {
-    // Whoever closes a file as the last one moves its log: what is refused stays as it is.
+    // The last connection to close a file moves its log: a refused file stays as it is.
     connection->SkipCheckpointAtClose();
     HPVMD_RETURN_IF_ERROR(connection->ReadVersion(*format).status());
     sqlite3_db_config(connection->db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
@@ -139,6 +139,16 @@ StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::Open(const std::st
   HPVMD_RETURN_IF_ERROR(connection->Prepare("BEGIN IMMEDIATE", &connection->begin_));
   HPVMD_RETURN_IF_ERROR(connection->Prepare("COMMIT", &connection->commit_));
   sqlite3_wal_hook(connection->db_, NotePages, &connection->wal_pages_);
+  return connection;
+}
+
+StatusOr<std::unique_ptr<SqliteConnection>> SqliteConnection::OpenOrCreate(const std::string& path, Disk& disk,
+                                                                           const std::string& vfs,
+                                                                           const SqliteFormat& format) {
+  HPVMD_RETURN_IF_ERROR(disk.Open(path, Disk::Mode::kOpenOrCreate).status());
+  HPVMD_RETURN_IF_ERROR(disk.SyncFolder(FolderOf(path)));
+  StatusOr<std::unique_ptr<SqliteConnection>> connection = Open(path, vfs, Mode::kWriter, &format);
+  HPVMD_RETURN_IF_ERROR(While(connection.status(), "opening \"" + path + "\""));
   return connection;
 }
 
@@ -170,12 +180,12 @@ StatusOr<int64_t> SqliteConnection::ReadVersion(const SqliteFormat& format) {
   HPVMD_ASSIGN_OR_RETURN(const int64_t version, QueryInt("PRAGMA user_version"));
   HPVMD_ASSIGN_OR_RETURN(const int64_t tables, QueryInt("SELECT count(*) FROM sqlite_schema"));
   if (application != format.application_id && (tables != 0 || version != 0)) {
-    return FailedPrecondition("The file is an SQLite database, but no " + std::string(format.name) +
+    return FailedPrecondition("The file is an SQLite database, but not a " + std::string(format.name) +
                               " (its application id is " + std::to_string(application) + ").");
   }
   if (version > format.newest) {
     return FailedPrecondition("The " + std::string(format.name) + " has version " + std::to_string(version) +
-                              " of a later release; this one knows version " + std::to_string(format.newest) +
+                              " of a later release; this release knows version " + std::to_string(format.newest) +
                               ". Start the later release, or restore a backup made before the upgrade.");
   }
   return version;
@@ -196,8 +206,8 @@ Status SqliteConnection::Begin() {
   return begin_.Run();
 }
 
-// SQLite's VFS answers SQLITE_FULL for a write that the disk had no room for: then the frame that makes the
-// transaction valid is not there. After anything else it may be: in the log before a sync that failed, for example.
+// SQLite's VFS returns SQLITE_FULL for a write that the disk had no room for: then the frame that makes the
+// transaction valid is not there. After any other error it may be: in the log before a sync that failed, for example.
 Status SqliteConnection::Commit() {
   sqlite3_stmt* statement = commit_.statement_;
   const int code = sqlite3_step(statement);
@@ -285,7 +295,7 @@ Status SqliteConnection::CopyTo(const std::string& path, const std::string& vfs)
   Status status;
   if (code == SQLITE_OK) {
     sqlite3_backup* backup = sqlite3_backup_init(target, "main", db_, "main");
-    // In one step: then it is of one moment, and writers need not wait for it.
+    // In one step, so that the copy is of one moment, and writers need not wait for it.
     code = backup == nullptr ? sqlite3_errcode(target) : sqlite3_backup_step(backup, -1);
     const int end = backup == nullptr ? SQLITE_OK : sqlite3_backup_finish(backup);
     code = code == SQLITE_DONE ? end : code;
@@ -303,7 +313,7 @@ Status BackUpSqliteFile(const std::string& from, const std::string& to) {
   }
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> connection,
                          SqliteConnection::Open(from, "", SqliteConnection::Mode::kReader));
-  // So that it has mode 0600.
+  // Makes the file with mode 0600.
   HPVMD_RETURN_IF_ERROR(RealDisk().Open(to, Disk::Mode::kCreate).status());
   HPVMD_RETURN_IF_ERROR(connection->CopyTo(to, ""));
   return RealDisk().SyncFolder(to.substr(0, to.rfind('/')));

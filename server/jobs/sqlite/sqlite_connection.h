@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SQLite's connections and prepared statements, with our errors.
+// Wrappers of SQLite's connections and prepared statements, with our errors.
 //
-//   kResourceExhausted  no room on the disk, no memory, or somebody else holds the lock: may succeed later
+//   kResourceExhausted  no room on the disk, no memory, or another holder of the lock: may succeed later
 //   kAlreadyExists      a constraint
 //   kDataLoss           everything else: a failed read, write or sync, a damaged file
 #ifndef HPVMD_SERVER_JOBS_SQLITE_SQLITE_CONNECTION_H_
@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/io/disk.h"
 #include "base/status.h"
 
 struct sqlite3;
@@ -22,13 +23,13 @@ struct sqlite3_stmt;
 
 namespace hpvm::server {
 
-// To bind bytes as a blob rather than a text.
+// Binds bytes as a blob rather than a text.
 struct SqlBytes {
   std::string_view bytes;
 };
 struct SqlNull {};
 
-// Prepared once, used often, by the thread that has its connection.
+// SqliteStatement is prepared once and used often, by the thread that has its connection.
 class SqliteStatement {
  public:
   SqliteStatement() = default;
@@ -45,18 +46,18 @@ class SqliteStatement {
     (Bind(++index, values), ...);
     return *this;
   }
-  // True: there is a row. After false or an error it is reset.
+  // Returns true when there is a row. After false or an error the statement is reset.
   StatusOr<bool> Next();
-  // Runs all of it.
+  // Runs the statement to its end.
   template <typename... Values>
   Status Run(const Values&... values) {
     Start(values...);
     return Finish();
   }
-  // Frees locks and what was bound.
+  // Releases locks and bound values.
   void Reset();
 
-  // Of the present row; views last until the next call.
+  // Columns of the present row; views are valid until the next call.
   int64_t Int(int column) const;
   std::string_view Bytes(int column) const;
   bool IsNull(int column) const;
@@ -77,7 +78,7 @@ class SqliteStatement {
   int bind_error_ = 0;
 };
 
-// Resets a statement at the end of a scope.
+// SqliteReset resets a statement at the end of a scope.
 class SqliteReset {
  public:
   explicit SqliteReset(SqliteStatement& statement) : statement_(statement) {}
@@ -88,51 +89,55 @@ class SqliteReset {
   SqliteStatement& statement_;
 };
 
-// What a file's header says that it is.
+// SqliteFormat is the identity of a file in its header.
 struct SqliteFormat {
-  const char* name = nullptr;  // In sentences: "job database".
-  int64_t application_id = 0;  // What is not ours is not touched.
+  const char* name = nullptr;  // Used in sentences: "job database".
+  int64_t application_id = 0;  // Files with another id are not touched.
   int newest = 0;              // The latest version that this release knows.
 };
 
-// One thread at a time.
+// Used by one thread at a time.
 class SqliteConnection {
  public:
   enum class Mode : uint8_t { kWriter, kReader };
-  // `vfs` empty: SQLite's default. kFailedPrecondition when the file is not of `format`, or of a later version: then
-  // not a byte of it, nor of its log, was changed. Null: any file.
+  // `vfs` empty: SQLite's default. `format` null: any file. kFailedPrecondition when the file is not of `format`, or
+  // of a later version: then not a byte of it, nor of its log, was changed.
   static StatusOr<std::unique_ptr<SqliteConnection>> Open(const std::string& path, const std::string& vfs, Mode mode,
                                                           const SqliteFormat* format = nullptr);
+  // Opens a writer on a file that is made with mode 0600 when it is missing, which SQLite's log and index then have,
+  // too. Errors name the path.
+  static StatusOr<std::unique_ptr<SqliteConnection>> OpenOrCreate(const std::string& path, Disk& disk,
+                                                                  const std::string& vfs, const SqliteFormat& format);
   ~SqliteConnection();
   SqliteConnection(const SqliteConnection&) = delete;
 
   Status Prepare(std::string_view sql, SqliteStatement* statement);
-  // One or more statements, without answers.
+  // Executes one or more statements, without results.
   Status Execute(const std::string& sql);
-  // The file's version; 0: it is empty. kFailedPrecondition as for Open.
+  // Returns the file's version; 0 when it is empty. kFailedPrecondition as for Open.
   StatusOr<int64_t> ReadVersion(const SqliteFormat& format);
-  // The first column of the first row.
+  // Returns the first column of the first row.
   StatusOr<int64_t> QueryInt(std::string_view sql);
 
-  // A writer's first one, and one after a commit that failed, clears the log before anything is appended: what lies
-  // behind the last whole transaction could, where a crash mixes it with what is written over it, be read as a
-  // transaction that was refused.
+  // A writer's first Begin, and one after a commit that failed, clears the log before anything is appended: the
+  // remains after the last whole transaction could, where a crash mixes them with bytes written over them, be read as
+  // a transaction that was refused.
   // kResourceExhausted when that cannot be done now: no room, or readers that hold the log.
   Status Begin();
-  // kResourceExhausted: surely not committed. kDataLoss: nobody knows.
+  // kResourceExhausted: certainly not committed. kDataLoss: unknown.
   Status Commit();
   Status Rollback();
   int changes() const;
 
-  // Of the log after the last commit.
+  // Number of pages in the log after the last commit.
   int wal_pages() const { return wal_pages_; }
-  // Moves the log's pages into the database, as far as readers let it; with `restart` waits for them, briefly. False:
-  // they did not let go of it.
+  // Moves the log's pages into the database, as far as readers allow; with `restart` waits for them, briefly. Returns
+  // false when they did not release it.
   StatusOr<bool> Checkpoint(bool restart);
-  // A connection that failed must not write on its way out.
+  // Keeps a failed connection from writing when it is closed.
   void SkipCheckpointAtClose();
 
-  // Every fault found by SQLite itself, at most 100; none when `until` says to stop first.
+  // Returns every fault found by SQLite itself, at most 100; none when `until` stops the check first.
   StatusOr<std::vector<std::string>> CheckIntegrity(bool quick, std::function<bool()> until);
   // Copies everything, as it is now, into a new file.
   Status CopyTo(const std::string& path, const std::string& vfs);
@@ -144,12 +149,12 @@ class SqliteConnection {
 
   sqlite3* db_ = nullptr;
   int wal_pages_ = 0;
-  bool has_remnant_ = false;  // Of the log: that a part of a transaction may be behind its end.
+  bool has_remnant_ = false;  // The log may have a part of a transaction after its end.
   SqliteStatement begin_, commit_;
 };
 
-// Copies the file, as it is at one moment, into a new one with mode 0600, synced; somebody may be writing it. Nothing
-// to do when there is none.
+// Copies the file, as of one moment, into a new one with mode 0600, synced; the file may be in use by a writer. Does
+// nothing when there is no file.
 Status BackUpSqliteFile(const std::string& from, const std::string& to);
 
 }  // namespace hpvm::server

@@ -19,7 +19,7 @@
 namespace hpvm::server {
 namespace {
 
-// SQLite's own name of its memory that connections share.
+// SQLite's name of the memory that connections share.
 constexpr char kMemoryVfs[] = "memdb";
 
 SqliteJobDatabaseOptions Completed(SqliteJobDatabaseOptions options) {
@@ -30,10 +30,10 @@ SqliteJobDatabaseOptions Completed(SqliteJobDatabaseOptions options) {
   return options;
 }
 
-// Lends readers, one a thread at a time.
+// ReaderPool lends readers, each to one thread at a time.
 class ReaderPool {
  public:
-  // `writing`: held while one reads; null: reads go on beside writes.
+  // `writing` is held during reads; null: reads run beside writes.
   explicit ReaderPool(std::mutex* writing) : writing_(writing) {}
   void Add(std::unique_ptr<SqliteReader> reader) { idle_.push_back(std::move(reader)); }
 
@@ -50,7 +50,7 @@ class ReaderPool {
     return result;
   }
 
-  // None may be lent.
+  // No reader may be lent.
   void SkipCheckpointAtClose() {
     for (const std::unique_ptr<SqliteReader>& reader : idle_) {
       reader->connection().SkipCheckpointAtClose();
@@ -66,7 +66,7 @@ class ReaderPool {
     return reader;
   }
 
-  std::mutex* const writing_;  // The owner's.
+  std::mutex* const writing_;  // Belongs to the owner.
   std::mutex mutex_;
   std::condition_variable freed_;
   std::vector<std::unique_ptr<SqliteReader>> idle_;
@@ -81,7 +81,7 @@ class SqliteJobDatabase final : public JobDatabase {
 
   ~SqliteJobDatabase() override {
     if (!failure_.ok()) {
-      // What the log holds is unknown: whoever starts next reads it from the disk.
+      // The contents of the log are unknown: the next start reads it from the disk.
       writer_connection_->SkipCheckpointAtClose();
       readers_.SkipCheckpointAtClose();
       if (scrub_reader_ != nullptr) {
@@ -137,8 +137,8 @@ class SqliteJobDatabase final : public JobDatabase {
   }
   StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash) override {
     if (is_broken_.load()) {
-      // A row that a failed commit left in the log is not seen here, but by whoever starts next.
-      return DataLoss("The job database failed; which blobs it names is known after the next start.");
+      // A row that a failed commit left in the log is not visible here, but the next start sees it.
+      return DataLoss("The job database failed; the blobs that it names are known after the next start.");
     }
     return readers_.With([&](SqliteReader& reader) { return reader.UsesBlob(tenant, hash); });
   }
@@ -149,16 +149,16 @@ class SqliteJobDatabase final : public JobDatabase {
  private:
   Status OpenWriter();
   Status LetShrink();
-  // Why the file cannot be written anew now; empty: it can.
+  // Returns why the file cannot be rewritten now; empty when it can.
   StatusOr<std::string> WhyNotRewritten();
   StatusOr<std::unique_ptr<SqliteReader>> OpenReader();
-  // Runs `change` as one transaction. After a failure whose outcome is unknown every later one fails alike.
+  // Runs `change` as one transaction. After a failure whose outcome is unknown every later one fails in the same way.
   template <typename Change>
   Status Transact(Change change);
-  // Does the same for a part of an insert, whose `staged` stays as it was unless that succeeds.
+  // Does the same for a part of an insert, whose `staged` stays unchanged unless that succeeds.
   template <typename Change>
   Status TransactPart(InsertJobs* insert, Change change);
-  // If it has so many pages.
+  // Moves the log if it has at least that many pages.
   Status MoveLog(int pages_max);
 
   const SqliteJobDatabaseOptions options_;
@@ -166,15 +166,15 @@ class SqliteJobDatabase final : public JobDatabase {
 
   std::mutex write_mutex_;
   Status failure_;
-  std::atomic<bool> is_broken_{false};  // That failure_ is set, for readers.
+  std::atomic<bool> is_broken_{false};  // failure_ is set; for readers.
   std::unique_ptr<SqliteConnection> writer_connection_;
   std::unique_ptr<SqliteWriter> writer_;
-  SqliteStatement give_back_;  // Unprepared: the file cannot shrink.
-  bool has_shrunk_ = false;    // The log has it, the file not yet.
-  int await_pages_ = 0;        // Of a log with fewer nobody waits for the readers.
+  SqliteStatement give_back_;  // Not prepared when the file cannot shrink.
+  bool has_shrunk_ = false;    // The shrinking is in the log, but not in the file yet.
+  int await_pages_ = 0;        // Commits do not wait for readers of a log with fewer pages.
 
   ReaderPool readers_;
-  std::unique_ptr<SqliteReader> scrub_reader_;  // Made when it is needed; the scrub's alone.
+  std::unique_ptr<SqliteReader> scrub_reader_;  // Made when needed; used by the scrub only.
 };
 
 Status SqliteJobDatabase::Open() {
@@ -214,7 +214,8 @@ Status SqliteJobDatabase::OpenWriter() {
   return While(removed, "opening " + options_.path);
 }
 
-// Files of before can shrink only once they have been written anew. A daemon that cannot do that goes on as it did.
+// Files of older releases can shrink only once they have been rewritten. A daemon that cannot rewrite its file goes on
+// without.
 Status SqliteJobDatabase::LetShrink() {
   constexpr int64_t kIncremental = 2;
   HPVMD_ASSIGN_OR_RETURN(int64_t kind, writer_connection_->QueryInt("PRAGMA auto_vacuum"));
@@ -231,7 +232,7 @@ Status SqliteJobDatabase::LetShrink() {
     if (!why_not.empty()) {
       if (options_.note) {
         options_.note("The job database \"" + options_.path +
-                      "\" was not written anew, so it does not shrink: " + why_not);
+                      "\" was not rewritten, so it does not shrink: " + why_not);
       }
       return absl::OkStatus();
     }
@@ -246,15 +247,17 @@ StatusOr<std::string> SqliteJobDatabase::WhyNotRewritten() {
   HPVMD_ASSIGN_OR_RETURN(const int64_t free_pages, writer_connection_->QueryInt("PRAGMA freelist_count"));
   const auto used = static_cast<uint64_t>((pages - free_pages) * page_bytes);
   if (used > options_.rewrite_bytes_max) {
-    return "It has " + std::to_string(used) + " bytes in use; up to " + std::to_string(options_.rewrite_bytes_max) +
-           " are written anew at a start. Stop the daemon and run sqlite3 on it with \"PRAGMA auto_vacuum=INCREMENTAL; "
+    return "The database has " + std::to_string(used) + " bytes in use; up to " +
+           std::to_string(options_.rewrite_bytes_max) +
+           " are rewritten at a start. Stop the daemon and run sqlite3 on the file with \"PRAGMA "
+           "auto_vacuum=INCREMENTAL; "
            "VACUUM\".";
   }
-  // The log takes all of it, with some for its own form, and the file as much again where it had been smaller.
+  // The log takes all of it, with some overhead, and the file may grow by as much again.
   const uint64_t needed = used * 2 + limits::kMiB;
   const StatusOr<DiskSpace> space = disk_.Space(FolderOf(options_.path));
   if (space.ok() && space->free_bytes < needed) {
-    return "That needs " + std::to_string(needed) + " bytes of the disk, of which " +
+    return "Rewriting it needs " + std::to_string(needed) + " bytes of the disk, of which " +
            std::to_string(space->free_bytes) + " are free. The next start tries again.";
   }
   return "";
@@ -339,15 +342,15 @@ StatusOr<std::vector<Sha256>> SqliteJobDatabase::Unstage(InsertJobs* insert, siz
   return unused;
 }
 
-// A log that is not moved for want of room only grows; one that failed to be synced is not to be trusted any more, and
-// with it all that was answered since it was last moved: the caller may not answer more.
+// A log that is not moved for want of room only grows; one that failed to be synced cannot be trusted any more, nor
+// can any commit since it was last moved: the caller must not acknowledge more.
 Status SqliteJobDatabase::MoveLog(int pages_max) {
   const int pages = writer_connection_->wal_pages();
   if (pages < pages_max) {
     return absl::OkStatus();
   }
-  // Readers that never pause keep the log from starting anew: then they are waited for. One that stays, as a backup or
-  // a check by another process does, is not waited for by each commit: not before the log has grown some more.
+  // Readers that never pause keep the log from starting anew, so they are waited for. A reader that stays, as a backup
+  // or a check by another process does, is not waited for by each commit, but only after the log has grown some more.
   const bool is_long = pages / 4 >= pages_max;
   await_pages_ = is_long ? await_pages_ : 0;
   const bool awaits = is_long && pages >= await_pages_;
@@ -366,7 +369,8 @@ Status SqliteJobDatabase::MoveLog(int pages_max) {
 Status SqliteJobDatabase::EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns) {
   std::lock_guard lock(write_mutex_);
   return Transact([&]() -> Status {
-    // Where bytes of the file flipped, indexes say other than the row: a change of it would find the file malformed.
+    // After damage to the file, indexes may differ from the row: without a new index, changing the row would report a
+    // malformed file.
     if (const Status indexed = writer_connection_->Execute("REINDEX jobs"); !absl::IsAlreadyExists(indexed)) {
       HPVMD_RETURN_IF_ERROR(indexed);
     }
@@ -398,7 +402,7 @@ StatusOr<bool> SqliteJobDatabase::Shrink(int pages_max) {
   const int64_t too_many = free_pages - std::max<int64_t>(options_.spare_pages, (pages - free_pages) / 8);
   if (too_many <= 0) {
     if (std::exchange(has_shrunk_, false)) {
-      HPVMD_RETURN_IF_ERROR(MoveLog(0));  // Only that makes the file smaller.
+      HPVMD_RETURN_IF_ERROR(MoveLog(0));  // Only this makes the file smaller.
     }
     return false;
   }
@@ -407,7 +411,7 @@ StatusOr<bool> SqliteJobDatabase::Shrink(int pages_max) {
     SqliteReset reset(give_back_);
     give_back_.Start();
     for (int64_t left = std::min<int64_t>(pages_max, too_many); left > 0; --left) {
-      HPVMD_ASSIGN_OR_RETURN(const bool more, give_back_.Next());  // A page each.
+      HPVMD_ASSIGN_OR_RETURN(const bool more, give_back_.Next());  // One page each.
       if (!more) {
         break;
       }
@@ -447,7 +451,7 @@ Status SqliteJobDatabase::BackUp(const std::string& path) {
   HPVMD_RETURN_IF_ERROR(HPVMD_FAILPOINT("store.backup.before"));
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteConnection> source,
                          SqliteConnection::Open(options_.path, options_.vfs, SqliteConnection::Mode::kReader));
-  // So that the file has mode 0600 whatever the umask; SQLite's log and index take it over.
+  // Makes the file with mode 0600 whatever the umask, which SQLite's log and index inherit.
   HPVMD_RETURN_IF_ERROR(disk_.Open(temporary, Disk::Mode::kCreate).status());
   HPVMD_RETURN_IF_ERROR(source->CopyTo(temporary, options_.vfs));
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<DiskFile> copy, disk_.Open(temporary, Disk::Mode::kReadWrite));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is SQLite's about the database: damage, versions, readers beside the writer, backups.
+// Tests properties of the SQLite database: damage, versions, readers beside the writer, backups.
 #include "server/jobs/sqlite/sqlite_job_database.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +38,7 @@ class SqliteJobDatabaseTest : public testing::Test {
     ASSERT_TRUE(database.ok()) << database.status();
     database_ = *std::move(database);
   }
-  // One batch; each write must be taken.
+  // Commits one batch, of which each write must be taken.
   void Commit(std::vector<JobWrite> writes) {
     std::vector<WriteResult> results;
     ASSERT_TRUE(database_->Commit(writes, &results).ok());
@@ -46,7 +46,7 @@ class SqliteJobDatabaseTest : public testing::Test {
       ASSERT_TRUE(result.status.ok()) << result.status;
     }
   }
-  // As somebody else, with any tool.
+  // Changes the file as another process might, with any tool.
   void Execute(const std::string& sql) {
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(options_.path.c_str(), &db), SQLITE_OK);
@@ -64,8 +64,8 @@ class SqliteJobDatabaseTest : public testing::Test {
 struct Damage {
   const char* name;
   const char* sql;
-  const char* fault;              // What Check says about it.
-  bool record, request, results;  // What can no longer be read of job "b".
+  const char* fault;              // Check's report of it.
+  bool record, request, results;  // Parts of job "b" that can no longer be read.
 };
 
 const Damage kDamages[] = {
@@ -84,16 +84,17 @@ const Damage kDamages[] = {
     {"Blobs", "DELETE FROM blobs WHERE sequence = 2", "\"b\" needs blob", false, false, false},
     {"StrayBlob", "INSERT INTO blobs VALUES('blue', zeroblob(32), 77)", "a blob is kept for it", false, false, false},
     {"StrayResults", "INSERT INTO results VALUES(77, x'00', 0)", "results are kept for it", false, false, false},
-    {"StrayShare", "INSERT INTO shared VALUES(77, x'00', 0)", "what its array shares is kept", false, false, false},
+    {"StrayShare", "INSERT INTO shared VALUES(77, x'00', 0)", "the shared record of its array is kept", false, false,
+     false},
     {"StrayRequest", "INSERT INTO requests VALUES(77, x'00', 0)", "a request is kept for it", false, false, false},
     {"Key", "DELETE FROM keys WHERE job_id = 'b'", "idempotency key that is not known", false, false, false},
     {"KeyCount", "UPDATE keys SET rows = 5 WHERE job_id = 'b'", "counts other jobs", false, false, false},
     {"Use", "UPDATE uses SET bytes = bytes + 1", "add up to other numbers", false, false, false},
-    {"Sequence", "UPDATE jobs SET sequence = -2 WHERE id = 'b'", "\"b\" has a number", true, true, true},
+    {"Sequence", "UPDATE jobs SET sequence = -2 WHERE id = 'b'", "\"b\" has a sequence number", true, true, true},
 };
 
-// Whatever is changed behind its back: what is wrong reads as kDataLoss naming the job, the rest reads well, and Check
-// has a sentence for it.
+// After any change in the file, damaged data reads as kDataLoss naming the job, the rest reads well, and Check has
+// a sentence for it.
 TEST_F(SqliteJobDatabaseTest, DamageIsTold) {
   for (const Damage& c : kDamages) {
     SCOPED_TRACE(c.name);
@@ -119,7 +120,8 @@ TEST_F(SqliteJobDatabaseTest, DamageIsTold) {
   }
 }
 
-// A live job whose record is damaged is told by LoadLive, can be ended, and then be dropped: its blobs are let go.
+// A live job whose record is damaged is reported by LoadLive, can be ended, and then be dropped: its blobs are
+// released.
 TEST_F(SqliteJobDatabaseTest, DamagedJobsCanBeEndedAndDropped) {
   Open();
   InsertJobs insert = MakeInsert("blue", "a", "", kNow);
@@ -143,11 +145,11 @@ TEST_F(SqliteJobDatabaseTest, DamagedJobsCanBeEndedAndDropped) {
   EXPECT_TRUE(database_->Find("blue", "a")->job().dropped());
 }
 
-// --- What the elements of an array share ---
+// --- Fields that the elements of an array share ---
 
 class SharedTest : public SqliteJobDatabaseTest {
  protected:
-  // As many elements of an array of that name.
+  // Returns `count` elements of an array of that name.
   static InsertJobs MakeArray(const std::string& name, int count) {
     InsertJobs insert = MakeInsert("blue", name + "-0", "", kNow);
     for (int i = 1; i < count; ++i) {
@@ -176,7 +178,8 @@ class SharedTest : public SqliteJobDatabaseTest {
   }
 };
 
-// It lies in the file once, every read has it, through all that becomes of the elements; the last takes it along.
+// The shared fields are in the file once, and every read has them, through all states of the elements; the last
+// element removes them.
 TEST_F(SharedTest, IsKeptOnce) {
   Open();
   const InsertJobs insert = MakeArray("array", 3);
@@ -210,7 +213,7 @@ TEST_F(SharedTest, IsKeptOnce) {
   EXPECT_THAT(*database_->Check(), IsEmpty());
 }
 
-// Labels that it has already, and those of somebody else, are mistakes of the caller's.
+// Labels that a job has already, and those of another array, are errors of the caller.
 TEST_F(SharedTest, IsChecked) {
   Open();
   std::vector<InsertJobs> wrong(4, MakeArray("array", 2));
@@ -226,8 +229,8 @@ TEST_F(SharedTest, IsChecked) {
   }
 }
 
-// Damaged, gone or another array's: that is damage of each element. It can be ended, read and dropped by what its own
-// row has, and others are as they were.
+// Shared fields that are damaged, gone or another array's are damage of each element. It can be ended, read and
+// dropped by means of its own row, and other jobs do not change.
 TEST_F(SharedTest, DamageIsTheElements) {
   for (const char* sql : {"UPDATE shared SET bytes = bytes || 'x' WHERE sequence = 1",
                           "DELETE FROM shared WHERE sequence = 1", "UPDATE jobs SET request = 3 WHERE request = 1"}) {
@@ -258,8 +261,8 @@ TEST_F(SharedTest, DamageIsTheElements) {
 
 // --- Keys ---
 
-// Keys whose rows are gone come back by what their jobs' records say, those of arrays by all elements that are there;
-// a key that stands for another job by now, and that of a damaged record, stay as they are.
+// Keys whose rows are gone are restored from their jobs' records, those of arrays from all existing elements; a key
+// that stands for another job by now, and that of a damaged record, stay as they are.
 TEST_F(SqliteJobDatabaseTest, KeysComeBack) {
   Open();
   InsertJobs array = MakeInsert("blue", "first", "of-array", kNow);
@@ -293,7 +296,7 @@ TEST_F(SqliteJobDatabaseTest, KeysComeBack) {
   EXPECT_THAT(*database_->Check(), testing::Not(Contains(HasSubstr("counts other jobs"))));
 }
 
-// Bytes overwritten in the file: opening with a check says what is wrong, and refuses.
+// When bytes of the file are overwritten, opening with a check reports the damage, and refuses.
 TEST_F(SqliteJobDatabaseTest, DamagedFileIsNotOpened) {
   Open();
   for (int i = 0; i < 50; ++i) {
@@ -314,7 +317,7 @@ TEST_F(SqliteJobDatabaseTest, DamagedFileIsNotOpened) {
 
 constexpr char kNewestTable[] = "CREATE TABLE more(x); INSERT INTO more VALUES(1);";
 
-// The file that the first version wrote is brought to this release's, with its jobs.
+// The file that the first version wrote is brought to this release's version, with its jobs.
 TEST_F(SqliteJobDatabaseTest, OpensWhatVersion1Wrote) {
   std::ifstream dump(std::string(HPVMD_SOURCE_DIR) + "/server/jobs/testing/version_1.sql");
   std::stringstream sql;
@@ -348,7 +351,7 @@ TEST_F(SqliteJobDatabaseTest, MigratesOnce) {
     EXPECT_TRUE(database_->Find("blue", "a").ok());
   }
   Execute("CREATE TEMP TABLE check_one(n CHECK(n = 1)); INSERT INTO check_one SELECT count(*) FROM more;");
-  // The release before it refuses the file, and says which versions they are.
+  // The previous release refuses the file, and names both versions.
   database_.reset();
   options_.migrations = SqliteMigrations();
   const auto refused = OpenSqliteJobDatabase(options_);
@@ -364,7 +367,7 @@ std::string BytesOf(const std::string& path) {
   return bytes.str();
 }
 
-// What a later release wrote is refused with file, versions and way out, and stays as it is to the byte: a file as a
+// A file of a later release is refused with path, versions and remedy, and stays unchanged to the byte: a file as a
 // backup leaves it, one in SQLite's other form, and one whose daemon was killed with all of it in the log.
 TEST_F(SqliteJobDatabaseTest, LeavesWhatALaterReleaseWrote) {
   const int newest = SqliteMigrations().back().to_version;
@@ -376,7 +379,7 @@ TEST_F(SqliteJobDatabaseTest, LeavesWhatALaterReleaseWrote) {
     for (const bool read_only : {false, true}) {
       SCOPED_TRACE(std::string(form) + (read_only ? ", only to read" : ""));
       if (form == std::string_view("killed")) {
-        Execute(later);  // Into the log, which the open database keeps from being moved.
+        Execute(later);  // Written to the log, which the open database keeps from being moved.
         std::filesystem::copy_file(path, killed, std::filesystem::copy_options::overwrite_existing);
         std::filesystem::copy_file(path + "-wal", killed + "-wal", std::filesystem::copy_options::overwrite_existing);
         options_.path = killed;
@@ -398,7 +401,7 @@ TEST_F(SqliteJobDatabaseTest, LeavesWhatALaterReleaseWrote) {
   }
 }
 
-// A step that fails leaves the file as it was.
+// A step that fails leaves the file unchanged.
 TEST_F(SqliteJobDatabaseTest, FailedMigrationChangesNothing) {
   Open();
   Commit({MakeInsert("blue", "a", "", kNow)});
@@ -414,7 +417,7 @@ TEST_F(SqliteJobDatabaseTest, FailedMigrationChangesNothing) {
   EXPECT_TRUE(database_->ReadRequest("blue", "a").ok());
 }
 
-// Somebody else's database is left alone.
+// A foreign database is left alone.
 TEST_F(SqliteJobDatabaseTest, RefusesForeignFiles) {
   Execute("CREATE TABLE theirs(x)");
   EXPECT_TRUE(absl::IsFailedPrecondition(OpenSqliteJobDatabase(options_).status()));
@@ -423,7 +426,7 @@ TEST_F(SqliteJobDatabaseTest, RefusesForeignFiles) {
   EXPECT_TRUE(absl::IsDataLoss(OpenSqliteJobDatabase(options_).status()));
 }
 
-// Opened for reading: nothing is made, migrated or written.
+// Opened for reading, nothing is made, migrated or written.
 TEST_F(SqliteJobDatabaseTest, ReadOnly) {
   options_.read_only = true;
   EXPECT_FALSE(OpenSqliteJobDatabase(options_).ok());
@@ -442,7 +445,8 @@ TEST_F(SqliteJobDatabaseTest, ReadOnly) {
 
 // --- Room ---
 
-// What a burst of jobs took goes back to the disk in steps once they are forgotten, and the jobs that stay are whole.
+// Room that a burst of jobs took goes back to the disk in steps once they are forgotten, and the remaining jobs are
+// sound.
 TEST_F(SqliteJobDatabaseTest, ShrinksAfterABurst) {
   options_.spare_pages = 16;
   Open();
@@ -477,8 +481,8 @@ TEST_F(SqliteJobDatabaseTest, ShrinksAfterABurst) {
   EXPECT_EQ(database_->Use()->at("blue").jobs, uint64_t{kKept});
 }
 
-// A file of a release whose files could not shrink is written anew once, when there is room for that; otherwise the
-// daemon is told why not, and goes on with it as it is.
+// A file of a release whose files could not shrink is rewritten once, when there is room for that; otherwise the
+// daemon is told why not, and goes on with the old file.
 TEST_F(SqliteJobDatabaseTest, OldFilesLearnToShrink) {
   std::ifstream dump(std::string(HPVMD_SOURCE_DIR) + "/server/jobs/testing/version_1.sql");
   std::stringstream sql;
@@ -489,7 +493,7 @@ TEST_F(SqliteJobDatabaseTest, OldFilesLearnToShrink) {
   options_.note = [&](const std::string& note) { notes.push_back(note); };
   options_.rewrite_bytes_max = 1'000;
   Open();
-  EXPECT_THAT(notes, ElementsAre(AllOf(HasSubstr("does not shrink"), HasSubstr("up to 1000 are written anew"))));
+  EXPECT_THAT(notes, ElementsAre(AllOf(HasSubstr("does not shrink"), HasSubstr("up to 1000 are rewritten"))));
   EXPECT_EQ(*database_->Shrink(64), false);
   EXPECT_TRUE(database_->Find("blue", "job-live").ok());
   EXPECT_GT(std::filesystem::file_size(options_.path), 9'000'000u);
@@ -519,7 +523,7 @@ TEST_F(SqliteJobDatabaseTest, ReadersBesideTheWriter) {
         filter.count_max = 4;
         const auto list = database_->List("blue", filter);
         ASSERT_TRUE(list.ok()) << list.status();
-        // Batches of two: an odd number of jobs, always.
+        // Batches have two jobs, so the number of jobs is always odd.
         ASSERT_EQ(list->front().sequence() % 2, 1u);
         ASSERT_GE(list->front().sequence(), seen);
         seen = list->front().sequence();
@@ -541,8 +545,8 @@ TEST_F(SqliteJobDatabaseTest, ReadersBesideTheWriter) {
   EXPECT_LT(std::filesystem::file_size(options_.path + "-wal"), 64u * 4'200 * 16);
 }
 
-// A reading of 100,000 jobs whose reader takes its time with each, of four kinds, beside commits: each job is read
-// once, the log stays bounded, and commits seldom wait for it: no snapshot lasts.
+// Reads of 100,000 jobs whose reader is slow, of four kinds, run beside commits: each job is read once, the log stays
+// bounded, and commits seldom wait: no snapshot lasts.
 TEST_F(SqliteJobDatabaseTest, LongReadsDoNotHoldTheLog) {
   constexpr int kJobs = 100'000, kBatch = 1'000;
   options_.path = (std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : folder_.path()) + "/hpvm-long-reads-" +
@@ -598,7 +602,7 @@ TEST_F(SqliteJobDatabaseTest, LongReadsDoNotHoldTheLog) {
   });
   uint64_t most = 0;
   int commits = 0;
-  Duration waited{0};  // In commits that took about as long as one waits for readers.
+  Duration waited{0};  // Time in commits that took about as long as the limit for waiting for readers.
   const Time start = RealClock().Now();
   for (; reading > 0; ++commits) {
     const std::string id = "more-" + std::to_string(commits);
@@ -616,14 +620,14 @@ TEST_F(SqliteJobDatabaseTest, LongReadsDoNotHoldTheLog) {
          static_cast<double>(most) / 1e6, commits, read, seconds(waited));
   EXPECT_GT(commits, 500);
 #ifndef HPVMD_TSAN  // Under it readers are so slow that the writer seldom finds one between two snapshots.
-  EXPECT_LT(seconds(waited), read * 0.7);  // Where readers hold their snapshots it is nearly all.
+  EXPECT_LT(seconds(waited), read * 0.7);  // If readers held their snapshots, it would be nearly all.
 #endif
   EXPECT_LT(most, uint64_t{64} * 4'096 * 40);
   database_.reset();
   remove();
 }
 
-// A backup taken while others write is one moment of it, sound, and opens as a database.
+// A backup taken during writes is of one moment, sound, and opens as a database.
 TEST_F(SqliteJobDatabaseTest, BackUpUnderLoad) {
   Open();
   Commit({MakeInsert("blue", "job", "", kNow)});
@@ -666,7 +670,7 @@ TEST_F(SqliteJobDatabaseTest, NumbersAreNotGivenAgain) {
   EXPECT_THAT(results[0].sequences, ElementsAre(2u));
 }
 
-// Messages without any field are rows without any byte: they read as what they are, and are sound.
+// Messages without any field are rows without any byte: they read correctly, and are sound.
 TEST_F(SqliteJobDatabaseTest, EmptyPayloads) {
   Open();
   InsertJobs insert = MakeInsert("blue", "a", "", kNow);
@@ -679,7 +683,7 @@ TEST_F(SqliteJobDatabaseTest, EmptyPayloads) {
   EXPECT_THAT(*database_->Check(), IsEmpty());
 }
 
-// Bytes from outside, in every place that takes them: zeros, quotes, and more than a page.
+// Tries bytes from outside, in every place that takes them: zeros, quotes, and more than a page.
 TEST_F(SqliteJobDatabaseTest, HostileBytes) {
   Open();
   const std::string key = std::string("a\0b'\";--", 8) + std::string(240, '\n');

@@ -13,7 +13,7 @@ namespace {
 // SQLite's numbers are signed.
 int64_t Clamp(uint64_t value) { return static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX)); }
 
-// One bit a state; 0: all.
+// Returns one bit per state; 0: all.
 int64_t MaskOf(const std::vector<v1::JobState>& states) {
   int64_t mask = 0;
   for (const v1::JobState state : states) {
@@ -22,7 +22,7 @@ int64_t MaskOf(const std::vector<v1::JobState>& states) {
   return mask;
 }
 
-// In a list, a job whose record is damaged shows that.
+// Returns the form in which lists show a job whose record is damaged.
 StoredJob ShowDamage(const SqliteStatement& row, const Status& status) {
   StoredJob job;
   job.set_sequence(static_cast<uint64_t>(row.Int(0)));
@@ -73,8 +73,8 @@ Status SqliteReader::PrepareAll() {
       {&find_, job + "id = ?1"},
       {&find_key_, "SELECT job_id, request_hash, state, array_id FROM keys WHERE tenant = ?1 AND idempotency_key = ?2"},
       {&read_request_,
-       // A job has its own request, or that of the first of its array, whose elements have numbers in a row: with
-       // another number it would run what somebody else asked for.
+       // A job has its own request, or that of the first of its array, whose elements have consecutive numbers: with
+       // another number it would run another job's request.
        "SELECT jobs.tenant, jobs.dropped, jobs.request, requests.bytes, requests.sum, "
        "iif(jobs.array_id IS NULL, jobs.request = jobs.sequence, jobs.request <= jobs.sequence AND jobs.array_id IS "
        "(SELECT first.array_id FROM jobs AS first WHERE first.sequence >= jobs.request ORDER BY first.sequence LIMIT "
@@ -89,10 +89,10 @@ Status SqliteReader::PrepareAll() {
       {&list_, job + "tenant = ?1" + list},
       {&list_array_, job + "tenant = ?1 AND array_id = ?3" + list},
       {&load_live_, job + "ended IS NULL AND sequence > ?1 ORDER BY sequence"},
-      // No index leads to rows that have ended by one column and not by the other: this looks at each.
+      // No index leads to rows that have ended by one column and not by the other, so this visits each row.
       {&load_stray_, std::string("SELECT ") + kWholeJobColumns + " FROM jobs NOT INDEXED WHERE ended IS NOT NULL AND " +
                          "state NOT BETWEEN 4 AND 8 AND sequence > ?1 ORDER BY sequence"},
-      // With whether the indexes lead to the row, by which others look for it.
+      // Also selects whether the indexes lead to the row, through which other reads find it.
       {&list_all_,
        std::string("SELECT ") + kWholeJobColumns +
            ", EXISTS (SELECT 1 FROM jobs AS found INDEXED BY jobs_by_id WHERE found.id = jobs.id AND "
@@ -198,7 +198,7 @@ StatusOr<std::vector<StoredJob>> SqliteReader::ListSome(std::string_view tenant,
       return false;
     }
     before = list.Int(0);
-    // Here rather than in SQL, which would look for the next one for as long as there is none.
+    // Filtered here rather than in SQL, which would search for the next match without end.
     if (states != 0 && ((states >> (list.Int(3) & 63)) & 1) == 0) {
       return true;
     }
@@ -307,8 +307,8 @@ StatusOr<std::map<std::string, TenantUse>> SqliteReader::Use() {
 }
 
 Status SqliteReader::ListBlobs(const std::function<void(const BlobUse&)>& each) {
-  std::string tenant, hash;  // Of the last one.
-  // What is bound must not change while rows are read: SQLite looks at it again for each.
+  std::string tenant, hash;  // Values of the last row.
+  // Bound values must not change while rows are read: SQLite reads them again for each row.
   std::string from_tenant, from_hash;
   return ForEachRow(
       list_blobs_,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads from the job database's tables: one connection with its prepared statements.
+// SqliteReader reads the job database's tables: one connection with its prepared statements.
 #ifndef HPVMD_SERVER_JOBS_SQLITE_SQLITE_READER_H_
 #define HPVMD_SERVER_JOBS_SQLITE_SQLITE_READER_H_
 
@@ -17,9 +17,9 @@
 
 namespace hpvm::server {
 
-// One thread at a time. Methods are JobDatabase's. Those that read many rows let go of their snapshot every
-// kSnapshotMax, whatever is done with each row, and go on behind the last one: the log could not start anew meanwhile.
-// So rows of one answer may be of different moments; each is there once.
+// Used by one thread at a time. Methods are JobDatabase's. Those that read many rows release their snapshot every
+// kSnapshotMax, whatever is done with each row, and continue after the last one, because a snapshot keeps the log from
+// starting anew. So rows of one answer may be of different moments; each is there once.
 class SqliteReader {
  public:
   static constexpr Duration kSnapshotMax = std::chrono::milliseconds(10);
@@ -47,7 +47,7 @@ class SqliteReader {
 
  private:
   Status PrepareAll();
-  // `start` starts the statement behind the last row that `each` has seen; `each` answers whether it wants more.
+  // `start` starts the statement after the last row that `each` has seen; `each` returns false when it wants no more.
   Status ForEachRow(SqliteStatement& statement, const std::function<void()>& start, const std::function<bool()>& each);
 
   const Clock& clock_;

@@ -10,13 +10,13 @@
 namespace hpvm::server {
 namespace {
 
-// "hpvm", in the file's header: what is not ours is not touched.
+// "hpvm", in the file's header: files with another id are not touched.
 constexpr int64_t kApplicationId = 0x6870766d;
 
-// The columns of jobs before `record` repeat what writes compare and reads search; `record` is a StoredJob. A live
-// job's `ended` is NULL: changes that do not set it leave the indexes alone. `request` is the sequence of the first job
-// of its array, which `requests` and `request_users` (arrays only) go by. keys.rows counts the jobs whose rows are
-// there; uses is what every tenant's rows add up to.
+// The columns of jobs before `record` repeat values that writes compare and reads search; `record` is a StoredJob. A
+// live job's `ended` is NULL: changes that do not set it leave the indexes alone. `request` is the sequence of the
+// first job of its array, which is the key of `requests` and `request_users` (arrays only). keys.rows counts the jobs
+// whose rows exist; uses is the sum over every tenant's rows.
 constexpr char kVersion1[] = R"sql(
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO meta VALUES('lease', 0), ('next_sequence', 1), ('probe', 0);
@@ -67,7 +67,7 @@ CREATE TABLE blobs(
   PRIMARY KEY(tenant, sha256, sequence)) WITHOUT ROWID;
 )sql";
 
-// Large requests lie in blobs (stored_request.h): a release that does not know would run them empty.
+// Large requests are in blobs (stored_request.h): a release that does not know this would run them empty.
 constexpr char kVersion2[] = "";
 
 // InsertJobs::shared, by the number of the array's first job.
@@ -75,8 +75,8 @@ constexpr char kVersion3[] = R"sql(
 CREATE TABLE shared(sequence INTEGER PRIMARY KEY, bytes BLOB NOT NULL, sum INTEGER NOT NULL);
 )sql";
 
-// Arrays of which only some rows are there (JobDatabase::Stage): the number of the first job, and how many numbers the
-// array has. Their jobs are no jobs yet: `whole_jobs` has those that are.
+// Arrays of which only some rows exist (JobDatabase::Stage): the number of the first job, and how many numbers the
+// array has. Their jobs do not count as jobs yet: `whole_jobs` has those that do.
 constexpr char kVersion4[] = R"sql(
 CREATE TABLE staged(sequence INTEGER PRIMARY KEY, rows INTEGER NOT NULL, sum INTEGER NOT NULL);
 CREATE VIEW whole_jobs AS SELECT * FROM jobs WHERE request NOT IN (SELECT sequence FROM staged);
@@ -102,7 +102,7 @@ Status MigrateStep(SqliteConnection& connection, const SqliteMigration& step) {
   return absl::OkStatus();
 }
 
-// Whether the columns repeat what the record says.
+// Returns true when the columns agree with the record.
 bool AgreesWithColumns(const SqliteStatement& row, const StoredJob& stored) {
   const v1::Job& job = stored.job();
   const bool has_ended = IsTerminal(job.state());
@@ -126,7 +126,7 @@ Status CheckVersion(SqliteConnection& connection, const SqliteFormat& format) {
   if (version < format.newest) {
     return FailedPrecondition("The job database has version " + std::to_string(version) +
                               "; this release works with version " + std::to_string(format.newest) +
-                              ", to which its daemon brings it when it starts.");
+                              ", to which the daemon of this release migrates it at its start.");
   }
   return absl::OkStatus();
 }
@@ -150,7 +150,7 @@ uint32_t RowSum(uint64_t sequence, std::string_view payload) {
     which[i] = static_cast<unsigned char>(sequence >> (8 * i));
   }
   const uLong start = crc32_z(0, which.data(), which.size());
-  // Of no bytes zlib may be given a null pointer, which it takes for the wish to begin anew.
+  // The view of an empty payload may have a null pointer, which zlib takes as a request to start over.
   return payload.empty()
              ? static_cast<uint32_t>(start)
              : static_cast<uint32_t>(crc32_z(start, reinterpret_cast<const Bytef*>(payload.data()), payload.size()));

@@ -80,7 +80,7 @@ Status SqliteWriter::PrepareAll() {
       {&delete_results_, "DELETE FROM results WHERE sequence = ?1"},
       {&delete_blob_, "DELETE FROM blobs WHERE tenant = ?1 AND sha256 = ?2 AND sequence = ?3"},
       {&delete_key_, "DELETE FROM keys WHERE tenant = ?1 AND idempotency_key = ?2"},
-      {&delete_old_keys_, "DELETE FROM keys WHERE rows = 0 AND created < ?1"},
+      {&delete_old_keys_, "DELETE FROM keys WHERE rows = 0 AND created < ?1 AND (?2 = '' OR tenant = ?2)"},
       {&leave_request_, "UPDATE request_users SET users = users - 1 WHERE sequence = ?1"},
       {&find_request_users_, "SELECT users FROM request_users WHERE sequence = ?1"},
       {&leave_key_,
@@ -160,7 +160,7 @@ Status SqliteWriter::Write(const InsertJobs& insert, WriteResult* result, UseCha
   return absl::OkStatus();
 }
 
-// False: the key is known.
+// Returns false when the key is known.
 StatusOr<bool> SqliteWriter::InsertKey(const InsertJobs& insert, WriteResult* result) {
   if (insert.idempotency_key.empty()) {
     return true;
@@ -175,7 +175,7 @@ StatusOr<bool> SqliteWriter::InsertKey(const InsertJobs& insert, WriteResult* re
   SqliteReset reset(find_key_);
   HPVMD_ASSIGN_OR_RETURN(const bool found, find_key_.Start(first.tenant(), insert.idempotency_key).Next());
   if (!found) {
-    return DataLoss("The job database's keys are damaged: one is there and cannot be found.");
+    return DataLoss("The job database's idempotency keys are damaged: a key exists but cannot be found.");
   }
   result->known = {std::string(find_key_.Bytes(0)), Sha256FromRaw(find_key_.Bytes(1)).value_or(Sha256()),
                    static_cast<v1::JobState>(find_key_.Int(2)), std::string(find_key_.Bytes(3))};
@@ -183,7 +183,7 @@ StatusOr<bool> SqliteWriter::InsertKey(const InsertJobs& insert, WriteResult* re
   return false;
 }
 
-// False: an id is taken, and some rows may be there.
+// Returns false when an id is taken; some rows may have been written then.
 StatusOr<bool> SqliteWriter::InsertRows(const InsertJobs& insert, uint64_t first, size_t from, size_t end,
                                         WriteResult* result) {
   std::string record;
@@ -212,7 +212,7 @@ Status SqliteWriter::Stage(InsertJobs* insert, size_t rows_max) {
   const StoredJob& job = insert->jobs.front();
   const WatchedItem item("commits", "stage", job.tenant());
   if (staged.rows == 0) {
-    // A tenant's inserts come one after the other, so that the key stays as it is until Commit.
+    // A tenant's inserts follow one another, so that the key does not change until Commit.
     if (!CheckInsert(*insert).ok()) {
       return absl::OkStatus();
     }
@@ -233,7 +233,7 @@ Status SqliteWriter::Stage(InsertJobs* insert, size_t rows_max) {
     staged.rows = end;
     return absl::OkStatus();
   }
-  // Commit finds the same, and says so.
+  // Commit finds the same conflict, and reports it.
   HPVMD_RETURN_IF_ERROR(UndoRows(*insert, staged.first));
   staged = {};
   return absl::OkStatus();
@@ -273,7 +273,7 @@ Status SqliteWriter::RemoveStaged() {
       }
       first = static_cast<uint64_t>(find_staged_.Int(0));
       const bool is_sound = find_staged_.Int(2) == RowSum(first, std::to_string(find_staged_.Int(1)));
-      // Where it is damaged the rows stay, as jobs that have lost their request.
+      // If it is damaged the rows stay, as jobs that have lost their request.
       end = is_sound ? first + static_cast<uint64_t>(find_staged_.Int(1)) : first;
     }
     HPVMD_RETURN_IF_ERROR(delete_staged_blobs_.Run(first, end));
@@ -285,15 +285,15 @@ Status SqliteWriter::RemoveStaged() {
   }
 }
 
-// Its numbers, which nobody has seen, are given again if they are the last. That is saved, as the row before them may
-// have been forgotten meanwhile.
+// Ends the staging of an insert. Its numbers, which no reader has seen, are given again if they are the last. That is
+// saved, because the row before them may have been forgotten meanwhile.
 Status SqliteWriter::EndStaging(const InsertJobs& insert, uint64_t first) {
   next_sequence_ = next_sequence_ == first + insert.jobs.size() ? first : next_sequence_;
   HPVMD_RETURN_IF_ERROR(save_sequence_.Run(next_sequence_));
   return delete_staged_.Run(first);
 }
 
-// Removes the rows that are there, staged or not.
+// Removes the existing rows, staged or not.
 Status SqliteWriter::UndoRows(const InsertJobs& insert, uint64_t first) {
   const uint64_t end = first + insert.jobs.size();
   HPVMD_RETURN_IF_ERROR(delete_staged_blobs_.Run(first, end));
@@ -380,7 +380,7 @@ Status SqliteWriter::EndDamaged(std::span<const DamagedJob> damaged, int64_t end
   return AddUse(use);
 }
 
-// A row that is sound itself is damaged where what it shares is: then it stands by itself, without that.
+// A sound row whose shared fields are damaged counts as damaged: it then stands by itself, without those fields.
 Status SqliteWriter::LoseDamagedShare(Row* row) {
   std::optional<StoredJob>& sound = row->job.has_value() ? row->job : row->record;
   if (!sound.has_value() || !sound->shares()) {
@@ -395,7 +395,7 @@ Status SqliteWriter::LoseDamagedShare(Row* row) {
   return absl::OkStatus();
 }
 
-// False: it is damaged, and the job is what its record has alone.
+// Returns false when the shared fields are damaged; the job then has its own record only.
 StatusOr<bool> SqliteWriter::AddSharedTo(const Row& row, StoredJob* job) {
   SqliteReset reset(find_shared_);
   HPVMD_ASSIGN_OR_RETURN(const bool found, find_shared_.Start(row.request).Next());
@@ -418,7 +418,7 @@ StatusOr<uint64_t> SqliteWriter::MendKeys(std::span<const uint64_t> sequences) {
   return mended;
 }
 
-// By the record, which has a checksum: the column of the key may be what was damaged.
+// Restores the key from the record, which has a checksum: the column of the key may be what was damaged.
 StatusOr<bool> SqliteWriter::MendKey(const Row& row) {
   const v1::Job& job = row.job->job();
   {
@@ -457,7 +457,7 @@ Status SqliteWriter::EndDamaged(const Row& row, int64_t ended_unix_ns, UseChange
   job.mutable_error()->set_message(Message(why));
   HPVMD_RETURN_IF_ERROR(delete_results_.Run(row.sequence));
   if (!row.record.has_value()) {
-    // Nobody knows what it needs any more.
+    // The blobs that it needs are unknown.
     WriteResult unused;
     HPVMD_RETURN_IF_ERROR(SetBlobs(row, row.tenant, {}, &unused));
     HPVMD_RETURN_IF_ERROR(DropRequest(row));
@@ -466,7 +466,7 @@ Status SqliteWriter::EndDamaged(const Row& row, int64_t ended_unix_ns, UseChange
   tenant.live -= was_live ? 1 : 0;
   tenant.stored_bytes += stored.stored_bytes() - bytes_before;
   tenant.finished_bytes += stored.stored_bytes() - (was_live ? 0 : bytes_before);
-  stored.set_sequence(0);  // As rows are written: the column says it.
+  stored.set_sequence(0);  // As rows are written: the column has it.
   const std::string record = stored.SerializeAsString();
   return change_damaged_.Run(row.sequence, job.id(), stored.tenant(), job.array_id(), job.dropped() ? 1 : 0,
                              stored.stored_bytes(), static_cast<int>(job.state()), job.attempt(), stored.lease(),
@@ -617,7 +617,8 @@ Status SqliteWriter::Forget(const Row& row, const DropJob& drop) {
   return row.sequence + 1 == next_sequence_ ? save_sequence_.Run(next_sequence_) : absl::OkStatus();
 }
 
-// After the last of its array. What is soundly its array's goes: a damaged number may lead to another's.
+// Removes the shared fields after the last job of an array, if they are certainly that array's: a damaged number may
+// lead to another's.
 Status SqliteWriter::ForgetShared(const Row& row) {
   if (row.array_id.empty()) {
     return absl::OkStatus();
@@ -635,10 +636,10 @@ Status SqliteWriter::ForgetShared(const Row& row) {
 }
 
 Status SqliteWriter::Write(const ForgetKeys& forget, WriteResult* result, UseChanges* use) {
-  return delete_old_keys_.Run(forget.before_unix_ns);
+  return delete_old_keys_.Run(forget.before_unix_ns, std::string_view(forget.tenant));
 }
 
-// What one write of the batch left unused may be used by a later one.
+// A blob that one write of the batch left unused may be used by a later one.
 Status SqliteWriter::ForgetBlobsInUse(std::span<const JobWrite> writes, std::vector<WriteResult>* results) {
   for (size_t i = 0; i < writes.size(); ++i) {
     std::vector<Sha256>& unused = (*results)[i].unused_blobs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes into the job database's tables, inside a transaction of the caller's.
+// SqliteWriter writes the job database's tables, inside a transaction of the caller's.
 #ifndef HPVMD_SERVER_JOBS_SQLITE_SQLITE_WRITER_H_
 #define HPVMD_SERVER_JOBS_SQLITE_SQLITE_WRITER_H_
 
@@ -17,24 +17,24 @@
 
 namespace hpvm::server {
 
-// How a transaction changes a tenant's use. Differences: they wrap.
+// Changes of tenants' use by a transaction. Differences: they wrap.
 using UseChanges = std::map<std::string, TenantUse>;
 
-// A status of Apply is the whole batch's: the caller rolls back. One thread at a time.
+// A status of Apply concerns the whole batch: the caller rolls back. Used by one thread at a time.
 class SqliteWriter {
  public:
   static StatusOr<std::unique_ptr<SqliteWriter>> Create(SqliteConnection& connection);
 
   Status Apply(std::span<const JobWrite> writes, std::vector<WriteResult>* results);
-  // As JobDatabase's; what they change in `insert` is right once the transaction is committed.
+  // As JobDatabase's; their changes of `insert` are valid once the transaction is committed.
   Status Stage(InsertJobs* insert, size_t rows_max);
   StatusOr<std::vector<Sha256>> Unstage(InsertJobs* insert, size_t rows_max);
-  // Removes what was staged and never taken, before anything is read.
+  // Removes staged rows that were never taken; called before anything is read.
   Status RemoveStaged();
   // As JobDatabase's.
   Status EndDamaged(std::span<const DamagedJob> damaged, int64_t ended_unix_ns);
   StatusOr<uint64_t> MendKeys(std::span<const uint64_t> sequences);
-  // What Apply counted is forgotten (the transaction was rolled back) or stays.
+  // Keeps the counts of Apply, or forgets them when the transaction was rolled back.
   void Settle(bool committed);
 
   Status Probe() { return probe_.Run(); }
@@ -53,8 +53,8 @@ class SqliteWriter {
     std::string key;
     bool has_end = false;
     int64_t ended_unix_ns = 0;
-    std::optional<StoredJob> job;     // Empty: its record is damaged, or a column.
-    std::optional<StoredJob> record;  // Then: the record, if it is not that.
+    std::optional<StoredJob> job;     // Empty when its record or a column is damaged.
+    std::optional<StoredJob> record;  // In that case the record, if the record itself is sound.
   };
 
   explicit SqliteWriter(SqliteConnection& connection) : connection_(connection) {}
@@ -71,20 +71,20 @@ class SqliteWriter {
   Status UndoRows(const InsertJobs& insert, uint64_t first);
   Status UndoInsert(const InsertJobs& insert, uint64_t first);
   Status EndStaging(const InsertJobs& insert, uint64_t first);
-  // The number behind all that the tables have.
+  // Returns the number after all numbers in the tables.
   StatusOr<uint64_t> ReadNextSequence();
-  // Empty: there is none of that number.
+  // Returns nothing when there is no row with that number.
   StatusOr<std::optional<Row>> FindNumber(uint64_t sequence);
-  // kNotFound for a foreign one too.
+  // Returns kNotFound for another tenant's row, too.
   StatusOr<Row> FindRow(std::string_view tenant, std::string_view id);
-  // Of a row whose record is damaged: what its columns know.
+  // Makes a job from the columns of a row whose record is damaged.
   static StoredJob JobFromColumns(const Row& row);
   Status LoseDamagedShare(Row* row);
   Status ForgetShared(const Row& row);
   StatusOr<bool> AddSharedTo(const Row& row, StoredJob* job);
   static Row ReadRow(const SqliteStatement& statement);
   Status EndDamaged(const Row& row, int64_t ended_unix_ns, UseChanges* use);
-  // True: it was not known.
+  // Returns true when the key was not known.
   StatusOr<bool> MendKey(const Row& row);
   StatusOr<std::vector<Sha256>> BlobsOfRow(const Row& row, std::string_view tenant);
   Status SetBlobs(const Row& row, std::string_view tenant, const std::vector<Sha256>& blobs, WriteResult* result);
@@ -96,8 +96,8 @@ class SqliteWriter {
   Status ForgetBlobsInUse(std::span<const JobWrite> writes, std::vector<WriteResult>* results);
 
   SqliteConnection& connection_;
-  uint64_t next_sequence_ = 1;       // With this transaction's inserts.
-  uint64_t committed_sequence_ = 1;  // Without.
+  uint64_t next_sequence_ = 1;       // Includes this transaction's inserts.
+  uint64_t committed_sequence_ = 1;  // Excludes them.
 
   SqliteStatement insert_job_, insert_request_, insert_request_users_, insert_key_, insert_blob_, insert_results_;
   SqliteStatement insert_shared_, find_shared_, delete_shared_, find_element_;

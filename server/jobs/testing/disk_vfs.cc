@@ -20,20 +20,21 @@ constexpr int kSectorBytes = 4096;
 // 1970-01-01 as SQLite counts: milliseconds since noon in Greenwich on November 24, 4714 BC.
 constexpr int64_t kUnixEpochMs = int64_t{24405875} * 8'640'000;
 
-// Who holds the locks of one database file; the five levels are SQLite's.
+// FileLocks are the holders of the locks of one database file; the five levels are SQLite's.
 struct FileLocks {
   int shared = 0;                  // Connections at SHARED or above.
   const void* reserved = nullptr;  // At RESERVED or above.
   const void* pending = nullptr;   // Keeps new SHARED ones out.
 };
 
-// The index of one WAL, and its locks: how often held, or -1 for exclusively.
+// The index of one WAL, and its locks: the number of shared holders, or -1 for an exclusive one.
 struct SharedMemory {
   std::vector<std::unique_ptr<uint8_t[]>> regions;
   std::array<int, SQLITE_SHM_NLOCK> locks{};
 };
 
-// What SQLite passes without a name (sorting, temporary tables): nobody needs it after a crash.
+// MemoryFile holds files that SQLite opens without a name (sorting, temporary tables), which are not needed after a
+// crash.
 class MemoryFile final : public DiskFile {
  public:
   StatusOr<size_t> ReadAt(uint64_t offset, std::span<uint8_t> into) override {
@@ -78,7 +79,7 @@ struct DiskVfs::State {
   sqlite3_vfs vfs{};
 
   std::mutex mutex;
-  // Both shared by the connections to one path, and gone with the last.
+  // Both are shared by the connections to one path, and removed with the last.
   std::map<std::string, std::weak_ptr<FileLocks>> locks;
   std::map<std::string, std::weak_ptr<SharedMemory>> memories;
   std::string last_error;
@@ -94,7 +95,7 @@ struct OpenFile {
   std::string path;
   std::unique_ptr<DiskFile> file;
   bool removes_itself = false;
-  // A new journal's name is made durable with its first sync, as SQLite's own access does.
+  // A new journal's name is made durable with its first sync, as in SQLite's own access.
   bool is_name_unsynced = false;
   int level = SQLITE_LOCK_NONE;
   std::shared_ptr<FileLocks> locks;
@@ -103,7 +104,7 @@ struct OpenFile {
   uint32_t exclusive_mask = 0;
 };
 
-// What SQLite allocates.
+// The object that SQLite allocates.
 struct RawFile {
   sqlite3_file base;
   OpenFile* open;
@@ -112,7 +113,7 @@ struct RawFile {
 OpenFile& Of(sqlite3_file* file) { return *reinterpret_cast<RawFile*>(file)->open; }
 State& Of(sqlite3_vfs* vfs) { return *static_cast<State*>(vfs->pAppData); }
 
-// The shared object of a path; the state's mutex is held.
+// Returns the shared object of a path; the caller holds the state's mutex.
 template <typename T>
 std::shared_ptr<T> Share(std::map<std::string, std::weak_ptr<T>>* all, const std::string& path) {
   std::weak_ptr<T>& weak = (*all)[path];
@@ -286,7 +287,7 @@ int FileControl(sqlite3_file* raw, int op, void* argument) {
 
 int SectorSize(sqlite3_file*) { return kSectorBytes; }
 
-// As SQLite's own on Linux: what a torn write damages lies within what was written.
+// As SQLite's own on Linux: a torn write damages only bytes that it wrote.
 int DeviceCharacteristics(sqlite3_file*) { return SQLITE_IOCAP_POWERSAFE_OVERWRITE; }
 
 // --- Shared memory of WAL mode ---
@@ -375,7 +376,7 @@ int UnmapMemory(sqlite3_file* raw, int removes) {
   return SQLITE_OK;
 }
 
-// xFetch and xUnfetch, version 3, are for maps: none.
+// xFetch and xUnfetch, version 3, are for memory maps, which are not supported.
 const sqlite3_io_methods kMethods = {
     .iVersion = 2,
     .xClose = Close,
@@ -521,7 +522,7 @@ StatusOr<std::unique_ptr<DiskVfs>> DiskVfs::Register(Disk& disk, const Clock& cl
   static std::atomic<uint64_t> next{0};
   auto state = std::make_unique<State>(disk, clock, rng);
   state->name = "hpvmd-disk-" + std::to_string(next.fetch_add(1));
-  sqlite3_vfs& vfs = state->vfs;  // All else stays null: no extensions, no system calls.
+  sqlite3_vfs& vfs = state->vfs;  // All other members stay null: no extensions, no system calls.
   vfs.iVersion = 2;
   vfs.szOsFile = sizeof(RawFile);
   vfs.mxPathname = kPathBytesMax;
@@ -539,7 +540,7 @@ StatusOr<std::unique_ptr<DiskVfs>> DiskVfs::Register(Disk& disk, const Clock& cl
   if (int result = sqlite3_vfs_register(&vfs, /*makeDflt=*/0); result != SQLITE_OK) {
     return Internal("SQLite does not take the disk \"" + state->name + "\": " + sqlite3_errstr(result) + ".");
   }
-  // The salts of a WAL come from there.
+  // The salts of a WAL come from this generator.
   sqlite3_test_control(SQLITE_TESTCTRL_PRNG_SEED, static_cast<int>(rng.Next() | 1), static_cast<sqlite3*>(nullptr));
   return std::unique_ptr<DiskVfs>(new DiskVfs(std::move(state)));
 }

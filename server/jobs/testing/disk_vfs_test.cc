@@ -15,7 +15,7 @@ namespace {
 
 using Op = SimDisk::Op;
 
-// A connection; each call answers SQLite's code.
+// Connection is a connection whose calls return SQLite's code.
 class Connection {
  public:
   Connection(const DiskVfs& vfs, const std::string& path) {
@@ -23,7 +23,7 @@ class Connection {
   }
   ~Connection() { sqlite3_close(db_); }
   int Do(const std::string& sql) { return sqlite3_exec(db_, sql.c_str(), nullptr, nullptr, nullptr); }
-  // The first column of the first row; -1 on an error.
+  // Returns the first column of the first row; -1 on an error.
   int64_t Get(const std::string& sql) {
     sqlite3_stmt* statement = nullptr;
     int64_t value = -1;
@@ -56,7 +56,7 @@ class DiskVfsTest : public testing::Test {
     disk_.AddFolder("/s");
     vfs_ = *DiskVfs::Register(disk_, clock_, rng_);
   }
-  // A new database in WAL mode whose commits are synced.
+  // Sets up a new database in WAL mode whose commits are synced.
   static int Set(Connection& c) {
     const int set = c.Do("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;");
     return set != SQLITE_OK ? set : c.Do("CREATE TABLE IF NOT EXISTS t(x INTEGER PRIMARY KEY, pad BLOB)");
@@ -99,7 +99,7 @@ TEST_F(DiskVfsTest, LocksWithARollbackJournal) {
   EXPECT_EQ(b.Get("SELECT count(*) FROM t"), 2);
 }
 
-// Errors come out with the codes that tell a full disk from a broken one.
+// Errors have the codes that distinguish a full disk from a broken one.
 TEST_F(DiskVfsTest, FaultsHaveTheirCodes) {
   Connection a(*vfs_, "/s/db");
   ASSERT_EQ(Set(a), SQLITE_OK);
@@ -112,7 +112,7 @@ TEST_F(DiskVfsTest, FaultsHaveTheirCodes) {
   EXPECT_EQ(a.Do("INSERT INTO t(x) VALUES (1)"), SQLITE_OK);
 }
 
-// Power fails after each change in turn: what was committed is there, at most the commit in progress besides.
+// Power fails after each change in turn: committed rows are there, and at most the commit in progress besides.
 TEST_F(DiskVfsTest, CommittedRowsSurviveEveryCrash) {
   bool reached_end = false;
   for (uint64_t n = 1; !reached_end; ++n) {
@@ -165,7 +165,7 @@ TEST_F(DiskVfsTest, LyingSyncsAreSeen) {
   EXPECT_EQ(lost, 10);
 }
 
-// The same seed gives the same bytes, salts of the WAL included, and time is the caller's.
+// The same seed gives the same bytes, including the salts of the WAL, and the caller provides the time.
 TEST_F(DiskVfsTest, Replays) {
   auto run = [&] {
     SimDisk disk(3);

@@ -111,7 +111,7 @@ JobWrite JobWriteGenerator::NextInsert() {
   const std::string tenant = Tenants()[rng_.Below(Tenants().size())];
   const std::string key = rng_.Below(2) == 0 ? AnyKey() : "";
   now_unix_ns_ += static_cast<int64_t>(rng_.Below(1'000'000));
-  // One in twenty takes an id that may be there.
+  // One in twenty takes an id that may exist.
   const auto new_id = [&] { return rng_.Below(20) == 0 ? AnyId() : "job-" + std::to_string(made_++); };
   InsertJobs insert = MakeInsert(tenant, new_id(), key, now_unix_ns_);
   if (rng_.Below(10) == 0) {
@@ -149,7 +149,7 @@ JobWrite JobWriteGenerator::NextChange(JobDatabase& database) {
   if (IsTerminal(change.job.job().state())) {
     change.job.mutable_job()->set_ended_unix_ns(now_unix_ns_);
     if (rng_.Below(2) == 0) {
-      change.results.emplace();  // Empty ones take no bytes.
+      change.results.emplace();  // Empty results take no bytes.
     }
     if (rng_.Below(2) == 0) {
       change.results.emplace().add_outputs()->set_data(std::string(rng_.Below(500), 'r'));
@@ -177,7 +177,8 @@ JobWrite JobWriteGenerator::Next(JobDatabase& database) {
     const auto& [tenant, id] = jobs_[rng_.Below(jobs_.size())];
     return DropJob{rng_.Below(10) == 0 ? "stranger" : tenant, id, rng_.Below(2) == 0};
   }
-  return ForgetKeys{now_unix_ns_ - static_cast<int64_t>(rng_.Below(10'000'000))};
+  const int64_t before = now_unix_ns_ - static_cast<int64_t>(rng_.Below(10'000'000));
+  return ForgetKeys{before, rng_.Below(3) == 0 && !jobs_.empty() ? jobs_[rng_.Below(jobs_.size())].first : ""};
 }
 
 }  // namespace hpvm::server

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random writes for job databases, from a seed: what a daemon does, in any order, with mistakes among them.
+// Random writes for job databases, from a seed: a daemon's writes, in any order, with mistakes among them.
 #ifndef HPVMD_SERVER_JOBS_TESTING_JOB_WRITES_H_
 #define HPVMD_SERVER_JOBS_TESTING_JOB_WRITES_H_
 
@@ -13,14 +13,14 @@
 
 namespace hpvm::server {
 
-// A job of about 600 bytes, ACCEPTED.
+// Returns a job of about 600 bytes, ACCEPTED.
 StoredJob MakeStoredJob(std::string_view tenant, std::string_view id, int64_t created_unix_ns);
-// Of about 400 bytes.
+// Returns a request of about 400 bytes.
 std::string MakeStoredRequest(std::string_view name);
 InsertJobs MakeInsert(std::string_view tenant, std::string_view id, std::string_view key, int64_t created_unix_ns);
-// Of an array: what its elements share stands apart, with more labels for all.
+// Separates the shared fields of an array's elements, with more labels for all.
 void ShareInArray(InsertJobs* insert);
-// The job's next state, expecting the present one.
+// Returns the job's next state, expecting the present one.
 ChangeJob MakeChange(const StoredJob& present, v1::JobState state);
 internal::StoredBlob MakeStoredBlob(uint64_t number);
 Sha256 BlobHash(uint64_t number);
@@ -29,7 +29,7 @@ class JobWriteGenerator {
  public:
   explicit JobWriteGenerator(uint64_t seed) : rng_(seed) {}
 
-  // Of jobs as `database` has them; one in a few expects a state that is not so.
+  // Returns a write about the jobs in `database`; one in a few expects a wrong state.
   JobWrite Next(JobDatabase& database);
 
   static const std::vector<std::string>& Tenants();

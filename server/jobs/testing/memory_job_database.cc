@@ -140,13 +140,14 @@ void MemoryJobDatabase::Apply(const DropJob& drop, WriteResult* result) {
 
 void MemoryJobDatabase::Apply(const ForgetKeys& forget, WriteResult* result) {
   for (auto& [name, tenant] : tenants_) {
-    std::erase_if(tenant.keys, [&](const auto& entry) {
-      return entry.second.rows == 0 && entry.second.created_unix_ns < forget.before_unix_ns;
+    std::erase_if(tenant.keys, [&, &name = name](const auto& entry) {
+      return (forget.tenant.empty() || forget.tenant == name) && entry.second.rows == 0 &&
+             entry.second.created_unix_ns < forget.before_unix_ns;
     });
   }
 }
 
-// The row's indexes follow the new contents.
+// Replaces the row, and updates its indexes.
 void MemoryJobDatabase::Replace(Row& row, StoredJob job, WriteResult* result) {
   Tenant& tenant = tenants_.at(row.job.tenant());
   job.set_sequence(row.job.sequence());
@@ -205,7 +206,7 @@ void MemoryJobDatabase::SetBlobs(Tenant& tenant, const StoredJob& before, const 
   }
 }
 
-// What one write of the batch left unused may be used by a later one.
+// A blob that one write of the batch left unused may be used by a later one.
 void MemoryJobDatabase::ForgetBlobsInUse(std::span<const JobWrite> writes, std::vector<WriteResult>* results) const {
   for (size_t i = 0; i < writes.size(); ++i) {
     if (!(*results)[i].unused_blobs.empty()) {
@@ -332,7 +333,7 @@ Status MemoryJobDatabase::ListBlobs(const std::function<void(const BlobUse&)>& e
 StatusOr<bool> MemoryJobDatabase::UsesBlob(std::string_view tenant, const Sha256& hash) {
   std::lock_guard lock(mutex_);
   if (broken_) {
-    return DataLoss("The store failed; which blobs it names is known after the next start.");
+    return DataLoss("The store failed; the blobs that it names are known after the next start.");
   }
   const auto owner = tenants_.find(tenant);
   return owner != tenants_.end() && owner->second.blob_users.count(hash) != 0;

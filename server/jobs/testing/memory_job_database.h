@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs in containers: the model that databases are compared with, and a store whose faults tests choose.
+// MemoryJobDatabase keeps jobs in containers: the model with which databases are compared, and a store whose faults
+// tests choose.
 #ifndef HPVMD_SERVER_JOBS_TESTING_MEMORY_JOB_DATABASE_H_
 #define HPVMD_SERVER_JOBS_TESTING_MEMORY_JOB_DATABASE_H_
 
@@ -17,10 +18,10 @@
 
 namespace hpvm::server {
 
-// Faults of a disk, as a database shows them. kResourceExhausted and kDataLoss mean what they mean from Commit.
+// Faults of a disk, as a database reports them. kResourceExhausted and kDataLoss mean the same as from Commit.
 struct MemoryJobDatabaseFaults {
   std::function<Status(std::span<const JobWrite>)> before_commit;  // Not OK: nothing is changed.
-  std::function<Status(std::span<const JobWrite>)> after_commit;   // Not OK: changed, but nobody learns it.
+  std::function<Status(std::span<const JobWrite>)> after_commit;   // Not OK: changed, but reported as failed.
 };
 
 class MemoryJobDatabase final : public JobDatabase {
@@ -42,17 +43,17 @@ class MemoryJobDatabase final : public JobDatabase {
   Status ListBlobs(const std::function<void(const BlobUse&)>& each) override;
   StatusOr<bool> UsesBlob(std::string_view tenant, const Sha256& hash) override;
   StatusOr<uint64_t> NextLease() override;
-  // kUnimplemented.
+  // Returns kUnimplemented.
   Status BackUp(const std::string& path) override;
   StatusOr<std::vector<std::string>> Check() override;
 
-  // A daemon that starts again on the same contents: commits are taken again after a kDataLoss.
+  // Simulates a daemon that starts again on the same contents: commits are accepted again after a kDataLoss.
   void Reopen();
 
  private:
   struct Row {
     StoredJob job;
-    bool shares = false;  // As LiveRow.
+    bool shares = false;   // As in LiveRow.
     uint64_t request = 0;  // The sequence of the first job that has it.
     std::string key;
     StoredResults results;
@@ -91,7 +92,7 @@ class MemoryJobDatabase final : public JobDatabase {
   uint64_t next_sequence_ = 1;
   uint64_t lease_ = 0;
   std::map<uint64_t, Row> rows_;
-  std::unordered_map<std::string, uint64_t> sequence_of_;  // By id.
+  std::unordered_map<std::string, uint64_t> sequence_of_;  // Keyed by id.
   std::map<uint64_t, Request> requests_;
   std::map<std::string, Tenant, std::less<>> tenants_;
 };

@@ -33,8 +33,11 @@ StatusCode StoreModel::Apply(const JobWrite& write) {
   if (const auto* drop = std::get_if<DropJob>(&write)) {
     return Drop(*drop);
   }
-  const int64_t before = std::get<ForgetKeys>(write).before_unix_ns;
-  std::erase_if(keys_, [&](const auto& key) { return key.second.rows == 0 && key.second.created_unix_ns < before; });
+  const auto& forget = std::get<ForgetKeys>(write);
+  std::erase_if(keys_, [&](const auto& key) {
+    return key.second.rows == 0 && key.second.created_unix_ns < forget.before_unix_ns &&
+           (forget.tenant.empty() || forget.tenant == key.first.first);
+  });
   return StatusCode::kOk;
 }
 
@@ -52,7 +55,7 @@ StatusCode StoreModel::Insert(const InsertJobs& insert) {
   for (const StoredJob& job : insert.jobs) {
     StoredJob whole = job;
     if (insert.shared.has_value()) {
-      AddShared(*insert.shared, &whole).IgnoreError();  // The database says whose it is.
+      AddShared(*insert.shared, &whole).IgnoreError();  // The database checks the owner.
     }
     rows_[{tenant, job.job().id()}] = {whole, insert.request, std::nullopt, insert.idempotency_key, false};
   }

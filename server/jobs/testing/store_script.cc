@@ -92,12 +92,12 @@ JobWrite MakeScriptWrite(Rng& rng, size_t index, const StoreModel& model, Script
   return ForgetKeys{kStartUnixNs + static_cast<int64_t>(rng.Below(index + 1)) * 1'000'000};
 }
 
-// A page that cannot be read is a fault that a check may tell, and no damage.
+// A page that cannot be read is a fault that a check may report, and no damage.
 bool IsAboutReading(const std::string& fault) {
   return fault.find("unable to get the page") != fault.npos || fault.find("disk I/O error") != fault.npos;
 }
 
-// Every file below a folder.
+// Lists every file below a folder.
 Status ListFiles(Disk& disk, const std::string& folder, std::set<std::string>* files) {
   HPVMD_ASSIGN_OR_RETURN(std::vector<DiskEntry> entries, disk.List(folder));
   for (const DiskEntry& entry : entries) {
@@ -180,7 +180,7 @@ Status ScriptedStore::Open(StoreModel* model) {
 }
 
 void ScriptedStore::Close() {
-  queue_.reset();  // And with it the pins of what was never answered, which ask the database.
+  queue_.reset();  // Also destroys the pins of unanswered writes, which query the database.
   blobs_.reset();
   database_.reset();
 }
@@ -255,7 +255,7 @@ void ScriptedStore::Write(const ScriptStep& step, StoreModel* model) {
   CommitAll();
 }
 
-// Until nothing is due; what waits for room is tried again a few times.
+// Commits until nothing is due; writes that wait for room are tried again a few times.
 void ScriptedStore::CommitAll() {
   for (int tries = 0; tries < 4 && queue_->NextTime() != kNever;) {
     if (queue_->NextTime() > clock_.Now()) {
@@ -278,7 +278,7 @@ void ScriptedStore::CommitAll() {
 void ScriptedStore::Answer(const JobWrite& write, const WriteResult& result, bool was_sound, StoreModel* model) {
   const absl::StatusCode code = result.status.code();
   if (code == absl::StatusCode::kDataLoss) {
-    if (was_sound) {  // This batch may be on disk or not; a later one was not even tried.
+    if (was_sound) {  // This batch may be on disk or not; later batches were not even tried.
       if_written = if_written.has_value() ? std::move(if_written) : std::optional<StoreModel>(*model);
       if_written->Apply(write);
     }
@@ -297,7 +297,7 @@ void ScriptedStore::Answer(const JobWrite& write, const WriteResult& result, boo
   }
 }
 
-// Reads may fail, but not lie.
+// Reads may fail, but not return wrong data.
 void ScriptedStore::Read(StoreModel* model) {
   for (const auto& [id, row] : model->rows()) {
     StatusOr<StoredJob> job = database_->Find(id.first, id.second);
@@ -318,7 +318,7 @@ void ScriptedStore::Read(StoreModel* model) {
   }
 }
 
-// In short steps, until what is left is to spare.
+// Shrinks in short steps, until only spare pages are left.
 void ScriptedStore::Shrink() {
   StatusOr<bool> more = true;
   for (int steps = 0; steps < 20 && more.value_or(false); ++steps) {
@@ -330,7 +330,7 @@ void ScriptedStore::Shrink() {
   }
 }
 
-// A copy that is said to be made is whole, and the store goes on as before.
+// A copy that is reported as made is complete, and the store continues as before.
 void ScriptedStore::BackUp(StoreModel* model) {
   const std::string path = options_.root + "/backup-" + std::to_string(backups_++);
   if (!database_->BackUp(path).ok()) {
@@ -342,7 +342,7 @@ void ScriptedStore::BackUp(StoreModel* model) {
   options.disk = options_.disk;
   StatusOr<std::unique_ptr<JobDatabase>> copy = OpenSqliteJobDatabase(options);
   if (!copy.ok()) {
-    return;  // A fault of the disk; the copy itself is looked at where there is none.
+    return;  // A fault of the disk; runs without faults check the copy itself.
   }
   StoreModel expected = *model;
   if (std::string differs = expected.Compare(**copy, *blobs_, /*deep=*/false);

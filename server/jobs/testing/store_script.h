@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fixed script of what a daemon does with its store, a model of what it was told, and the check of one by the other.
+// A fixed script of a daemon's operations on its store, a model of the answers, and a comparison of the two.
 //
-// The script's next step follows from the model alone, so that the model can be carried on elsewhere: by a parent that
-// only hears how many steps its child was told of before it died.
+// The script's next step follows from the model alone, so that the model can be continued elsewhere: by a parent that
+// only learns how many steps were acknowledged to its child before it died.
 #ifndef HPVMD_SERVER_JOBS_TESTING_STORE_SCRIPT_H_
 #define HPVMD_SERVER_JOBS_TESTING_STORE_SCRIPT_H_
 
@@ -27,7 +27,8 @@
 
 namespace hpvm::server {
 
-// What must be on disk, from what was answered. Written from the interface, not from an implementation.
+// StoreModel is the state that must be on disk, derived from the answers. Written from the interface, not from an
+// implementation.
 class StoreModel {
  public:
   struct Row {
@@ -45,14 +46,14 @@ class StoreModel {
   };
   using Id = std::pair<std::string, std::string>;  // Tenant, and the job's id or the key.
 
-  // Does what the database must do with `write`, and answers the code that it must answer.
+  // Does what the database must do with `write`, and returns the code that it must return.
   absl::StatusCode Apply(const JobWrite& write);
   void SetSequences(const InsertJobs& insert, const std::vector<uint64_t>& sequences);
 
-  // What differs, in sentences; empty: nothing. Adopts sequences that nobody was told. `deep`: also the blobs' bytes
-  // and the database's own check.
+  // Returns the differences in sentences; empty when there are none. Adopts sequences that were not reported. `deep`
+  // includes the blobs' bytes and the database's own check.
   std::string Compare(JobDatabase& database, BlobFolder& blobs, bool deep);
-  // The blobs that rows need: tenant and hash.
+  // Returns the blobs that rows need: tenant and hash.
   std::set<std::pair<std::string, Sha256>> Blobs() const;
 
   const std::map<Id, Row>& rows() const { return rows_; }
@@ -71,52 +72,52 @@ class StoreModel {
   std::set<Id> keys_ever_;
 };
 
-// Contents of blob `number`, from some bytes to several pages; the database sees its hash and size only.
+// Returns the contents of blob `number`, from some bytes to several pages; the database sees its hash and size only.
 std::string BlobText(uint64_t number);
 
 struct ScriptStep {
   enum class Kind : uint8_t { kWrite, kRead, kReopen, kBackUp, kCheck, kShrink };
   Kind kind = Kind::kWrite;
-  std::string tenant;           // Of the blobs.
+  std::string tenant;           // The blobs' tenant.
   std::vector<uint64_t> blobs;  // Put before the writes.
   std::vector<JobWrite> writes;
 };
 inline constexpr size_t kScriptSteps = 200;
 ScriptStep MakeScriptStep(size_t index, const StoreModel& model);
 
-// The store on a disk, and the script running on it.
+// ScriptedStore is the store on a disk, with the script running on it.
 class ScriptedStore {
  public:
   struct Options {
     Disk* disk = nullptr;
-    std::string vfs;   // SQLite's name of the disk; empty: its default.
-    std::string root;  // Exists. The database and the folder of blobs lie in it.
-    bool has_reserve = false;  // Otherwise that the disk is full is known by writes that fail alone.
+    std::string vfs;           // SQLite's name of the disk; empty: its default.
+    std::string root;          // Exists. Contains the database and the folder of blobs.
+    bool has_reserve = false;  // Without a reserve a full disk is noticed by failed writes only.
   };
   explicit ScriptedStore(Options options) : options_(std::move(options)) {}
   ~ScriptedStore() { Close(); }
 
-  // As a daemon starts: opens, sweeps, takes a lease.
+  // Starts as a daemon does: opens, sweeps, takes a lease.
   Status Open(StoreModel* model);
   void Close();
 
-  // Runs steps [first, end) until the store is broken or does not open. `on_told` comes after each step whose answers
-  // have all come.
+  // Runs steps [first, end) until the store is broken or does not open. `on_told` is called after each step whose
+  // answers are complete.
   void Run(StoreModel* model, size_t first, size_t end, const std::function<void(size_t)>& on_told = nullptr);
 
   void RunStep(const ScriptStep& step, StoreModel* model);
-  // A moment later the daemon looks for room.
+  // Lets a moment pass, after which the daemon looks for room.
   void LookForRoom();
   const std::optional<DiskRoom>& room() const { return room_; }
 
-  // What Run saw:
+  // Results of Run:
   bool stopped = false;                  // Broken, or not opened again: a daemon would have ended.
   std::optional<StoreModel> if_written;  // The model with the batch whose outcome is not known.
   std::string wrong;                     // Answers that contradict the model; empty: none.
-  uint64_t refused = 0;                  // Writes for which there was no room.
+  uint64_t refused = 0;                  // Number of writes for which there was no room.
 
-  // After Open: everything told is there and nothing else, the files too; then continues with that model. Returns what
-  // is wrong. `candidates`: what may have been written.
+  // Called after Open: checks that everything acknowledged is there and nothing else, including the files; then
+  // continues with that model. Returns the errors. `if_written` is the model if the batch in doubt was written.
   std::string CheckRecovered(StoreModel* model, const std::optional<StoreModel>& if_written);
 
  private:

@@ -9,7 +9,7 @@
 
 namespace hpvm::server {
 
-// Gone at the end of its scope.
+// TemporaryFolder is removed at the end of its scope.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::string& parent = "/tmp") : path_(parent + "/hpvm-jobs-XXXXXX") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The crudest HTTP client and server, for tests: bytes in, bytes out.
+// A minimal HTTP client and server for tests: bytes in, bytes out.
 #ifndef HPVMD_SERVER_OBSERVE_TESTING_HTTP_CLIENT_H_
 #define HPVMD_SERVER_OBSERVE_TESTING_HTTP_CLIENT_H_
 
@@ -43,7 +43,7 @@ inline std::string ReadAll(int fd) {
   return text;
 }
 
-// What the server answers to these bytes, until it closes.
+// Returns everything that the server sends in response to these bytes, until it closes.
 inline std::string Exchange(const std::string& address, const std::string& request) {
   const UniqueFd fd = ConnectTo(address);
   send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL);
@@ -54,10 +54,11 @@ inline std::string Get(const std::string& address, const std::string& path) {
   return Exchange(address, "GET " + path + " HTTP/1.1\r\nHost: " + address + "\r\n\r\n");
 }
 
-// Takes POSTs one after the other and keeps their bodies.
+// Collector accepts POSTs one after the other and keeps their bodies.
 class Collector {
  public:
-  // What to answer to the nth request (from 0); an empty text: nothing, the connection is held open.
+  // `answer` returns the response to the nth request (from 0); an empty text sends nothing and keeps the connection
+  // open.
   explicit Collector(std::function<std::string(size_t)> answer = [](size_t) { return Ok(); })
       : answer_(std::move(answer)), listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in at{};

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# build.sh [FOLDER]: builds the modules from the sources beside this script into FOLDER, as far as the compilers are
-# installed; without FOLDER, the modules that are committed. They are what compilers emit by default: clang 22 runs the
-# wasm-opt that it finds unless told not to, "_opt" has it run (Debian's binaryen 108, which cannot read 64-bit tables).
-# AssemblyScript comes from `npm install assemblyscript`; ASC names its asc.
+# build.sh [FOLDER]: builds the modules from the sources beside this script into FOLDER, if their compilers are
+# installed; without FOLDER, the committed modules. They have the compilers' default output: clang 22 runs the
+# wasm-opt that it finds unless told not to; the "_opt" modules are built with it (Debian's binaryen 108, which cannot read
+# 64-bit tables). AssemblyScript comes from `npm install assemblyscript`; ASC is the path of its asc.
 set -e
 cd "$(dirname "$0")"
 out=${1:-.}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A loop that clang makes into vector instructions with -msimd128, and a memset and memcpy that it makes into bulk ones.
+// A loop that clang vectorizes with -msimd128, and loops that it turns into the bulk operations memset and memcpy.
 #include "client/kernel/hpvm.h"
 
 HPVM_KERNEL void saxpy(const int* x, int* out, int count) {

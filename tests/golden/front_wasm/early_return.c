@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where `value` first stands in a row of a matrix, or -1; returns from inside two loops. Surplus instances return at
+// The first position of `value` in a row of a matrix, or -1; returns from inside two loops. Surplus instances return at
 // once.
 #include "hpvm.h"
 
@@ -17,7 +17,7 @@ HPVM_KERNEL void find(const int* matrix, int* where, int rows, int columns, int 
         return;
       }
       if (found < 0) {
-        break;  // The rest of this block does not count.
+        break;  // The rest of this block is skipped.
       }
     }
   }

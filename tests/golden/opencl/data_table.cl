@@ -49,7 +49,7 @@ void store64_global(__global uchar* p, ulong v) {
   store32_global(p + 4, (uint)(v >> 32));
 }
 
-// Where an instance's memory lies.
+// This struct holds the addresses of an instance's memory.
 typedef struct {
   int nothing;
 } Ranges;

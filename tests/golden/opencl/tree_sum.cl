@@ -221,7 +221,7 @@ __kernel GROUP void checked(__global const uchar* b0,
   const uint y = first_y + (uint)get_global_id(1);
   const uint z = first_z + (uint)get_global_id(2);
   __local ulong group_memory[128] __attribute__((aligned(16)));
-  __local uint stopped[2];  // Whether an instance has trapped before the next meeting, and the one behind it.
+  __local uint stopped[2];  // stopped[meeting] is 1 when an instance has trapped before that barrier; the entries alternate.
   uint meeting = 0u;
   {
     const uint size = (uint)(get_local_size(0) * get_local_size(1) * get_local_size(2));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Rust programmers write: slices with checked indices, an option that is unwrapped, a panic with a text.
+// Typical Rust: slices with checked indices, an option that is unwrapped, a panic with a text.
 use std::slice;
 
 #[link(wasm_import_module = "hpvm")]

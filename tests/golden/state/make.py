@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the state folder of a release, for the tests that open it with every later one.
+"""Makes the state folder of a release, for the tests that open it with every later release.
 
     make.py BIN_FOLDER NAME
 
-BIN_FOLDER has that release's programs. A daemon of it gets jobs in every state, tenants and tokens, and is killed; what
-it leaves, without what is made anew, is NAME.tar.gz beside this file, and what must be found in it is NAME.txt: a line
-for each job, with what the tests call it, its id and its state.
+BIN_FOLDER has that release's programs. Its daemon gets jobs in every state, tenants and tokens, and is killed; its
+state folder, without regenerated files, becomes NAME.tar.gz beside this file. NAME.txt lists what the tests must find: a line
+for each job, with its name in the tests, its id and its state.
 """
 
 import json
@@ -59,7 +59,7 @@ class State:
 
 
 def fill(state):
-    """[(name, id)] of every job."""
+    """Returns [(name, id)] of every job."""
     add = one_node("add", IN_OUT, [("amount", 5)])
     indexed = one_node("add", ({**port("in", "in"), "shape": []}, {**port("out", "out"), "shape": []}),
                        [("amount", "s")], instances="1")

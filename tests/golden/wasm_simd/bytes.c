@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over bytes. How often each value occurs (the comparison and its count become i8x16 and wider), and the edges of
+// Loops over bytes: the count of each value (the comparison and its count become i8x16 and wider), and the edges of
 // an image by Sobel's operator, which mixes i8x16, i16x8 and narrowing.
 #include "hpvm.h"
 

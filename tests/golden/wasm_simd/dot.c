@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dot products of shares of two vectors: of floats and of doubles, which may be added in any order, by clang's
+// Dot products of shares of two vectors: floats and doubles, which may be added in any order, by clang's
 // vectorizer; of 16-bit integers with the intrinsics.
 #include <wasm_simd128.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = a x + y over a share of the elements per instance; clang makes f32x4 of it.
+// y = a x + y over a share of the elements per instance; clang vectorizes it with f32x4.
 #include "hpvm.h"
 
 HPVM_KERNEL void saxpy(const float* restrict x, float* restrict y, float a, int share) {

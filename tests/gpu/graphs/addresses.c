@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Offsets: constants that are added and taken off, ends of buffers, wide strides, narrow and unaligned elements, memory
-// of an instance's own.
+// Offsets: constants that are added and subtracted, ends of buffers, wide strides, narrow and unaligned elements, memory
+// private to an instance.
 #include "common.h"
 #include "hpvm.h"
 
@@ -8,13 +8,13 @@ typedef struct {
   uint64_t word[6];
 } Record48;
 
-// Two fields off one sum; `extra` is 0, which no compiler knows.
+// Two fields at one sum; `extra` is 0, which no compiler knows.
 HPVM_KERNEL void plain48(const Record48* restrict in, const uint32_t* restrict extra, uint64_t* restrict out) {
   const uint8_t* at = (const uint8_t*)in + ((uint32_t)X * 48u + extra[0] * 16u);
   out[X] = *(const uint64_t*)(at + 40) + *(const uint64_t*)(at + 32);
 }
 
-// A constant within, and one taken off behind it: of the tenant's own.
+// A constant inside the sum, and one that the kernel subtracts afterwards.
 HPVM_KERNEL void tenants48(const uint8_t* restrict in, const uint32_t* restrict extra, uint64_t* restrict out) {
   uint32_t t = ((uint32_t)X + 16u) * 48u + extra[0] * 16u;
   out[X] = *(const uint64_t*)(in + (t - 680u)) + *(const uint64_t*)(in + (t - 688u));
@@ -40,7 +40,7 @@ HPVM_KERNEL void strides(const uint8_t* restrict in, const uint32_t* restrict ex
   out[i] = sum;
 }
 
-// From the end towards the beginning, the last bytes first.
+// From the end to the beginning, the last bytes first.
 HPVM_KERNEL void from_end(const uint8_t* restrict in, uint8_t* restrict out, int n) {
   int at = n - 1 - X;
   const uint8_t* end = in + n;
@@ -68,7 +68,7 @@ HPVM_KERNEL void wide_write(const float* restrict in, float* restrict out, int s
   }
 }
 
-// Eight and sixteen bits: what is kept, what wraps, what is extended.
+// Eight and sixteen bits: truncation, wrapping and extension.
 HPVM_KERNEL void narrow(const int8_t* restrict a, const uint8_t* restrict b, int16_t* restrict c,
                         uint16_t* restrict d) {
   int8_t s = (int8_t)(a[X] * 3 + b[X]);
@@ -105,7 +105,7 @@ HPVM_KERNEL void packed_read(const Packed* restrict in, double* restrict out, ui
   ids[X] = p->id ^ q->id << 1;
 }
 
-// A permutation is applied on the stack again and again, with indices that data decides.
+// A permutation is applied on the stack repeatedly, with indices from data.
 HPVM_KERNEL void shuffle_own(const uint8_t* restrict order, const int* restrict in, int* restrict out) {
   int own[64], other[64];
   for (int i = 0; i < 64; ++i) {
@@ -124,7 +124,7 @@ HPVM_KERNEL void shuffle_own(const uint8_t* restrict order, const int* restrict 
   }
 }
 
-// Sums of 64 bits as offsets, brought back to 32.
+// Sums of 64 bits as offsets, truncated to 32.
 HPVM_KERNEL void long_offsets(const int64_t* restrict places, const int* restrict in, int64_t* restrict out, int n) {
   int64_t at = places[X] * 3 - 1000000007LL;
   uint64_t hashed = Mix64((uint64_t)at);
@@ -132,7 +132,7 @@ HPVM_KERNEL void long_offsets(const int64_t* restrict places, const int* restric
   out[X] = (int64_t)in[k] * at + (int64_t)(hashed >> 40) - in[n - 1 - k];
 }
 
-// A window that slides over `x - k` in both directions.
+// A window that moves over `x - k` in both directions.
 HPVM_KERNEL void window(const float* restrict in, float* restrict out, int n, int k) {
   float sum = 0;
   for (int j = 0; j < k; ++j) {
@@ -160,7 +160,7 @@ HPVM_KERNEL void diagonals(const double* restrict band, double* restrict out, in
   out[d] = sum;
 }
 
-// Three dimensions with margins that are taken off.
+// Three dimensions with margins that are subtracted.
 HPVM_KERNEL void margins(const int* restrict in, int* restrict out, int nx, int ny, int margin) {
   int x = X + margin, y = Y + margin, z = Z + margin;
   int at = ((z - margin) * ny + (y - margin)) * nx + (x - margin);

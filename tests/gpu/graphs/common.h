@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the corpus's kernels share.
+// Functions shared by the corpus's kernels.
 #ifndef HPVMD_TESTS_GPU_GRAPHS_COMMON_H_
 #define HPVMD_TESTS_GPU_GRAPHS_COMMON_H_
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The corpus of whole graphs as corpus.py writes it: documents, sizes, and how to make the inputs.
+// The corpus of whole graphs that corpus.py writes: documents, sizes, and how to make the inputs.
 #ifndef HPVMD_TESTS_GPU_GRAPHS_CORPUS_H_
 #define HPVMD_TESTS_GPU_GRAPHS_CORPUS_H_
 
@@ -14,7 +14,7 @@
 
 namespace hpvm::gpu_graphs {
 
-// One input, made from the graph's name and its own: the same bytes in every process.
+// One input, made from the names of the graph and the input: the same bytes in every process.
 struct Input {
   std::string name;
   ElementType type = ElementType::kF32;
@@ -35,7 +35,7 @@ struct Case {
   std::string until;
 };
 
-// `text`: {"graphs": [...]}. kInvalidArgument says what is wrong with it.
+// Parses {"graphs": [...]}. kInvalidArgument names the fault.
 StatusOr<std::vector<Case>> ReadCorpus(const std::string& text);
 std::vector<uint8_t> Fill(const Case& graph, const Input& input);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes corpus.txt, whose head says what it may hold, as the JSON that hpvm-gpu-graphs reads.
+"""Converts corpus.txt, whose head defines its syntax, to the JSON that hpvm-gpu-graphs reads.
 
     corpus.py short|long [OUTPUT]
 """
@@ -20,12 +20,12 @@ class Fault(Exception):
 
 
 def evaluate(expression, sizes):
-    """An extent, as the graph's reader computes it."""
+    """Returns the value of an extent, as the graph's reader computes it."""
     return int(eval(expression.replace("/", "//"), {"__builtins__": {}, "min": min, "max": max}, dict(sizes)))
 
 
 def tensor(text):
-    """NAME:TYPE[SHAPE] as (name, description)."""
+    """Parses NAME:TYPE[SHAPE] to (name, description)."""
     match = VALUE.match(text)
     if not match:
         raise Fault(f"\"{text}\" is not NAME:TYPE[SHAPE]")
@@ -38,7 +38,7 @@ class Graph:
         self.name, self.sizes = name, sizes
         self.repeat, self.rotate, self.until = 1, [], ""
         self.inputs, self.fills, self.nodes, self.edges, self.outputs = {}, [], {}, [], {}
-        self.values = {}  # By name: where the value comes from, and what it is.
+        self.values = {}  # The origin and the description of each value, by name.
 
     def take_input(self, words):
         name, what = tensor(words[0])
@@ -137,7 +137,7 @@ def begin(line, is_long):
 
 
 def read(size, text=None):
-    """The graphs, as JSON values, with "short" or "long" sizes."""
+    """Returns the graphs as JSON values, with "short" or "long" sizes."""
     graphs = []
     for number, line in enumerate((text or SOURCE.read_text()).splitlines(), 1):
         line = line.split("#")[0].rstrip()
@@ -150,7 +150,7 @@ def read(size, text=None):
             raise SystemExit(f"{SOURCE.name}:{number}: {error!r}") from error
     names = [graph.name for graph in graphs]
     if len(set(names)) != len(names):
-        raise SystemExit(f"{SOURCE.name}: a name stands there twice.")
+        raise SystemExit(f"{SOURCE.name}: a name occurs twice.")
     return [graph.to_json() for graph in graphs]
 
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dynamic programming: rows on the stack, rows from one repetition to the next, wavefronts within a group.
+// Dynamic programming: rows on the stack, rows passed from one repetition to the next, wavefronts within a group.
 #include "common.h"
 #include "hpvm.h"
 
 enum { kLetters = 48 };
 
-// One pair of sequences an instance; the row is the instance's own.
+// One pair of sequences for each instance; the row is private to the instance.
 HPVM_KERNEL void smith_waterman(const uint8_t* restrict a, const uint8_t* restrict b, int* restrict score,
                                 int* restrict place, int length, int gap) {
   int i = X, best = 0, where = -1;
@@ -32,7 +32,7 @@ HPVM_KERNEL void smith_waterman(const uint8_t* restrict a, const uint8_t* restri
   place[i] = where;
 }
 
-// One item a repetition.
+// One item for each repetition.
 HPVM_KERNEL void knapsack(const int* restrict old, const int* restrict weights, const int* restrict values,
                           const int* restrict item, int* restrict next, int* restrict next_item, int items) {
   int c = X, k = item[0] % items, w = weights[k];
@@ -68,14 +68,14 @@ HPVM_KERNEL void lcs_bits(const uint8_t* restrict a, const uint8_t* restrict b, 
   length[i] = zeros;
 }
 
-// A group of 32 walks the diagonals of a square of distances.
+// A group of 32 processes the diagonals of a square of distances.
 HPVM_KERNEL void edit_wave(const uint8_t* restrict a, const uint8_t* restrict b, int* restrict distance) {
   int* cells = hpvm_local_alloc(3 * 33 * sizeof(int));
   int t = (int)hpvm_local_id(0), pair = (int)hpvm_group_id(0);
   for (int d = 0; d <= 64; ++d) {
     int* now = cells + d % 3 * 33;
     const int *last = cells + (d + 2) % 3 * 33, *before = cells + (d + 1) % 3 * 33;
-    // Row r, column d - r; instance t has rows t and, the first, also 32.
+    // Row r, column d - r; instance t handles row t, and the first one also row 32.
     for (int r = t; r <= 32; r += 32) {
       int c = d - r;
       if (c < 0 || c > 32) {

@@ -15,7 +15,7 @@ HPVM_KERNEL void product64(const double* restrict a, const double* restrict b, d
                            double beta) {
   double sum = beta * c[Y * n + X];
   for (int i = 0; i < k; ++i) {
-    sum += a[Y * k + i] * b[X * k + i];  // The second one transposed.
+    sum += a[Y * k + i] * b[X * k + i];  // The second matrix is transposed.
   }
   c[Y * n + X] = sum;
 }
@@ -37,7 +37,7 @@ HPVM_KERNEL void product_tile(const float* restrict a, const float* restrict b, 
   c[Y * n + X] = sum;
 }
 
-// One column of a decomposition a repetition.
+// One column of a decomposition for each repetition.
 HPVM_KERNEL void lu_column(const double* restrict a, const int* restrict step, double* restrict factors, int n) {
   int y = X, k = step[0];
   factors[y] = y > k ? a[y * n + k] / a[k * n + k] : 0.0;
@@ -62,7 +62,7 @@ HPVM_KERNEL void lu_prepare(const double* restrict in, double* restrict out, int
 
 enum { kSmall = 8 };
 
-// Many matrices of 8 by 8, each an instance's, packed triangles on the stack.
+// Many matrices of 8 by 8, one for each instance, packed triangles on the stack.
 HPVM_KERNEL void cholesky8(const float* restrict roots, double* restrict lower) {
   const float* r = roots + X * kSmall * kSmall;
   double a[kSmall * (kSmall + 1) / 2];
@@ -126,7 +126,7 @@ HPVM_KERNEL void sparse_rows(const int* restrict starts, const int* restrict col
   y[X] = sum;
 }
 
-// Column after column, each `rows` apart.
+// Columns one after the other, `rows` elements apart.
 HPVM_KERNEL void sparse_ell(const int* restrict columns, const float* restrict values, const float* restrict x,
                             float* restrict y, int rows, int width) {
   float sum = 0;
@@ -139,7 +139,7 @@ HPVM_KERNEL void sparse_ell(const int* restrict columns, const float* restrict v
   y[X] = sum;
 }
 
-// Coordinates; sums in fixed point, so that their order does not matter.
+// Coordinates; sums in fixed point, whose order does not matter.
 HPVM_KERNEL void sparse_coo(const int* restrict places, const float* restrict values, const float* restrict x,
                             int64_t* y) {
   int row = places[2 * X], column = places[2 * X + 1];

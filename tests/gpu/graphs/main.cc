@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-gpu-graphs: runs whole graphs on a GPU's device again and again, each variant of their kernels forced in turn,
-// and compares every output with what the processor's device computes.
+// hpvm-gpu-graphs: runs whole graphs on a GPU repeatedly, with each variant of their kernels forced in turn, and
+// compares every output with the result of the CPU device.
 //
 //   hpvm-gpu-graphs --corpus FILE --device opencl:0 --graphs I,... [--runs N] [--cache FOLDER]
 //
-// Prints lines of JSON for run.py: {"device"} first, {"begin": I} before graph I is touched, {"graph", "wish", ...} for
-// each variant, and {"end"} behind the last. Ends with 3 when the device is lost, as nothing further can be run on it
-// in this process.
+// Prints lines of JSON for run.py: {"device"} first, {"begin": I} before graph I is touched, {"graph", "wish", ...}
+// for each variant, and {"end"} after the last. Exits with 3 when the device is lost, because this process can run
+// nothing further on it.
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -33,9 +33,9 @@ constexpr int kLost = 3;
 
 struct Options {
   std::string corpus, device, cache, kernels = "gpu_graphs.wasm";
-  std::vector<size_t> graphs;  // Places in the corpus.
+  std::vector<size_t> graphs;  // Positions in the corpus.
   uint32_t runs = 1, cpu_threads = 2;
-  bool interprets = false;  // Also compares the processor's results with the interpreter's.
+  bool interprets = false;  // Also compares the CPU's results with the interpreter's.
   double run_seconds_max = 60;
 };
 
@@ -80,7 +80,7 @@ StatusOr<Outputs> RunOnce(LocalEngine& local, engine::PreparedGraph& prepared, c
   return outputs;
 }
 
-// Empty: the same bytes everywhere.
+// Returns an empty text when all bytes are equal.
 std::string Difference(const Outputs& want, const Outputs& got) {
   for (const auto& [name, bytes] : want) {
     const std::vector<uint8_t>& other = got.at(name);
@@ -100,7 +100,7 @@ std::string Difference(const Outputs& want, const Outputs& got) {
   return want.size() == got.size() ? "" : "Other outputs.";
 }
 
-// The document with every node held to one device.
+// Returns the document with every node restricted to one device.
 std::string OnlyOn(const std::string& device, const std::string& document) {
   json root = json::parse(document);
   for (json& node : root.at("nodes")) {
@@ -129,14 +129,14 @@ class Runner {
       local.devices = {"interp"};
       HPVMD_ASSIGN_OR_RETURN(interpreter_, LocalEngine::Start(local));
     }
-    local.devices = {options_.device, "cpu"};  // The second for memory of the host alone.
+    local.devices = {options_.device, "cpu"};  // The second is for memory of the host alone.
     local.gpu_forced = &forced_;
     HPVMD_ASSIGN_OR_RETURN(gpu_, LocalEngine::Start(local));
     Print({{"device", gpu_->device(0).info().name}});
     return absl::OkStatus();
   }
 
-  // False: the device is lost.
+  // Returns false when the device is lost.
   bool RunGraph(const Case& graph) {
     const Inputs inputs(graph);
     const StatusOr<Outputs> want = Expect(graph, inputs);
@@ -153,7 +153,7 @@ class Runner {
     }
     const uint32_t variants = VariantsOf(**prepared);
     Print({{"graph", graph.name}, {"variants", variants}, {"prepare_ms", Milliseconds(begin)}});
-    // The device's own choice first, then each variant.
+    // First the device's own choice, then each variant.
     for (uint32_t i = 0; i <= variants; ++i) {
       if (!RunVariant(graph, inputs, *want, **prepared, i == 0 ? kAutoVariant : i - 1)) {
         return false;

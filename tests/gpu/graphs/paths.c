@@ -3,14 +3,14 @@
 #include "common.h"
 #include "hpvm.h"
 
-// A node's neighbours come from its number, so that no list is read.
+// A node's neighbours are computed from its number, so that no list is read.
 HPVM_KERNEL void edges_make(const int* restrict starts, int* restrict ends, int n) {
   for (int k = starts[X]; k < starts[X + 1]; ++k) {
     ends[k] = (int)(Mix32((uint32_t)(X * 31 + (k - starts[X]))) % (uint32_t)n);
   }
 }
 
-// Sets `done` when a repetition has reached nothing new.
+// Sets `done` when a repetition has reached no new node.
 HPVM_KERNEL void bfs_level(const int* restrict starts, const int* restrict ends, const int* restrict level,
                            const int* restrict depth, int* restrict next, int* restrict reached,
                            int* restrict next_depth) {
@@ -105,7 +105,7 @@ HPVM_KERNEL void triangles(const int* restrict starts, const int* restrict ends,
   count[X] = sum;
 }
 
-// Colours in the order of nodes' hashes: the least that no neighbour of a higher hash has.
+// Colours in the order of nodes' hashes: the least colour that no neighbour of a higher hash has.
 HPVM_KERNEL void color(const int* restrict starts, const int* restrict ends, const int8_t* restrict colors,
                        int8_t* restrict next) {
   uint64_t used = 0;

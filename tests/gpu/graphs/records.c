@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of odd sizes, found by bisection, pointers and trees: several accesses off one sum, constants inside it and
-// taken off it.
+// Records of odd sizes, found by bisection, pointers and trees: several accesses at one sum, constants added inside it
+// and subtracted from it.
 #include "common.h"
 #include "hpvm.h"
 
@@ -191,7 +191,7 @@ HPVM_KERNEL void span_find(const Span* restrict spans, const int64_t* restrict k
                            int* restrict first, int n) {
   int i = X, low = 0, high = n;
   int64_t key = keys[i];
-  while (low < high) {  // The first that begins behind the key.
+  while (low < high) {  // Finds the first record that begins behind the key.
     int middle = low + (high - low) / 2;
     if (spans[middle].low <= key) {
       low = middle + 1;

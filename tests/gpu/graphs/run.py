@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the corpus of whole graphs on GPUs, each variant of their kernels forced in turn, against the processor's results.
+"""Runs the corpus of whole graphs on GPUs, forces each variant of their kernels in turn, and compares with the processor's results.
 
     run.py BIN_FOLDER --short --device opencl:0        one process, small sizes, once; also the interpreter's results
     run.py BIN_FOLDER [--log FILE]                     the sitting: ten processes of ten runs on opencl:0 and vulkan:0
 
-BIN_FOLDER holds hpvm-gpu-graphs, hpvm-compiler and gpu_graphs.wasm. Prints a table; ends with 1 after a loss, a difference, a
-failure, a refusal that is not listed below, or one that is listed and did not come. Needs Python alone, and no network.
+BIN_FOLDER holds hpvm-gpu-graphs, hpvm-compiler and gpu_graphs.wasm. Prints a table; exits with 1 after a loss, a difference, a
+failure, a refusal that is not listed below, or a listed one that did not occur. Needs Python alone, and no network.
 """
 
 import argparse
@@ -24,21 +24,21 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import corpus  # noqa: E402
 
-# What is known to fail: what the device's name and the message have in them, and why. A graph that works after all fails here.
+# Known failures: text in the device's name and in the message, and the reason. A listed graph that succeeds counts as a failure.
 KNOWN = [
     # (driver, device, graph, message, reason)
 ]
-# What a driver compiles for minutes, so that it is left out there.
+# Graphs that a driver compiles for minutes, and that are omitted there.
 SLOW = [
     # (driver, device, graphs, reason)
     ("vulkan", "llvmpipe", {"bilateral", "black_scholes", "change_ways", "cholesky", "dft", "fft"},
      "lavapipe compiles its kernels for half a minute and longer"),
 ]
-TURN = 7  # Each process begins so many graphs later, so that they fill the caches of compilers for each other.
+TURN = 7  # Each process begins this many graphs later, so that the processes fill the compilers' caches for each other.
 
 
 class Tally:
-    """What became of one graph on one device."""
+    """Tally counts the results of one graph on one device."""
 
     def __init__(self):
         self.wishes, self.counts, self.messages = set(), collections.Counter(), []
@@ -74,7 +74,7 @@ class Sitting:
         self.corpus.write_text(json.dumps({"graphs": graphs}))
 
     def environment(self):
-        """Drivers keep what they have compiled where every process of the sitting finds it."""
+        """Returns an environment in which every process of the sitting finds the drivers' caches."""
         names = {"POCL_CACHE_DIR": "pocl", "MESA_SHADER_CACHE_DIR": "mesa", "CUDA_CACHE_PATH": "cuda",
                  "__GL_SHADER_DISK_CACHE_PATH": "gl"}
         for name in names.values():
@@ -90,7 +90,7 @@ class Sitting:
         return command + (["--interpret"] if self.options.short else [])
 
     def one_process(self, device, number):
-        """The corpus once, from another place on; a process that ends early is followed by one for what is left."""
+        """Runs the corpus once, from a different start; a process that ends early is followed by another for the remaining graphs."""
         graphs = [i for i, graph in enumerate(self.graphs)
                   if not slow_for(device, self.names[device], graph["name"])]
         start = number * TURN % max(len(graphs), 1)
@@ -113,7 +113,7 @@ class Sitting:
             threading.Thread(target=self.watch, args=(child, heard), daemon=True).start()
             for text in child.stdout:
                 heard[0] = time.monotonic()
-                if not text.startswith("{"):  # Drivers talk, too.
+                if not text.startswith("{"):  # Drivers print, too.
                     errors.write(text)
                     continue
                 line = json.loads(text)
@@ -137,14 +137,14 @@ class Sitting:
             late = time.monotonic() >= self.end
             with self.lock:
                 if late:
-                    self.incomplete.append(f"{device}: time was up during {name}")
+                    self.incomplete.append(f"{device}: the time ended during {name}")
                 else:
                     self.tallies[device][name].take({"crashed": f"the process ended with {how}: {problem}"})
             return [present, *left] if late else left
         return left
 
     def watch(self, child, heard):
-        """Ends the process when time is up, or when it has been silent for too long: a kernel that does not come back."""
+        """Ends the process when time is up, or when it has been silent for too long: a kernel does not return."""
         while child.poll() is None:
             if time.monotonic() > min(self.end, heard[0] + self.options.silence):
                 child.kill()
@@ -160,13 +160,13 @@ class Sitting:
 
 
 def device_name(sitting, device):
-    """As the program says it."""
+    """Returns the name of the device as the program prints it."""
     done = subprocess.run(sitting.command(device, []), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           env=sitting.environment())
     for text in done.stdout.splitlines():
         if "device" in json.loads(text):
             return json.loads(text)["device"]
-    raise SystemExit(f"{device} is not there: {done.stderr[-600:]}")
+    raise SystemExit(f"{device} is not available: {done.stderr[-600:]}")
 
 
 def slow_for(device, name, graph):
@@ -182,7 +182,7 @@ def known_for(device, name, graph):
 
 
 def judge(sitting, device, graph, say):
-    """Whether all is as it should be with one graph on one device."""
+    """Returns true when the results of one graph on one device are as expected."""
     tally = sitting.tallies[device][graph]
     counts = tally.counts
     slow = slow_for(device, sitting.names[device], graph)
@@ -233,6 +233,7 @@ def main():
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--device", action="append")
     parser.add_argument("--only", action="append", help="graphs, by name")
+    parser.add_argument("--half", type=int, choices=(0, 1), help="every other graph, from the first or the second on")
     parser.add_argument("--processes", type=int)
     parser.add_argument("--runs", type=int)
     parser.add_argument("--parallel", type=int, default=20, help="processes at a time")
@@ -248,6 +249,8 @@ def main():
     options.silence = options.silence or (400 if options.short else 120)
     graphs = corpus.read("short" if options.short else "long")
     graphs = [graph for graph in graphs if not options.only or graph["name"] in options.only]
+    if options.half is not None:
+        graphs = graphs[options.half::2]
     lines = []
 
     def say(line):

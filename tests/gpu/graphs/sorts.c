@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sorting, scans, histograms and compaction: group memory, barriers, atomics, offsets that come from data.
+// Sorting, scans, histograms and compaction: group memory, barriers, atomics, offsets from data.
 #include "common.h"
 #include "hpvm.h"
 
@@ -38,7 +38,7 @@ static int RankIn(const uint64_t* keys, int low, int high, uint64_t key, int tak
   return low - first;
 }
 
-// Sorted runs of `width` become runs of twice that: each element finds its place.
+// Sorted runs of `width` become runs of twice that: each element computes its position.
 HPVM_KERNEL void merge_runs(const uint64_t* restrict in, const int* restrict width, uint64_t* restrict out,
                             int* restrict next_width, int n) {
   int i = X, w = width[0], run = i / w, pair = run ^ 1;
@@ -66,7 +66,7 @@ HPVM_KERNEL void radix_count(const uint32_t* restrict keys, const int* restrict 
   }
 }
 
-// One instance: the table is short.
+// A single instance suffices: the table is short.
 HPVM_KERNEL void radix_scan(int* counts, int n) {
   int sum = 0;
   for (int i = 0; i < n; ++i) {
@@ -225,7 +225,7 @@ HPVM_KERNEL void keep_move(const int* restrict in, const int* restrict starts, i
   }
 }
 
-// As many instances as were kept.
+// Launched with as many instances as elements were kept.
 HPVM_KERNEL void keep_use(const uint32_t* restrict total, const int* restrict kept, int* restrict out) {
   int i = X, n = (int)total[0];
   out[i] = kept[i] - kept[n - 1 - i] + (int)hpvm_instance_count(0);

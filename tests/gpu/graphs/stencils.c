@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grids in two and three dimensions, images, and fields that several kernels update in turn.
+// Grids in two and three dimensions, images, and fields that several kernels update alternately.
 #include "common.h"
 #include "hpvm.h"
 
@@ -189,7 +189,7 @@ HPVM_KERNEL void field_h(const float* restrict ez, const float* restrict hx, con
   hy_out[at] = x < n - 1 ? hy[at] + 0.5f * (ez[at + 1] - ez[at]) : hy[at];
 }
 
-// The offset of the place upstream is taken off last.
+// The offset of the upstream cell is subtracted last.
 HPVM_KERNEL void upwind(const float* restrict u, const int* restrict back, float* restrict out, int w) {
   int x = X, y = Y, k = back[0], at = (y * w + x + 7) * 2 - 14;
   int from = (at >> 1) - k;

@@ -3,7 +3,7 @@
 #include "common.h"
 #include "hpvm.h"
 
-// The table of failures is on the stack.
+// The failure table is on the stack.
 HPVM_KERNEL void search(const uint8_t* restrict text, const uint8_t* restrict wanted, int* restrict count,
                         int* restrict first, int n, int m, int piece) {
   int fail[16], from = X * piece, to = Least(from + piece + m - 1, n), matched = 0, found = 0, where = -1;
@@ -50,7 +50,7 @@ typedef uint32_t Loose32 __attribute__((aligned(1)));
 typedef uint16_t Loose16 __attribute__((aligned(1)));
 typedef uint64_t Loose64 __attribute__((aligned(1)));
 
-// Keys of any length at any place: four bytes at a time, unaligned.
+// Keys of any length at any position: four bytes at a time, unaligned.
 HPVM_KERNEL void murmur(const uint8_t* restrict bytes, const int* restrict starts, uint32_t* restrict out) {
   const uint8_t* key = bytes + starts[X];
   int n = starts[X + 1] - starts[X];
@@ -127,7 +127,7 @@ HPVM_KERNEL void chacha(const uint32_t* restrict key, const uint8_t* restrict in
   }
 }
 
-// Values of `bits` bits, 32 of which fill so many words.
+// Values of `bits` bits, of which 32 fill `bits` words.
 HPVM_KERNEL void pack_bits(const uint32_t* restrict in, uint32_t* restrict out, int bits) {
   uint64_t window = 0;
   int have = 0, at = X * bits;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// hpvm-gpu-many: runs graphs whose launches are split over several devices and compares every bit with what the
-// processor's device computes: a product, all pairs, a stencil with halos over repetitions, a chain of them with an
-// update in place, sizes that grow and shrink, and the loss of the last device at each of its first submissions.
+// hpvm-gpu-many: runs graphs whose launches are split over several devices and compares every bit with the result of
+// the CPU device: a product, all pairs, a stencil with halos over repetitions, a chain of them with an update in
+// place, sizes that grow and shrink, and the loss of the last device at each of its first submissions.
 //
 //   hpvm-gpu-many --device opencl:0 --device opencl:1 [--distinct] [--size N] [--losses N] [--cache FOLDER]
 //
-// Prints a line of JSON for each case. Ends with 1 when one has other bits or fails, or when fewer than half of them
-// ran on all devices at once: a long chain of small steps may be quicker on one. Ends with 3 when the machine lacks a
+// Prints a line of JSON for each case. Exits with 1 when one has other bits or fails, or when fewer than half of them
+// ran on all devices at once: a long chain of small steps may be faster on one. Exits with 3 when the machine lacks a
 // device.
 #include <algorithm>
 #include <atomic>
@@ -44,18 +44,18 @@ struct Options {
   std::string cache, kernels = "gpu_many.wasm";
 };
 
-// One of several names for the same hardware: hardware of its own, as far as anybody is told.
+// One of several names for the same hardware, presented as separate hardware.
 class Twin final : public Device {
  public:
-  // `submissions_left`: launches that are still taken before the device is lost; negative: it never is. Borrowed; null
-  // as well.
+  // `submissions_left` is the number of launches accepted before the device is lost; never lost when negative.
+  // Borrowed; may be null.
   Twin(Hub& hub, std::unique_ptr<Device> device, uint32_t index, std::atomic<int64_t>* submissions_left)
       : Device(hub), device_(std::move(device)), info_(device_->info()), submissions_left_(submissions_left) {
     info_.id = info_.id.substr(0, info_.id.find(':') + 1) + std::to_string(index);
     info_.silicon = "twin " + std::to_string(index);
     info_.is_emulated = false;
     info_.exports_memory = info_.imports_memory = false;
-    // So slow, beside the links, that everything is worth a split.
+    // So slow, compared with the links, that everything is worth a split.
     info_.operations_per_second = 1e8;
     info_.upload_bytes_per_second = info_.download_bytes_per_second = 1e11;
   }
@@ -87,7 +87,7 @@ using Tensors = std::map<std::string, std::vector<float>>;
 
 struct Case {
   std::string name, document;
-  std::vector<uint64_t> shape;  // Of every tensor.
+  std::vector<uint64_t> shape;  // Shape of every tensor.
   std::vector<std::string> inputs;
   std::string output;
   uint32_t repeat = 1;
@@ -159,7 +159,7 @@ Case Chain(uint64_t n) {
   return {"chain " + std::to_string(n), d.Text(), {n, n}, {"a", "b"}, "y"};
 }
 
-// A stencil node after node: as many halos, each of a value of its own. `more` has the nodes' instances and scalars.
+// A stencil, node after node: as many halos, each of a separate value. `more` holds the nodes' instances and scalars.
 Case Steps(const std::string& name, std::vector<uint64_t> shape, const std::string& shape_text,
            const std::string& entry, const std::string& more, uint32_t steps) {
   Document d("f32", shape_text);
@@ -179,7 +179,7 @@ Case Steps(const std::string& name, std::vector<uint64_t> shape, const std::stri
 
 Case Squares(uint64_t n, uint32_t steps) { return Steps("steps", {n, n}, R"(["n","n"])", "heat", Grid("n"), steps); }
 
-// In three dimensions, without its faces: each step's result is zero there.
+// In three dimensions, without its faces, where each step's result is zero.
 Case Cubes(uint64_t n, uint32_t steps) {
   return Steps("cubes", {n, n, n}, R"(["n","n","n"])", "heat3",
                R"(,"instances":["n-2","n-2","n-2"],"scalars":[)" + Scalar("n", "\"n\"") + "]", steps);
@@ -237,7 +237,7 @@ class Runner {
     return absl::OkStatus();
   }
 
-  // The devices from nothing. The last one is lost after so many launches; negative: it stays.
+  // Starts the devices anew. The last one is lost after `submissions` launches; never when negative.
   StatusOr<std::unique_ptr<LocalEngine>> StartMany(int64_t submissions) {
     submissions_left_ = submissions;
     LocalEngine::Options local{
@@ -256,7 +256,7 @@ class Runner {
     return LocalEngine::Start(local);
   }
 
-  // Held to the devices, though the processor may be quicker.
+  // Restricts nodes to the devices, though the processor may be faster.
   std::string OnGpus(const std::string& document) const {
     json root = json::parse(document);
     for (json& node : root.at("nodes")) {
@@ -277,7 +277,7 @@ class Runner {
     Tell(line, status);
   }
 
-  // One prepared graph, other sizes each time.
+  // One prepared graph, with other sizes each time.
   void RunSizes(const std::vector<Case>& sizes) {
     json line = {{"case", sizes[0].name + " and other sizes"}};
     const Status status = [&]() -> Status {
@@ -306,7 +306,7 @@ class Runner {
   bool is_mostly_split() const { return split_ >= whole_; }
 
  private:
-  // Runs the graphs in turn, each so often; they differ in shapes alone.
+  // Runs the graphs in turn, `runs` times each; they differ in shapes alone.
   Status Compare(LocalEngine& many, const std::vector<Case>& graphs, uint32_t runs, json* line) {
     HPVMD_ASSIGN_OR_RETURN(const std::shared_ptr<engine::PreparedGraph> split,
                            many.Prepare(OnGpus(graphs[0].document)));
@@ -357,7 +357,7 @@ class Runner {
   std::atomic<int64_t> submissions_left_{-1};
   std::unique_ptr<LocalEngine> cpu_;
   bool has_failed_ = false;
-  uint32_t split_ = 0, whole_ = 0;  // Cases that ran on all devices at once, and others.
+  uint32_t split_ = 0, whole_ = 0;  // Number of cases that ran on all devices at once, and of others.
 };
 
 int Run(const Options& options) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels whose launches may be split over devices: rows of a product, all pairs, a stencil whose parts need each
-// other's edges, an update in place.
+// Kernels whose launches may be split over devices: rows of a product, all pairs, a stencil whose parts need the edges
+// of other parts, an update in place.
 #include "hpvm.h"
 
 HPVM_KERNEL void product(const float* restrict a, const float* restrict b, float* restrict c, int n) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# hpvm-wast must fail where it should: on wrong assertions, wrong files and wrong command lines.
+# hpvm-wast must fail on wrong assertions, wrong files and wrong command lines.
 #   self_test.sh HPVM_WAST
 set -euo pipefail
 tool=$1
@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 faults=0
 
-# expect STATUS TEXT ARGUMENTS...: the tool ends with that status and says that text.
+# expect STATUS TEXT ARGUMENTS...: the tool exits with STATUS and prints TEXT.
 expect() {
   local status=$1 text=$2 came=0
   shift 2
@@ -23,7 +23,7 @@ expect() {
 
 cd "$folder"
 wast2json wrong.wast -o "$work/wrong.json"
-# All commands but the first module are wrong.
+# All commands except the first module are wrong.
 commands=$(grep -c '"type": "\(module\|action\|assert\)' "$work/wrong.json")
 for engine in interp cpu; do
   expect 1 "1 passed, $((commands - 1)) failed" --engine "$engine" "$work/wrong.json"

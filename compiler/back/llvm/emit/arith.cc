@@ -15,7 +15,7 @@ using llvm::Intrinsic::ID;
 
 namespace {
 
-// The number that `value` is, or that all lanes of it are.
+// Returns the constant that `value`, or each lane of it, is; null when there is none.
 const llvm::ConstantFP* ConstantOf(const llvm::Value* value) {
   auto* constant = llvm::dyn_cast<llvm::Constant>(value);
   if (constant != nullptr && constant->getType()->isVectorTy()) {
@@ -24,8 +24,8 @@ const llvm::ConstantFP* ConstantOf(const llvm::Value* value) {
   return llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
 }
 
-// Whether `value`, a float, cannot be a signalling NaN. Every operation of WebAssembly's quiets NaNs but fabs, fneg and
-// fcopysign, and LLVM thinks that none has to.
+// Returns true if `value`, a float, cannot be a signalling NaN. All WebAssembly operations quiet NaNs, except fabs,
+// fneg and fcopysign; LLVM assumes that no operation has to.
 bool IsQuiet(const llvm::Value* value) {
   if (const llvm::ConstantFP* constant = ConstantOf(value)) {
     return !constant->getValueAPF().isSignaling();
@@ -66,7 +66,7 @@ bool IsQuiet(const llvm::Value* value) {
   }
 }
 
-// `value` with NaNs quieted. LLVM 22 crashes on vectors of less than 128 bits, which it has to widen: lane by lane.
+// Returns `value` with NaNs quieted. LLVM 22 crashes on vectors of less than 128 bits, so they are done lane by lane.
 llvm::Value* Canonicalize(llvm::IRBuilder<>& b, llvm::Value* value) {
   auto* type = llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
   if (type == nullptr || type->getPrimitiveSizeInBits() >= 128) {
@@ -80,10 +80,10 @@ llvm::Value* Canonicalize(llvm::IRBuilder<>& b, llvm::Value* value) {
   return result;
 }
 
-// `value`, quieted if it is a NaN.
+// Returns `value`, quieted if it may be a signalling NaN.
 llvm::Value* Quiet(llvm::IRBuilder<>& b, llvm::Value* value) { return IsQuiet(value) ? value : Canonicalize(b, value); }
 
-// Whether LLVM may replace the operation by its other operand, negated or not, when one is `constant`.
+// Returns true if LLVM may replace the operation by its other operand, negated or not, when one is `constant`.
 bool IsFoldedAway(Opcode code, const llvm::Value* constant) {
   const llvm::ConstantFP* number = ConstantOf(constant);
   if (number == nullptr) {
@@ -201,7 +201,7 @@ llvm::BasicBlock* ArithEmitter::NewBlock(const char* name) {
 }
 
 llvm::Value* ArithEmitter::AnyActive(llvm::Value* condition) {
-  // Lanes that are off may be poison, which a plain `and` would spread.
+  // Inactive lanes may be poison, which a plain `and` would spread.
   if (llvm::Value* mask = ActiveMask()) {
     condition = b_.CreateSelect(mask, condition, llvm::Constant::getNullValue(condition->getType()));
   }
@@ -249,7 +249,7 @@ llvm::Value* ArithEmitter::IntUnary(const ir::Op& op, llvm::Value* a) {
 
 llvm::Value* ArithEmitter::IntBinary(const ir::Op& op, llvm::Value* a, llvm::Value* b) {
   llvm::Type* type = a->getType();
-  // Counts are taken modulo the width; LLVM's shifts by more than the width have no meaning.
+  // Counts are taken modulo the width; LLVM's shifts by the width or more are undefined.
   auto count = [&] { return b_.CreateAnd(b, llvm::ConstantInt::get(type, BitsOf(a) - 1)); };
   switch (op.code) {
     case Opcode::kAdd:
@@ -304,7 +304,8 @@ llvm::Value* ArithEmitter::FloatUnary(const ir::Op& op, llvm::Value* a) {
     case Opcode::kFNearest:
       return call(llvm::Intrinsic::roundeven);
     case Opcode::kFSqrt:
-      // The fence: LLVM drops a guard like "x < 0 ? NaN : sqrt(x)", though a constant's bits are not open.
+      // The fence is needed because LLVM drops a guard like "x < 0 ? NaN : sqrt(x)", although the constant's bits
+      // matter.
       return b_.CreateArithmeticFence(call(llvm::Intrinsic::sqrt), a->getType());
     default:
       return nullptr;
@@ -328,8 +329,8 @@ llvm::Value* ArithEmitter::FloatBinary(const ir::Op& op, llvm::Value* a, llvm::V
       return b_.CreateFDiv(a, b);
     case Opcode::kFMin:
     case Opcode::kFMax: {
-      // The code for them gives a NaN operand as it is; with AVX-512 LLVM 22 even loses a signalling one beside a
-      // number (it looks for quiet ones only, VFPCLASS 3), so that quieting the result would be too late.
+      // The generated code returns a NaN operand unchanged. With AVX-512 LLVM 22 even loses a signalling NaN beside a
+      // number (it looks only for quiet ones, VFPCLASS 3), so quieting the result would be too late.
       ID id = op.code == Opcode::kFMin ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum;
       return b_.CreateBinaryIntrinsic(id, Quiet(b_, a), Quiet(b_, b));
     }
@@ -380,7 +381,7 @@ llvm::Value* ArithEmitter::Convert(const ir::Op& op, ir::Type to, llvm::Value* a
 }
 
 // Traps unless the integral part fits. The bounds are exact in the operand's type: where lowest - 1 is not a float,
-// lowest itself is, and nothing lies between that is not an integer.
+// lowest itself is, and no non-integer lies between them.
 llvm::Value* ArithEmitter::Truncate(const ir::Op& op, llvm::Type* to, llvm::Value* a, bool is_signed) {
   const int bits = static_cast<int>(to->getScalarSizeInBits());
   const double lowest = is_signed ? -std::ldexp(1.0, bits - 1) : 0.0;
@@ -390,7 +391,7 @@ llvm::Value* ArithEmitter::Truncate(const ir::Op& op, llvm::Type* to, llvm::Valu
                                       : b_.CreateFCmpOGE(a, llvm::ConstantFP::get(a->getType(), lowest));
   llvm::Value* below = b_.CreateFCmpOLT(a, llvm::ConstantFP::get(a->getType(), end));
   llvm::Value* unfit = b_.CreateNot(b_.CreateAnd(above, below));
-  // Which trap it is, is asked on the path that traps only.
+  // Only the trapping path determines which trap it is.
   llvm::BasicBlock* unfit_block = NewBlock("unfit");
   llvm::BasicBlock* fits_block = NewBlock("fits");
   b_.CreateCondBr(AnyActive(unfit), unfit_block, fits_block,
@@ -406,8 +407,8 @@ llvm::Value* ArithEmitter::Truncate(const ir::Op& op, llvm::Type* to, llvm::Valu
   return is_signed ? b_.CreateFPToSI(a, to) : b_.CreateFPToUI(a, to);
 }
 
-// LLVM takes the intrinsic on vectors apart. Converting what does not fit has no meaning in LLVM, so that 0 is
-// converted in its stead, which is also what a NaN gives.
+// LLVM splits the intrinsic on vectors into lanes. Converting a value that does not fit is undefined in LLVM, so 0 is
+// converted instead, which is also the result for a NaN.
 llvm::Value* ArithEmitter::Saturate(llvm::Type* to, llvm::Value* a, bool is_signed) {
   if (!IsVector(a)) {
     return b_.CreateIntrinsic(is_signed ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat, {to, a->getType()},

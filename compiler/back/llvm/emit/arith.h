@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic, as WebAssembly defines it, on scalars or on vectors of lanes: nothing here may have undefined behaviour
-// in LLVM's eyes for any operand of an active lane. Internal to this folder.
+// ArithEmitter emits WebAssembly's arithmetic on scalars or on vectors of lanes: the LLVM IR has no undefined
+// behaviour for any operand of an active lane. Internal to this folder.
 //
-// On vectors LLVM does some of it one lane at a time (integer division, saturating conversions): there it is put
-// together from what the machine does on all lanes at once.
+// LLVM performs some vector operations one lane at a time (integer division, saturating conversions); these are
+// composed of operations that the machine performs on all lanes at once.
 #ifndef HPVMD_COMPILER_BACK_LLVM_EMIT_ARITH_H_
 #define HPVMD_COMPILER_BACK_LLVM_EMIT_ARITH_H_
 
@@ -24,19 +24,19 @@ class ArithEmitter {
   explicit ArithEmitter(llvm::IRBuilder<>& b) : b_(b) {}
   virtual ~ArithEmitter() = default;
 
-  // Families const, int and float unary, binary and compare, convert, select. Operands are scalars or vectors of one
-  // length; scalars among vectors are splatted, and a constant is a scalar. `result` is the type of the result's value.
-  // Comparisons give i32 0 or 1. May begin new blocks.
+  // Emits families const, int and float unary, binary and compare, convert, select. Operands are scalars or vectors of
+  // one length; scalars among vectors are splatted, and a constant is a scalar. `result` is the type of the result's
+  // value. Comparisons give i32 0 or 1. May begin new blocks.
   llvm::Value* Emit(const ir::Op& op, ir::Type result, std::span<llvm::Value* const> operands);
-  // Whether the family is one of those.
+  // Returns true if Emit handles the operation's family.
   static bool Handles(const ir::Op& op);
 
  protected:
-  // Ends the instances for which `condition` (i1, or a vector of them) holds, if they are active; goes on where it does
-  // not. `code` is an i32, or a vector of them.
+  // Ends the active instances for which `condition` (i1, or a vector of i1) holds; control continues for the others.
+  // `code` is an i32, or a vector of i32.
   virtual void TrapIf(llvm::Value* condition, llvm::Value* code, const ir::Op& op) = 0;
-  // The mask of the lanes that are active, or null for all; lanes that are not may hold anything, but must not fault.
-  // For operations on scalars an i1, or null.
+  // Returns the mask of the active lanes, or null when all are active; inactive lanes may hold any value, but must not
+  // fault. For operations on scalars: an i1, or null.
   virtual llvm::Value* ActiveMask() { return nullptr; }
 
   llvm::IRBuilder<>& b_;
@@ -63,7 +63,7 @@ class ArithEmitter {
 
   llvm::Type* TypeOf(ir::Type type, const llvm::Value* like);
   llvm::BasicBlock* NewBlock(const char* name);
-  // i1: whether an i1, or one of the active lanes of a vector of them, is set.
+  // Returns an i1: true if `condition` is a set i1, or a vector of i1 with a set active lane.
   llvm::Value* AnyActive(llvm::Value* condition);
 };
 

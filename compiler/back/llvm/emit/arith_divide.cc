@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer division and remainder. Processors divide vectors of floats only, and LLVM takes a vector of integers apart.
+// Integer division and remainder. Processors divide only vectors of floats, and LLVM splits integer vectors into
+// lanes.
 //
-// The quotient of floats is exact enough. For |a| < 2^53 and integer b the quotient a / b, if it is no integer, lies at
-// least 1 / |b| from the next one; rounding moves it by at most |a / b| * 2^-53, which is less. So it never reaches the
-// next integer, and what is left after cutting the fraction off is right.
+// The quotient of floats is accurate enough. For |a| < 2^53 and integer b, a quotient a / b that is not an integer
+// differs from the nearest integer by at least 1 / |b|; rounding moves it by at most |a / b| * 2^-53, which is less.
+// It never reaches that integer, so truncation gives the right result.
 #include "llvm/IR/MDBuilder.h"
 
 #include "compiler/back/llvm/emit/arith.h"
@@ -32,14 +33,14 @@ llvm::Value* Plain(llvm::IRBuilder<>& b, const ir::Op& op, llvm::Value* a, llvm:
   }
 }
 
-// The number by which all lanes are divided, if it is known.
+// Returns the constant by which all lanes are divided, or null.
 const llvm::ConstantInt* ConstantDivisor(const llvm::Value* divisor) {
   auto* constant = llvm::dyn_cast<llvm::Constant>(divisor);
   return constant == nullptr ? nullptr : llvm::dyn_cast_or_null<llvm::ConstantInt>(constant->getSplatValue());
 }
 
-// Integers of magnitude below 2^51 as floats and back by way of 1.5 * 2^52, whose last bit is worth 1: not all
-// processors that have vectors of 64-bit integers convert them.
+// Converts integers of magnitude below 2^51 to floats and back through 1.5 * 2^52, whose last bit is worth 1: some
+// processors with vectors of 64-bit integers have no such conversion.
 constexpr double kShift = 6755399441055744.0;
 constexpr uint64_t kShiftBits = 0x4338000000000000;
 constexpr unsigned kShiftedBits = 51;
@@ -67,7 +68,7 @@ llvm::Value* ArithEmitter::Divide(const ir::Op& op, llvm::Value* a, llvm::Value*
     b = b_.CreateSelect(mask, b, llvm::ConstantInt::get(b->getType(), 1));
   }
   if (op.code == Opcode::kRemS) {
-    // The lowest value modulo -1 is 0, but the machine's instruction faults on it; anything modulo 1 is 0 as well.
+    // The lowest value modulo -1 is 0, but the machine's instruction faults on it; any value modulo 1 is 0 as well.
     llvm::Value* is_minus_one = b_.CreateICmpEQ(b, llvm::ConstantInt::getSigned(b->getType(), -1));
     b = b_.CreateSelect(is_minus_one, llvm::ConstantInt::get(b->getType(), 1), b);
   }
@@ -118,7 +119,7 @@ llvm::Value* ArithEmitter::DivideVectors(const ir::Op& op, llvm::Value* a, llvm:
     if (IsSigned(op) && divisor->isMinusOne()) {
       return IsRemainder(op) ? llvm::Constant::getNullValue(type) : b_.CreateNeg(a);
     }
-    // LLVM multiplies by reciprocals; of 64-bit integers only one lane at a time.
+    // LLVM multiplies by reciprocals, but of 64-bit integers only one lane at a time.
     if (!divisor->isZero() && (bits == 32 || divisor->getValue().isPowerOf2())) {
       return Plain(b_, op, a, b);
     }
@@ -130,7 +131,7 @@ llvm::Value* ArithEmitter::DivideVectors(const ir::Op& op, llvm::Value* a, llvm:
   if (op.code == Opcode::kRemS) {
     b = b_.CreateSelect(b_.CreateICmpEQ(b, llvm::Constant::getAllOnesValue(type)), one, b);
   }
-  // Reciprocals, which fast arithmetic allows, would be off.
+  // Reciprocals, which fast arithmetic allows, would be inexact.
   llvm::IRBuilderBase::FastMathFlagGuard exact(b_);
   b_.clearFastMathFlags();
   return bits == 32 ? DivideNarrow(op, a, b) : DivideWide(op, a, b);
@@ -146,7 +147,7 @@ llvm::Value* ArithEmitter::DivideNarrow(const ir::Op& op, llvm::Value* a, llvm::
   return IsRemainder(op) ? b_.CreateSub(a, b_.CreateMul(quotient, b)) : quotient;
 }
 
-// 64-bit integers are small nearly always: then as above, else one by one.
+// 64-bit integers are nearly always small: then the float quotient serves; otherwise lanes are divided one by one.
 llvm::Value* ArithEmitter::DivideWide(const ir::Op& op, llvm::Value* a, llvm::Value* b) {
   llvm::Type* type = a->getType();
   auto biased = [&](llvm::Value* value) {
@@ -176,7 +177,7 @@ llvm::Value* ArithEmitter::DivideWide(const ir::Op& op, llvm::Value* a, llvm::Va
   return result;
 }
 
-// A loop, as a lane's worth of code for each would be large. Every lane has a divisor that does not fault.
+// Emits a loop, because code for each lane would be large. No lane has a divisor that faults.
 llvm::Value* ArithEmitter::DivideByLane(const ir::Op& op, llvm::Value* a, llvm::Value* b) {
   auto* type = llvm::cast<llvm::FixedVectorType>(a->getType());
   llvm::BasicBlock& first = b_.GetInsertBlock()->getParent()->getEntryBlock();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One atomic operation at a host address, for the scalar emitter and for lanes.
+// Emits one atomic operation at a host address, for the scalar emitter and for lanes.
 #include "compiler/back/llvm/emit/emitter.h"
 
 namespace hpvm::cpu {

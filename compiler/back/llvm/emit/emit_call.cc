@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls, queries of the launch, and what concerns the group.
+// Calls, launch queries and group operations.
 #include "compiler/back/llvm/emit/emitter.h"
 #include "compiler/ir/cpu_abi.h"
 
@@ -7,7 +7,7 @@ namespace hpvm::cpu {
 
 namespace {
 
-// The result of a function of this module that ends with `status` (an i32) and results that nobody reads.
+// Returns from a function of this module with `status` (an i32) and results that are not read.
 void ReturnStatus(llvm::IRBuilder<>& b, llvm::Function* function, llvm::Value* status) {
   llvm::Type* result = function->getReturnType();
   b.CreateRet(result->isStructTy() ? b.CreateInsertValue(llvm::PoisonValue::get(result), status, 0) : status);
@@ -17,7 +17,7 @@ void ReturnTrap(llvm::IRBuilder<>& b, llvm::Function* function, TrapCode code) {
   ReturnStatus(b, function, b.getInt32(kTrapStatus + static_cast<uint32_t>(code)));
 }
 
-// Calls `callee` with the parameters of `function` but the first of the IR's, and returns what it returns.
+// Calls `callee` with the parameters of `function` except the first IR parameter, and returns its result.
 void ForwardCall(llvm::IRBuilder<>& b, llvm::Function* function, llvm::Function* callee) {
   std::vector<llvm::Value*> arguments;
   for (unsigned i = 0; i < function->arg_size(); ++i) {
@@ -42,7 +42,8 @@ llvm::Value* Bits(llvm::IRBuilder<>& b, llvm::Value* value) {
   return b.CreateZExt(b.CreateBitCast(value, b.getIntNTy(width)), b.getInt64Ty());
 }
 
-// Its parameters are the reference and then the callee's. A switch over references has every address inside the image.
+// Declares a function with the reference and then the callee's parameters. It switches over references, so every
+// address called is inside the image.
 llvm::Function* ModuleEmitter::ReferenceCaller(uint32_t type_index) {
   llvm::Function*& caller = reference_callers[type_index];
   if (caller != nullptr) {
@@ -88,7 +89,7 @@ llvm::Function* ModuleEmitter::ReferenceCaller(uint32_t type_index) {
   return caller;
 }
 
-// Passes the values through memory. Not inlined: a thousand of them would burden the caller's frame.
+// Passes the values through memory. Not inlined, because a thousand values would enlarge the caller's frame.
 llvm::Function* ModuleEmitter::HostCaller(uint32_t type_index) {
   llvm::Function*& caller = host_callers[type_index];
   if (caller != nullptr) {
@@ -129,8 +130,8 @@ llvm::Function* ModuleEmitter::HostCaller(uint32_t type_index) {
   return caller;
 }
 
-// Its parameters are the context, the instance's id, the format and the operands' bits. Not inlined, so that the record
-// burdens no other frame.
+// Declares a function with the context, the instance's id, the format and the operands' bits as parameters. Not
+// inlined, so that the record enlarges no other frame.
 llvm::Function* ModuleEmitter::Printer(size_t operands) {
   llvm::Function*& printer = printers[operands];
   if (printer != nullptr) {
@@ -236,7 +237,7 @@ llvm::Value* FunctionEmitter::EmitQueryOf(const ir::Op& op, unsigned dimension) 
     case Opcode::kGroupSize:
       return field(offsetof(CpuContext, group));
     default: {
-      // A group is never empty; the maximum keeps the division from faulting whatever the context says.
+      // A group is never empty; the maximum keeps the division from faulting whatever the context contains.
       llvm::Value* group = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, field(offsetof(CpuContext, group)), I64(1));
       return op.code == Opcode::kGroupId ? b_.CreateUDiv(id_[dimension], group) : b_.CreateURem(id_[dimension], group);
     }
@@ -247,7 +248,7 @@ void FunctionEmitter::EmitSync(const ir::Op& op) {
   if (op.code == Opcode::kBarrier) {
     llvm::Value* barrier = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, barrier));
     llvm::FunctionType* type = llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy(), b_.getInt64Ty()}, false);
-    // Function and operation: the same wherever LLVM copies the call to.
+    // Identifies function and operation: the same for every copy of the call that LLVM makes.
     const auto function = static_cast<uint64_t>(&f_ - m_.source.functions.data());
     const auto operation = static_cast<uint64_t>(&op - f_.ops.data());
     llvm::Value* code = b_.CreateCall(type, barrier, {context_, I64(function << 32 | operation)});
@@ -261,7 +262,7 @@ void FunctionEmitter::EmitSync(const ir::Op& op) {
   llvm::Value* room = b_.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, limit, used);
   TrapIf(b_.CreateICmpUGT(bytes, room), TrapCode::kGroupMemoryExhausted, op.source);
   llvm::Value* rounded = b_.CreateAnd(b_.CreateAdd(bytes, I64(15)), I64(~uint64_t{15}));
-  // Rounding may pass a limit that is no multiple of 16: then the rest of the memory is taken.
+  // Rounding may exceed a limit that is no multiple of 16; then the rest of the memory is taken.
   llvm::Value* end = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b_.CreateAdd(used, rounded), limit);
   fields_.Store(end, offsetof(CpuContext, group_memory_used));
   llvm::Value* base = fields_.LoadInvariant(i64, offsetof(CpuContext, group_memory_base));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions, regions and traps. Arguments and results of structured operations become phis; a merge that nothing
-// reaches yields poison.
+// Functions, regions and traps. Arguments and results of structured operations become phis; an unreachable merge
+// yields poison.
 #include "compiler/back/llvm/emit/emitter.h"
 #include "compiler/ir/cpu_abi.h"
 #include "compiler/ir/walk.h"
@@ -55,7 +55,7 @@ void FunctionEmitter::EmitPrologue() {
     return;
   }
   TrapIf(lacks_stack, TrapCode::kStackOverflow, 0);
-  // Calls alone can run for ever in bounded depth, without any loop.
+  // Calls alone can run practically forever in bounded depth, without any loop.
   TrapIf(fields_.IsStopped(), TrapCode::kStopped, 0);
 }
 
@@ -134,12 +134,12 @@ Status FunctionEmitter::EmitControl(const ir::Op& op, ir::OpId id) {
       return EmitLoop(op, id);
     case Opcode::kIf:
       return EmitIf(op, id);
-    case Opcode::kLeave:
+    case Opcode::kBr:
     case Opcode::kContinue:
       Jump(f_.targets_of(op)[0], Operands(op), op.source);
       return absl::OkStatus();
-    case Opcode::kLeaveTable:
-      EmitLeaveTable(op);
+    case Opcode::kBrTable:
+      EmitBrTable(op);
       return absl::OkStatus();
     case Opcode::kReturn:
       EmitReturn(op);
@@ -148,7 +148,7 @@ Status FunctionEmitter::EmitControl(const ir::Op& op, ir::OpId id) {
       TrapNow(I32(static_cast<uint32_t>(op.imm)), op.source, nullptr, nullptr);
       return absl::OkStatus();
     default:
-      return Internal("The operation \"" + std::string(ir::Info(op.code).text) + "\" is no control operation.");
+      return Internal("The operation \"" + std::string(ir::Info(op.code).text) + "\" is not a control operation.");
   }
 }
 
@@ -195,7 +195,7 @@ Status FunctionEmitter::EmitIf(const ir::Op& op, ir::OpId id) {
   return absl::OkStatus();
 }
 
-// Continues after the operation, with phis over what left it.
+// Continues after the operation, with phis over the edges that left it.
 void FunctionEmitter::Close(const ir::Op& op, Open& open) {
   b_.SetInsertPoint(open.exit);
   for (uint32_t i = 0; i < op.result_count; ++i) {
@@ -211,7 +211,7 @@ void FunctionEmitter::Close(const ir::Op& op, Open& open) {
     }
     values_[result.index] = phi;
   }
-  open = Open{};  // Nothing can leave it any more; nesting may be deep.
+  open = Open{};  // Nothing can leave it any more; frees memory, as nesting may be deep.
 }
 
 void FunctionEmitter::Jump(const ir::Target& target, const Values& values, uint32_t source) {
@@ -229,8 +229,8 @@ void FunctionEmitter::Jump(const ir::Target& target, const Values& values, uint3
   b_.CreateBr(open.exit);
 }
 
-// One small block a distinct target, so that every phi has one edge from it however many cases lead there.
-void FunctionEmitter::EmitLeaveTable(const ir::Op& op) {
+// Emits one small block per distinct target, so that every phi has one edge from it however many cases lead there.
+void FunctionEmitter::EmitBrTable(const ir::Op& op) {
   std::span<const ir::Target> targets = f_.targets_of(op);
   Values values = Operands(op, 1);
   std::map<std::pair<uint32_t, bool>, llvm::BasicBlock*> blocks;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image's entry: instances [begin, end), x fastest. One division an axis at the start, then the ids count up.
+// The image's entry runs instances [begin, end), x fastest. It divides once per axis at the start, then counts the ids
+// up.
 #include "compiler/back/llvm/emit/emitter.h"
 #include "compiler/ir/cpu_abi.h"
 
@@ -42,7 +43,7 @@ class EntryEmitter {
     for (unsigned d = 0; d < 2; ++d) {
       llvm::Value* extent = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, extent) + 8 * d);
       // A launch with instances has no empty axis; the maximum keeps the division from faulting whatever the context
-      // says.
+      // contains.
       extent_[d] = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, extent, I64(1));
       start_[d] = b_.CreateURem(rest, extent_[d]);
       rest = b_.CreateUDiv(rest, extent_[d]);
@@ -73,7 +74,7 @@ class EntryEmitter {
     EmitRestore();
     EmitNext();
   }
-  // The status of the instance.
+  // Calls the instance and returns its status.
   llvm::Value* Call() {
     llvm::CallInst* status = b_.CreateCall(instance_, Arguments());
     status->setCallingConv(llvm::CallingConv::Fast);
@@ -138,7 +139,7 @@ class EntryEmitter {
     }
     return arguments;
   }
-  // Whether the instance has changed what the next one must find in its initial state.
+  // Returns true if the instance has changed anything that the next one must find in its initial state.
   llvm::Value* IsDirty() {
     llvm::Value* dirty = b_.CreateICmpNE(fields_.Load(b_.getInt64Ty(), offsetof(CpuContext, dirty_count)), I64(0));
     if (m_.has_grow) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory, atomics and globals.
 //
-// An access to its own space is one comparison and a branch that the processor predicts: offset < valid, where `valid`
-// (the number of offsets at which the access fits) is computed once a call. What misses traps, or, for flat and
+// An access to its own space is one comparison and a well-predicted branch: offset < valid, where `valid` (the number
+// of offsets at which the access fits) is computed once per call. An access that misses traps, or, for flat and
 // param(k), goes to a search over all of the instance's space, which gives an address elsewhere or the trap. The
-// comparison is exact for every operand: nothing is added to the offset before it.
+// comparison is exact for every operand, because nothing is added to the offset before it.
 #include "compiler/back/llvm/emit/emitter.h"
 #include "compiler/ir/cpu_abi.h"
 
@@ -12,7 +12,7 @@ namespace hpvm::cpu {
 
 namespace {
 
-// Offset of the last byte from the operand; nothing when that passes 2^64, so that no access can fit.
+// Returns the offset of the last byte from the operand; nothing when it exceeds 2^64, so that no access can fit.
 std::optional<uint64_t> Reach(const ir::Op& op) {
   uint64_t last = op.width - 1u;
   return op.imm <= ~uint64_t{0} - last ? std::optional<uint64_t>(op.imm + last) : std::nullopt;
@@ -33,7 +33,7 @@ llvm::Value* FunctionEmitter::ParamValid(uint32_t param, uint64_t reach, bool is
     llvm::Type* i64 = entry_.getInt64Ty();
     llvm::Value* bytes = entry_fields_.LoadArgument(i64, param, offsetof(CpuArgument, bytes));
     if (is_store) {
-      // Nothing fits into a buffer that must not be written; the search then says so.
+      // No access fits into a buffer that must not be written; the search then reports it.
       llvm::Value* writable = entry_fields_.LoadArgument(i64, param, offsetof(CpuArgument, writable));
       bytes = entry_.CreateSelect(entry_.CreateICmpNE(writable, I64(0)), bytes, I64(0));
     }
@@ -76,7 +76,7 @@ std::optional<FunctionEmitter::Fast> FunctionEmitter::FastPath(const ir::Op& op,
     case Space::kGroup: {
       llvm::Type* i64 = b_.getInt64Ty();
       fast.data = fields_.LoadInvariant(b_.getPtrTy(), offsetof(CpuContext, group_memory));
-      // The immediate comes first: only with it the address need lie above the base.
+      // Adds the immediate first: only the sum has to lie above the base.
       fast.offset = b_.CreateSub(FlatAddress(op), fields_.LoadInvariant(i64, offsetof(CpuContext, group_memory_base)));
       fast.imm = 0;
       fast.valid = b_.CreateBinaryIntrinsic(
@@ -109,7 +109,7 @@ std::optional<FunctionEmitter::Fast> FunctionEmitter::FastPath(const ir::Op& op,
   }
 }
 
-// Searches nothing: a loop without calls has its registers to itself.
+// RepeatIf does not search: a loop without calls has all registers to itself.
 void FunctionEmitter::RepeatIf(llvm::Value* condition) {
   if (repeat_block_ == nullptr) {
     repeat_block_ = NewBlock("repeat");
@@ -127,7 +127,7 @@ void FunctionEmitter::CheckOrRepeat(ir::OpId id, const Fast& fast) {
   }
   const pass::SharedCheck& check = shared_.checks[static_cast<size_t>(index)];
   if (check.members[0] != id) {
-    return;  // The first member dominates it, and has looked.
+    return;  // The first member dominates this one, and has checked.
   }
   llvm::Value* limit = nullptr;
   for (const pass::SharedCheck::Bound& bound : check.bounds) {
@@ -138,7 +138,7 @@ void FunctionEmitter::CheckOrRepeat(ir::OpId id, const Fast& fast) {
   RepeatIf(b_.CreateICmpUGE(Wide(b_.CreateSub(first, llvm::ConstantInt::get(AddressType(), check.below))), limit));
 }
 
-// In memory of the function's own, as zeros.
+// Returns the stack frame, zeroed, in memory of the function itself.
 llvm::Value* FunctionEmitter::StackFrame() {
   if (stack_frame_ == nullptr) {
     const uint64_t bytes = m_.source.stack_frame->bytes();
@@ -149,8 +149,8 @@ llvm::Value* FunctionEmitter::StackFrame() {
   return stack_frame_;
 }
 
-// The address in the instance's space. Base and operand wrap in the address type, the immediate does not; past 2^64
-// lies nothing, which the highest address stands for.
+// Returns the address in the instance's space. Base and operand wrap in the address type, the immediate does not; the
+// highest address, which is never valid, stands for addresses above 2^64.
 llvm::Value* FunctionEmitter::FlatAddress(const ir::Op& op) {
   llvm::Value* address = Operand(op, 0);
   if (op.space == Space::kParam) {
@@ -193,7 +193,7 @@ llvm::Value* FunctionEmitter::AccessInside(const ir::Op& op, bool is_store, cons
   return access(b_.CreateGEP(b_.getInt8Ty(), pointer, I64(fast.imm)));
 }
 
-// The host address of what the search finds.
+// Returns the host address that the search finds.
 llvm::Value* FunctionEmitter::SearchPointer(const ir::Op& op, bool is_store, llvm::Value* address) {
   llvm::Value* found = b_.CreateCall(m_.Helper(is_store ? "hpvm.resolve.store" : "hpvm.resolve.load"),
                                      {context_, address, I64(op.width)});
@@ -202,8 +202,8 @@ llvm::Value* FunctionEmitter::SearchPointer(const ir::Op& op, bool is_store, llv
   return b_.CreateExtractValue(found, 0);
 }
 
-// Before a search from param(k), of a module whose buffers may have address spaces of their own: then there is nothing
-// else to find.
+// Precedes a search from param(k), in a module whose buffers may have separate address spaces: then an access that
+// misses its buffer traps.
 void FunctionEmitter::TrapIfSeparate(const ir::Op& op, bool is_store) {
   llvm::Type* i64 = b_.getInt64Ty();
   llvm::Value* count = fields_.LoadInvariant(i64, offsetof(CpuContext, argument_count));
@@ -223,7 +223,7 @@ llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, 
   std::optional<Fast> fast = FastPath(op, is_store);
   const auto id = static_cast<size_t>(&op - f_.ops.data());
   if (fast.has_value() && op.space == Space::kParam && proven_ != nullptr && (*proven_)[id]) {
-    // Below 2^31, so that it may be extended either way.
+    // The offset is below 2^31, so either extension gives the same value.
     llvm::Value* offset = Operand(op, 0);
     if (m_.machine.audits_proofs) {
       TrapIf(b_.CreateICmpUGE(fast->offset, fast->valid), TrapCode::kWrongProof, op.source, FlatAddress(op),
@@ -233,7 +233,7 @@ llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, 
     return AccessInside(op, is_store, *fast, access);
   }
   if (op.space == Space::kStack && m_.is_inside_stack[id]) {
-    // Memory's safety does not rest on the range: the offset is clamped besides.
+    // Memory safety does not depend on the range analysis, because the offset is also clamped.
     llvm::Value* last = b_.CreateSub(fast->valid, I64(1));
     fast->offset = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, fast->offset, last);
     return AccessInside(op, is_store, *fast, access);
@@ -241,7 +241,7 @@ llvm::Value* FunctionEmitter::Access(const ir::Op& op, bool is_store, F access, 
   if (op.space != Space::kFlat && op.space != Space::kParam && op.space != Space::kGroup) {
     llvm::Value* misses = fast.has_value() ? b_.CreateICmpUGE(fast->offset, fast->valid) : b_.getTrue();
     if (op.space == Space::kState || op.space == Space::kScratch) {
-      TrapIf(misses, TrapCode::kOutOfBounds, op.source);  // No address reaches them.
+      TrapIf(misses, TrapCode::kOutOfBounds, op.source);  // They have no flat address.
     } else {
       TrapIf(misses, TrapCode::kOutOfBounds, op.source, FlatAddress(op), I64(op.width));
     }
@@ -350,7 +350,7 @@ void FunctionEmitter::EmitStore(const ir::Op& op) {
   });
 }
 
-// `search`: gives the code of a trap, or 0.
+// `search` returns the code of a trap, or 0.
 template <typename F>
 void FunctionEmitter::StoreValue(const ir::Op& op, llvm::Value* value, F search) {
   auto access = [&](llvm::Value* pointer) -> llvm::Value* {
@@ -364,7 +364,7 @@ void FunctionEmitter::StoreValue(const ir::Op& op, llvm::Value* value, F search)
   });
 }
 
-// Four i32 that lie next to each other, as one vector.
+// Loads four adjacent i32 as one vector.
 void FunctionEmitter::EmitLoad128(const ir::Op& op) {
   auto* type = llvm::FixedVectorType::get(b_.getInt32Ty(), 4);
   auto access = [&](llvm::Value* pointer) -> llvm::Value* {
@@ -412,7 +412,7 @@ void FunctionEmitter::EmitMemoryGrow(const ir::Op& op) {
                                 llvm::ConstantInt::getSigned(type, -1)));
 }
 
-// memory_copy, memory_fill and memory_init: the helper records a trap itself.
+// memory_copy, memory_fill and memory_init; the helper records a trap itself.
 void FunctionEmitter::EmitBulk(const ir::Op& op) {
   Values arguments = {context_, Wide(Operand(op, 0))};
   const char* helper = "hpvm.fill";
@@ -447,7 +447,7 @@ Status FunctionEmitter::EmitAtomic(const ir::Op& op) {
     return Unimplemented("The CPU back end has no private memory yet (function \"" + f_.name + "\").");
   }
   if (op.width > 1) {
-    // Every base is aligned, so the operand and the immediate decide.
+    // Every base is aligned, so the operand and the immediate determine the alignment.
     llvm::Value* address = FlatAddress(op);
     llvm::Value* low = b_.CreateAnd(b_.CreateAdd(Wide(Operand(op, 0)), I64(op.imm)), I64(op.width - 1u));
     TrapIf(b_.CreateICmpNE(low, I64(0)), TrapCode::kMisalignedAtomic, op.source, address, I64(op.width));

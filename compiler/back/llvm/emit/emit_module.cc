@@ -11,7 +11,7 @@
 namespace hpvm::cpu {
 namespace {
 
-// Functions that the entry can reach, by direct calls or by references of a type that is called.
+// Finds the functions that the entry can reach by direct calls or by references of a called type.
 std::vector<bool> Reachable(const ir::Module& module) {
   std::vector<bool> reached(module.functions.size(), false);
   std::vector<uint32_t> work;
@@ -43,7 +43,7 @@ std::vector<bool> Reachable(const ir::Module& module) {
   return reached;
 }
 
-// Most kernels need few of the helpers, and LLVM would optimise them all before it looks.
+// Most kernels need few of the helpers, and LLVM would optimise all of them before removing any.
 void RemoveUnused(llvm::Module& module) {
   for (bool removed = true; removed;) {
     removed = false;
@@ -65,11 +65,11 @@ void MakeTags(ModuleEmitter& m) {
   m.context_tag = builder.createTBAAStructTagNode(context, context, 0);
 }
 
-// Up to so many globals are compared after each instance: a kernel that moves its stack pointer down and up again need
-// not be restored.
+// Up to this number of globals are compared after each instance, so that a kernel that moves its stack pointer down
+// and up again need not be restored.
 constexpr size_t kComparedGlobalsMax = 8;
 
-// What the reached functions do that all code must know of.
+// Records effects of the reached functions on which the emitted code depends.
 void NoteEffects(ModuleEmitter& m, const ir::Function& function) {
   ir::ForEachOp(function, [&](ir::OpId id) {
     const ir::Op& op = function.op(id);
@@ -82,14 +82,14 @@ void NoteEffects(ModuleEmitter& m, const ir::Function& function) {
   });
 }
 
-// The width is the compiler's business: LLVM would split vectors of 512 bits to keep the clock of some processors up.
+// The compiler chooses the vector width: LLVM would split vectors of 512 bits to keep up the clock of some processors.
 void SetProcessor(llvm::Function& function, Machine::Kind kind) {
   if (kind == Machine::Kind::kX86V4) {
     function.addFnAttr("prefer-vector-width", "512");
     function.addFnAttr("min-legal-vector-width", "512");
     function.addFnAttr("tune-cpu", "znver4");
   } else if (kind == Machine::Kind::kX86V3) {
-    function.addFnAttr("tune-cpu", "haswell");  // Takes gathers for worth while.
+    function.addFnAttr("tune-cpu", "haswell");  // Considers gathers profitable.
   }
 }
 
@@ -155,7 +155,7 @@ llvm::Function* ModuleEmitter::Declare(const ir::FunctionType& type, const std::
 void ModuleEmitter::SetAttributes(llvm::Function* function) const {
   function->addFnAttr(llvm::Attribute::NoUnwind);
   function->addFnAttr("no-builtins");
-  // Recursion must not become a loop: that would never meet the stack's limit.
+  // Recursion must not become a loop, which would never reach the stack limit.
   function->addFnAttr("disable-tail-calls", "true");
   function->addFnAttr("probe-stack", "inline-asm");
   function->addParamAttr(0, llvm::Attribute::getWithDereferenceableBytes(context(), sizeof(ir::CpuContext)));
@@ -175,7 +175,7 @@ llvm::FastMathFlags ModuleEmitter::FastMathOf(uint32_t function) const {
     flags.setNoSignedZeros();
     flags.setApproxFunc();
   }
-  return flags;  // NaNs and infinities stay what they are.
+  return flags;  // NaNs and infinities keep their meaning.
 }
 
 llvm::Value* ModuleEmitter::StackPointer(llvm::IRBuilder<>& b) const {
@@ -199,7 +199,7 @@ Status EmitFunctions(ModuleEmitter& m, llvm::LLVMContext& context) {
   m.reference_callers.resize(source.reference_types.size(), nullptr);
   m.host_callers.resize(source.reference_types.size(), nullptr);
   m.segments.resize(source.passive_segments.size(), nullptr);
-  m.has_grow = source.is_linked;  // Other modules may make the memory grow.
+  m.has_grow = source.is_linked;  // Other modules may grow the memory.
   for (size_t i = 0; i < source.functions.size(); ++i) {
     if (reached[i]) {
       m.functions[i] = m.Declare(source.functions[i].type, "f" + std::to_string(i));

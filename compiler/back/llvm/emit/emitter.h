@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernel IR → LLVM IR, before any optimisation. Internal to this folder.
+// Translates kernel IR to LLVM IR, before any optimisation. Internal to this folder.
 //
 // Every IR function f(p...) -> (r...) becomes an internal function
 //   {i32 status, r...} f(ptr context, ptr arguments, i64 x, i64 y, i64 z, p...)      (i32 alone when there is no r)
 // whose status is not 0 when the instance ended early; callers test it and return, so a trap needs no unwinding. The
-// trap record is written where the trap happens, the instance's id by the loop over instances (emit_entry.cc).
+// trap record is written where the trap happens, except the instance's id, which the loop over instances writes
+// (emit_entry.cc).
 #ifndef HPVMD_COMPILER_BACK_LLVM_EMIT_EMITTER_H_
 #define HPVMD_COMPILER_BACK_LLVM_EMIT_EMITTER_H_
 
@@ -34,18 +35,18 @@ using ir::CpuArgument;
 using ir::CpuContext;
 using ir::CpuOutcome;
 
-// Of the entry over instances; those of variants follow (variants.h).
+// Name of the entry over instances; entries of variants have other names (variants.h).
 inline constexpr char kEntryName[] = "hpvm_entry";
-// Where a function's parameters begin: context, arguments, the instance's id, then the IR's.
+// Indices of a function's first parameters: context, arguments, the instance's id, then the IR's.
 inline constexpr unsigned kFirstId = 2;
 inline constexpr unsigned kFirstParam = 5;
-// Functions that call on another's behalf return kTrapStatus + c to have the caller, which knows the place, trap with
-// code c.
+// A function that calls on another's behalf returns kTrapStatus + c, so that its caller, which knows the source
+// position, traps with code c.
 inline constexpr uint32_t kTrapStatus = 2;
-// An instance returns it that is to be run again; nothing has had an effect yet.
+// Returned by an instance that is to be run again; it has had no effect yet.
 inline constexpr uint32_t kRepeatStatus = 0xffffffff;
 
-// What code is made for.
+// The machine and options for which code is emitted.
 struct Machine {
   enum class Kind : uint8_t { kX86V2, kX86V3, kX86V4, kAarch64 };
   Kind kind = Kind::kX86V2;
@@ -53,38 +54,38 @@ struct Machine {
   bool audits_proofs = false;  // CpuOptions::audits_proofs.
 };
 
-// What all functions of one module share.
+// State that all functions of one module share.
 struct ModuleEmitter {
   const ir::Module& source;
   const Machine machine;
   std::unique_ptr<llvm::Module> module;    // Starts as the helpers (helpers.ll).
-  std::vector<llvm::Function*> functions;  // By FunctionId; null for those the entry never reaches.
-  // By index in reference_types; null until asked for. The second calls functions of other modules.
+  std::vector<llvm::Function*> functions;  // Indexed by FunctionId; null for unreachable functions.
+  // Parallel to reference_types; null until first used. host_callers call functions of other modules.
   std::vector<llvm::Function*> reference_callers, host_callers;
-  std::map<size_t, llvm::Function*> printers;  // By count of operands.
-  std::vector<llvm::Constant*> segments;       // By index in passive_segments; null until asked for.
+  std::map<size_t, llvm::Function*> printers;  // Keyed by operand count.
+  std::vector<llvm::Constant*> segments;       // Parallel to passive_segments; null until first used.
   bool has_grow = false;                       // Else memory_bytes never changes.
-  bool writes_state = false;                   // Else state_written stays 0, but for globals.
+  bool writes_state = false;                   // Else only stores to globals set state_written.
   std::set<uint64_t> written_globals;          // Indices.
-  std::vector<bool> is_inside_stack;           // By OpId of the entry.
-  // Whether stores to globals set state_written; else the entry compares the few globals with what they were.
+  std::vector<bool> is_inside_stack;           // Indexed by OpId of the entry.
+  // True: stores to globals set state_written; false: the entry compares the few globals with their initial values.
   bool marks_globals = false;
-  // Of a kernel that was cut at its barriers (group.h): what an instance keeps, and the function that those behind the
-  // first `cut_functions` were made of.
+  // For a kernel that was cut at its barriers (group.h): the bytes that an instance keeps, and the function from which
+  // those from `cut_functions` on were cut.
   uint32_t group_value_bytes = 0;
   ir::FunctionId cut_from;
   size_t cut_functions = 0;
-  // Two disjoint alias classes: what kernels read and write, and the context.
+  // Two disjoint alias classes: memory that kernels access, and the context.
   llvm::MDNode* kernel_tag = nullptr;
   llvm::MDNode* context_tag = nullptr;
 
   ModuleEmitter(const ir::Module& m, const Machine& on)
       : source(m), machine(on), is_inside_stack(pass::FindInsideStack(m)) {}
-  // The two emitters exchange the code that they have so far: one for another form of the same kernel adds to it, and
-  // gives it back by another exchange.
+  // Exchanges the code emitted so far with another emitter: an emitter for another form of the same kernel adds to the
+  // code, and returns it by a second exchange.
   void ExchangeCode(ModuleEmitter& other);
   llvm::LLVMContext& context() const { return module->getContext(); }
-  // In which of the kernel's functions that one was written, for traps.
+  // Returns the kernel's function in which `function` was written, for trap records.
   uint32_t WrittenIn(uint32_t function) const {
     return cut_from.valid() && function >= cut_functions ? cut_from.index : function;
   }
@@ -92,67 +93,68 @@ struct ModuleEmitter {
   llvm::Type* ResultOf(const ir::FunctionType& type) const;
   llvm::Function* Helper(const char* name) const;
   llvm::Function* Declare(const ir::FunctionType& type, const std::string& name);
-  // What holds for every function whose first parameter is the context.
+  // Sets the attributes of every function whose first parameter is the context.
   void SetAttributes(llvm::Function* function) const;
-  // What arithmetic may do that is written in that function.
+  // Returns the fast-math flags for operations written in that function.
   llvm::FastMathFlags FastMathOf(uint32_t function) const;
-  // The stack pointer's value, an i64.
+  // Returns the stack pointer's value, an i64.
   llvm::Value* StackPointer(llvm::IRBuilder<>& b) const;
-  // True if an access at a flat address, an i64 or a vector of them, touches what the instance has on its stack, where
-  // nothing but Space::kStack reaches. The module has a frame.
+  // Returns true if an access at a flat address (an i64 or a vector of i64) touches the instance's stack, which only
+  // Space::kStack reaches. Requires that the module has a frame.
   llvm::Value* IsOnStack(llvm::IRBuilder<>& b, const ir::Op& op, llvm::Value* address) const;
-  // The function that calls what a reference of that type names, made on first use (emit_call.cc).
+  // Returns the function that calls the target of a reference of that type, made on first use (emit_call.cc).
   llvm::Function* ReferenceCaller(uint32_t type_index);
-  // The function that appends a record with so many operands, made on first use (emit_call.cc).
+  // Returns the function that appends a record with that many operands, made on first use (emit_call.cc).
   llvm::Function* Printer(size_t operands);
-  // The bytes of a passive segment (emit_memory.cc).
+  // Returns the bytes of a passive segment (emit_memory.cc).
   llvm::Constant* Segment(uint32_t index);
 
  private:
   llvm::Function* HostCaller(uint32_t type_index);
 };
 
-// Parses the helpers (helpers.ll) into a fresh module.
+// Parses the helpers (helpers.ll) into a new module.
 StatusOr<std::unique_ptr<llvm::Module>> ParseHelpers(llvm::LLVMContext& context);
 
-// The value's bits, as an i64 (emit_call.cc).
+// Returns the value's bits as an i64 (emit_call.cc).
 llvm::Value* Bits(llvm::IRBuilder<>& b, llvm::Value* value);
 
-// What every module starts with: helpers, every reachable function, and the entry over instances (emit_module.cc).
+// Emits the common part of every module: helpers, every reachable function, and the entry over instances
+// (emit_module.cc).
 Status EmitFunctions(ModuleEmitter& m, llvm::LLVMContext& context);
-// Drops what nothing uses, gives every function the processor's attributes and checks the module (emit_module.cc).
+// Removes unused functions, gives every function the processor's attributes and verifies the module (emit_module.cc).
 Status FinishModule(ModuleEmitter& m);
 
-// The loop over instances, each a call of `function`, and of `again` if that gives kRepeatStatus (emit_entry.cc); null:
-// it never does.
+// Emits the loop over instances, each a call of `function`, and of `again` if that returns kRepeatStatus
+// (emit_entry.cc); `again` is null if it never does.
 void EmitEntry(ModuleEmitter& m, const std::string& name, llvm::Function* function, llvm::Function* again = nullptr);
 
-// The atomic operation `op` on the bytes at a host address: `values` are its operands behind the address. Gives the old
-// value, or null for a store (atomic.cc).
+// Emits the atomic operation `op` on the bytes at a host address; `values` are its operands after the address. Returns
+// the old value, or null for a store (atomic.cc).
 llvm::Value* EmitAtomicAt(ModuleEmitter& m, llvm::IRBuilder<>& b, const ir::Op& op, llvm::Value* pointer,
                           llvm::ArrayRef<llvm::Value*> values);
 
-// Loads and stores of CpuContext's fields.
+// ContextFields loads and stores fields of CpuContext.
 class ContextFields {
  public:
-  // `arguments` is the context's field of that name, or null until LoadArguments.
+  // `arguments` is the context's field of that name, or null before LoadArguments.
   ContextFields(ModuleEmitter& m, llvm::IRBuilder<>& b, llvm::Value* context, llvm::Value* arguments)
       : m_(m), b_(b), context_(context), arguments_(arguments) {}
-  // Loaded once, before the loop over instances: hoisting a load would strip it of what tells that loads through it are
-  // safe.
+  // Loads the arguments once, before the loop over instances: a hoisted load would lose the metadata that makes loads
+  // through it safe.
   llvm::Value* LoadArguments();
   llvm::Value* Address(uint64_t offset);
   llvm::Value* Load(llvm::Type* type, uint64_t offset);
-  // Fields that never change during a launch, so that loads of them may be hoisted.
+  // For fields that never change during a launch, so that their loads may be hoisted.
   llvm::Value* LoadInvariant(llvm::Type* type, uint64_t offset);
   void Store(llvm::Value* value, uint64_t offset);
-  llvm::Value* LoadArgument(llvm::Type* type, uint32_t param, uint64_t offset);  // Of CpuArgument; invariant.
-  // Whether the stop word is set, as an i1.
+  llvm::Value* LoadArgument(llvm::Type* type, uint32_t param, uint64_t offset);  // Field of CpuArgument; invariant.
+  // Returns an i1: true if the stop word is set.
   llvm::Value* IsStopped();
-  // The bytes of the buffer whose parameter's number is an i32 or those of a vector; 0 where it is no buffer's.
+  // Returns the size in bytes of each buffer whose parameter index is in `param` (an i32 or a vector); 0 for others.
   llvm::Value* BufferSize(llvm::Value* param);
-  // Whether too little of the stack is left for a function with calls, as an i1; null for a leaf, whose frame fits into
-  // the reserve below the limit.
+  // Returns an i1: true if too little of the stack is left for a function with calls; null for a leaf function, whose
+  // frame fits into the reserve below the limit.
   llvm::Value* LacksStack(const ir::Function& function);
 
  private:
@@ -162,17 +164,17 @@ class ContextFields {
   llvm::Value* arguments_;
 };
 
-// An external function of type CpuEntry (emit_entry.cc), and the kernel's parameters as the launch has them.
+// In emit_entry.cc: declares an external function of type CpuEntry, and loads the kernel's parameters of the launch.
 llvm::Function* DeclareEntry(ModuleEmitter& m, const std::string& name);
 llvm::SmallVector<llvm::Value*, 8> LoadParams(ModuleEmitter& m, llvm::IRBuilder<>& b, ContextFields& fields);
 
-// One function. The members are spread over emit_*.cc by family of opcodes.
+// FunctionEmitter emits one function. Its members are spread over emit_*.cc by family of opcodes.
 class FunctionEmitter {
  public:
-  // `into`: another function of that type than the module's own. `proven`: by OpId, accesses to parameters that are
-  // known to be inside, in buffers of at most 2^31 bytes; null for none. `repeatable`: by OpId, where the function may
-  // return kRepeatStatus when a load misses its buffer, and the instance is run again by another function; null for
-  // none.
+  // `into`: a function of the same type to emit into, instead of the module's own. `proven`: by OpId, accesses to
+  // parameters that are known to be inside, in buffers of at most 2^31 bytes; null for none. `repeatable`: by OpId,
+  // loads that may make the function return kRepeatStatus when they miss their buffer, after which another function
+  // runs the instance again; null for none.
   FunctionEmitter(ModuleEmitter& m, uint32_t index, llvm::Function* into = nullptr,
                   const std::vector<bool>* proven = nullptr, const std::vector<bool>* repeatable = nullptr);
   Status Emit();
@@ -182,26 +184,26 @@ class FunctionEmitter {
   // An open block, loop or if.
   struct Open {
     llvm::BasicBlock* exit = nullptr;
-    llvm::BasicBlock* header = nullptr;  // Loops.
+    llvm::BasicBlock* header = nullptr;  // For loops.
     std::vector<llvm::PHINode*> header_phis;
     std::vector<std::pair<llvm::BasicBlock*, Values>> leaves;
   };
 
-  // emit_control.cc
+  // In emit_control.cc.
   Status EmitRegion(ir::RegionId region);
   Status EmitOp(const ir::Op& op, ir::OpId id);
   Status EmitControl(const ir::Op& op, ir::OpId id);
   Status EmitBlock(const ir::Op& op, ir::OpId id);
   Status EmitLoop(const ir::Op& op, ir::OpId id);
   Status EmitIf(const ir::Op& op, ir::OpId id);
-  void EmitLeaveTable(const ir::Op& op);
+  void EmitBrTable(const ir::Op& op);
   void Jump(const ir::Target& target, const Values& values, uint32_t source);
   void Close(const ir::Op& op, Open& open);
   void EmitReturn(const ir::Op& op);
   void EmitPrologue();
   void EmitEpilogues();
 
-  // emit_memory.cc
+  // In emit_memory.cc.
   Status EmitMemory(const ir::Op& op);
   void EmitLoad(const ir::Op& op);
   void EmitStore(const ir::Op& op);
@@ -214,15 +216,15 @@ class FunctionEmitter {
   void MarkStateWritten();
   Status EmitAtomic(const ir::Op& op);
   void EmitGlobal(const ir::Op& op);
-  // Runs `access` on the host address. For flat, param(k) and group that is once on the path where the check against
-  // the operation's own space passes and, by `search`, once on the path that searches all of the instance's space; the
-  // results are merged (null if there are none). `search` gets the flat address and ends in the current block.
+  // Runs `access` on the host address. For flat, param(k) and group it runs once on the path where the check against
+  // the operation's own space passes, and `search` runs on the path that searches all of the instance's space; the
+  // results are merged (null if there are none). `search` receives the flat address and ends in the current block.
   template <typename F, typename G>
   llvm::Value* Access(const ir::Op& op, bool is_store, F access, G search);
   void TrapIfSeparate(const ir::Op& op, bool is_store);
   llvm::Value* SearchPointer(const ir::Op& op, bool is_store, llvm::Value* address);
   struct Fast {
-    llvm::Value* offset = nullptr;  // i64, from `data`; `imm` not added.
+    llvm::Value* offset = nullptr;  // i64, relative to `data`; excludes `imm`.
     uint64_t imm = 0;
     llvm::Value* data = nullptr;
     llvm::Value* valid = nullptr;  // The access is inside if offset < valid.
@@ -232,23 +234,23 @@ class FunctionEmitter {
   std::optional<Fast> FastPath(const ir::Op& op, bool is_store);
   llvm::Value* StackFrame();
   void RepeatIf(llvm::Value* condition);
-  void CheckOrRepeat(ir::OpId id, const Fast& fast);  // A load's place; may be looked at with others'.
+  void CheckOrRepeat(ir::OpId id, const Fast& fast);  // Checks a load, possibly together with others.
   llvm::Value* FlatAddress(const ir::Op& op);
   void MarkDirty(llvm::Value* address, uint32_t width);
   llvm::Value* ParamValid(uint32_t param, uint64_t reach, bool is_store);
   llvm::Value* MemoryValid(uint64_t reach);
   llvm::Value* Wide(llvm::Value* value);
 
-  // emit_call.cc
+  // In emit_call.cc.
   void EmitCall(const ir::Op& op);
   void EmitPrint(const ir::Op& op);
-  // Goes on only if the status is 0; else this function returns 1, as its callee has recorded the trap.
+  // Continues only if the status is 0; otherwise this function returns 1, because its callee has recorded the trap.
   void ReturnIfFailed(llvm::Value* status);
   void EmitQuery(const ir::Op& op);
   llvm::Value* EmitQueryOf(const ir::Op& op, unsigned dimension);
   void EmitSync(const ir::Op& op);
 
-  // Traps. `address` and `bytes` may be null.
+  // Emit traps. `address` and `bytes` may be null.
   void TrapIf(llvm::Value* condition, ir::TrapCode code, uint32_t source, llvm::Value* address = nullptr,
               llvm::Value* bytes = nullptr);
   void TrapIf(llvm::Value* condition, llvm::Value* code, uint32_t source, llvm::Value* address, llvm::Value* bytes);
@@ -260,7 +262,8 @@ class FunctionEmitter {
   llvm::Value* Operand(const ir::Op& op, uint32_t index) const;
   Values Operands(const ir::Op& op, uint32_t first = 0) const;
   void SetResult(const ir::Op& op, llvm::Value* value);
-  // What was loaded, such that all uses see one value if any bound rests on it (pass/index_loads.h).
+  // Returns the loaded value, frozen so that all uses see the same value if a bound depends on it
+  // (pass/index_loads.h).
   llvm::Value* Once(ir::ValueId result, llvm::Value* value) {
     return index_loads_[result.index] ? b_.CreateFreeze(value) : value;
   }
@@ -276,8 +279,8 @@ class FunctionEmitter {
   const std::vector<bool>* proven_;
   const std::vector<bool>* repeatable_;
   pass::SharedChecks shared_;  // The checks of repeatable loads that are not proven.
-  llvm::IRBuilder<> b_;        // The current place.
-  llvm::IRBuilder<> entry_;    // The function's first block, for what is loaded once a call.
+  llvm::IRBuilder<> b_;        // The current position.
+  llvm::IRBuilder<> entry_;    // The function's first block, for values loaded once per call.
   class Arith final : public ArithEmitter {
    public:
     explicit Arith(FunctionEmitter& function) : ArithEmitter(function.b_), function_(function) {}
@@ -295,8 +298,8 @@ class FunctionEmitter {
   llvm::Value* arguments_;
   llvm::Value* id_[3];
   Values values_;
-  const std::vector<bool> index_loads_ = analysis::FindIndexLoads(m_.source, ir::FunctionId(index_));  // By ValueId.
-  std::vector<Open> open_;                                                                             // By operation.
+  const std::vector<bool> index_loads_ = analysis::FindIndexLoads(m_.source, ir::FunctionId(index_));  // Per ValueId.
+  std::vector<Open> open_;  // Indexed by OpId.
   llvm::BasicBlock* body_block_ = nullptr;
   llvm::BasicBlock* failed_block_ = nullptr;  // Returns a callee's status.
   llvm::BasicBlock* repeat_block_ = nullptr;  // Returns kRepeatStatus.
@@ -310,8 +313,8 @@ class FunctionEmitter {
   };
   llvm::BasicBlock* trap_block_ = nullptr;
   std::vector<TrapEdge> trap_edges_;
-  uint32_t written_in_ = m_.WrittenIn(index_);  // The function in which the operation at hand was written.
-  // What the first block has loaded.
+  uint32_t written_in_ = m_.WrittenIn(index_);  // The function in which the current operation was written.
+  // Values that the first block has loaded.
   std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> param_fields_;
   std::map<std::pair<uint32_t, uint64_t>, llvm::Value*> param_valid_;
   std::map<uint64_t, llvm::Value*> memory_valid_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What helpers.ll, whose functions every image carries if it uses them, takes for granted.
+// Checks assumptions of helpers.ll, whose functions every image contains if it uses them.
 #include "llvm/AsmParser/Parser.h"
 #include "llvm/Support/SourceMgr.h"
 

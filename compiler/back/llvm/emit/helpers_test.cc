@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of helpers.ll by themselves: LLVM takes them, and no image could refer to anything outside of itself
-// through them. What they do is seen where kernels use them.
+// Tests the functions of helpers.ll by themselves: LLVM accepts them, and they refer to no external symbol. Tests of
+// kernels cover their behaviour.
 #include <gtest/gtest.h>
 
 #include "llvm/IR/LLVMContext.h"
@@ -39,7 +39,7 @@ TEST_F(HelpersTest, NothingLiesOutside) {
   }
 }
 
-// LLVM would make a loop that copies bytes a call of memcpy; and a large frame must be probed page by page.
+// LLVM would turn a loop that copies bytes into a call of memcpy; and a large frame must be probed page by page.
 TEST_F(HelpersTest, FunctionsStayWhatTheyAre) {
   for (const llvm::Function& function : *module_) {
     if (!function.isDeclaration()) {

@@ -9,7 +9,7 @@ namespace hpvm::cpu {
 
 namespace {
 
-// Arithmetic of one part of the tile: a vector of its lanes, or a row's scalar.
+// GangArith emits arithmetic for one part of the tile: a vector of its lanes, or a row's scalar.
 class GangArith : public ArithEmitter {
  public:
   GangArith(GangTile& tile, GangMasks& masks, GangTraps& traps, unsigned row, unsigned column, bool is_scalar)
@@ -75,7 +75,7 @@ GangTile::GangTile(ModuleEmitter& module, const pass::GangPlan& gang_plan, const
 GangEmitter::GangEmitter(ModuleEmitter& m, const pass::GangPlan& plan, const GangFunction& kind,
                          const std::vector<bool>& proven, KernelReport* report)
     : tile_(m, plan, kind, proven, report), open_(f_.ops.size()) {
-  // An audit looks at each access where it stands.
+  // An audit checks each access separately.
   if (kind.is_unchecked && !kind.is_masked && !m.machine.audits_proofs) {
     records_ = pass::FindRecords(m.source, plan);
   }
@@ -126,7 +126,7 @@ llvm::Value* GangTile::Scalar(ir::ValueId id, unsigned row) {
   const pass::Layout& layout = LayoutOf(id);
   const Tiled& value = values_[id.index];
   const unsigned r = layout.by_row && row != kAllRows ? row : 0;
-  if (layout.kind == pass::Layout::Kind::kVarying) {  // Only in code that nothing reaches.
+  if (layout.kind == pass::Layout::Kind::kVarying) {  // Only in unreachable code.
     return b.CreateExtractElement(value[r * columns()], uint64_t{0});
   }
   return value[r];
@@ -189,7 +189,7 @@ void GangOps::EmitArith(const ir::Op& op) {
       GangArith arith(tile_, masks_, traps_, row, column, is_scalar);
       value.push_back(arith.Emit(op, tile_.f.type_of(result), operands));
       if (!is_scalar && !value.back()->getType()->isVectorTy()) {
-        value.back() = tile_.Splat(value.back());  // A constant in code that nothing reaches.
+        value.back() = tile_.Splat(value.back());  // A constant in unreachable code.
       }
     }
   }
@@ -264,7 +264,7 @@ llvm::Value* GangMasks::BitsOf(llvm::Value* lanes) {
 }
 
 llvm::Value* GangMasks::FirstLane(llvm::Value* lanes) {
-  // The bit above the last lane stands for none: 64 lanes have none, but then zero gives 64.
+  // The bit above the last lane stands for none. With 64 lanes there is no such bit, and cttz of zero gives 64.
   llvm::Value* first = b_.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, BitsOf(lanes), b_.getFalse());
   return b_.CreateTrunc(b_.CreateAnd(first, tile_.I64(tile_.lanes() - 1)), b_.getInt32Ty());
 }

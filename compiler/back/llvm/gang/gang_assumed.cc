@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emits what the plan takes for granted of a whole tile (GangPlan::is_assumed): one question for all its lanes. Where
-// the answer is no, nothing has happened yet, and the caller runs the tile otherwise.
+// Emits conditions that the plan assumes for a whole tile (GangPlan::is_assumed): one test for all its lanes. If the
+// test fails, the tile has had no effect yet, and the caller runs it by a masked function.
 #include "compiler/analysis/edge_forms.h"
 #include "compiler/back/llvm/gang/gang.h"
 
 namespace hpvm::cpu {
 
-// All of the tile takes one way.
+// Requires that all lanes of the tile take the same arm.
 Status GangEmitter::EmitAssumedIf(const ir::Op& op, OpId id) {
   if (!masks_.IsWhole()) {
-    return Unimplemented("A guard stands where lanes have parted (function \"" + f_.name + "\").");
+    return Unimplemented("A guard is used where lanes have diverged (function \"" + f_.name + "\").");
   }
   const Mask taken = masks_.Narrowed(tile_.OperandId(op, 0), true);
   llvm::Value* all = taken[0];
@@ -46,7 +46,7 @@ void GangEmitter::GiveUpIf(llvm::Value* is_mixed) {
   b_.SetInsertPoint(next);
 }
 
-// The difference between the operand's last and first lane in a row.
+// Returns the difference between the operand's last and first lane in a row.
 int64_t GangEmitter::ReachOf(const ir::Op& op, uint32_t operand) const {
   const uint64_t step = tile_.LayoutOf(tile_.OperandId(op, operand)).step;
   const bool is_narrow = f_.type_of(tile_.OperandId(op, operand)) == ir::Type::kI32;
@@ -54,8 +54,8 @@ int64_t GangEmitter::ReachOf(const ir::Op& op, uint32_t operand) const {
          (tile_.columns() * tile_.lanes() - 1);
 }
 
-// An i32 of which the tile's first and last lane in a row are as far apart after the extension as before: then so are
-// those between, as a tile's lanes do not reach around the range.
+// An i32 is extended. If the tile's first and last lane in a row differ by the same amount before and after the
+// extension, so do the lanes between them, because a tile's lanes do not span the whole range.
 void GangEmitter::EmitAssumedExtension(const ir::Op& op) {
   ops_.EmitArith(op);
   const int64_t reach = ReachOf(op, 0);
@@ -71,7 +71,7 @@ void GangEmitter::EmitAssumedExtension(const ir::Op& op) {
   GiveUpIf(is_mixed);
 }
 
-// All lanes choose the operand that the plan took for the usual one.
+// Requires that all lanes choose the operand that the plan considers the usual one.
 void GangEmitter::EmitAssumedChoice(const ir::Op& op) {
   const uint32_t usual = analysis::UsualOperand(f_, definitions_, op, tile_.LayoutOf(tile_.OperandId(op, 1)).step,
                                                 tile_.LayoutOf(tile_.OperandId(op, 2)).step);
@@ -80,8 +80,8 @@ void GangEmitter::EmitAssumedChoice(const ir::Op& op) {
   tile_.Set(op.first_result, tile_.As(op.first_result, tile_.OperandId(op, usual)));
 }
 
-// The first lane's remainder and the last one's lie between 0 and the divisor without a division between them: so all
-// lanes have one quotient.
+// Requires that no multiple of the divisor separates the first and last lane: the first lane's remainder plus the
+// distance to the last lane is less than the divisor, so all lanes have one quotient.
 void GangEmitter::EmitAssumedDivision(const ir::Op& op, const analysis::EdgeForm& form) {
   ops_.EmitArith(op);
   llvm::Type* const wide = b_.getInt64Ty();
@@ -101,7 +101,7 @@ void GangEmitter::EmitAssumedDivision(const ir::Op& op, const analysis::EdgeForm
                                           : b_.CreateSub(dividend, b_.CreateMul(result, divisor));
     is_mixed = b_.CreateOr(is_mixed, b_.CreateICmpUGE(b_.CreateAdd(rest, reach), divisor));
     if (!form.is_of_bits) {
-      // Neither lane is below 0 or beyond the type's range, and the divisor is above 0.
+      // Requires that neither lane is below 0 or beyond the type's range, and that the divisor is above 0.
       llvm::Value* last = b_.CreateAdd(dividend, reach);
       const uint64_t end = is_narrow ? uint64_t{1} << (is_signed ? 31 : 32) : uint64_t{1} << 63;
       is_mixed = b_.CreateOr(is_mixed, b_.CreateICmpUGE(dividend, b_.getInt64(end)));

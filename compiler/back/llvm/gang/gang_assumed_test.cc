@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares indices that are clamped, mirrored, periodic or taken out of a linear one, in tiles of every shape and level
-// that meet an edge in their first, last or a middle lane or not at all, with the interpreter.
+// Compares indices that are clamped, mirrored, periodic or computed from a linear index with the interpreter. Tiles
+// have every shape and level, and meet an edge in their first, last or a middle lane or not at all.
 #include <gtest/gtest.h>
 
 #include "compiler/back/llvm/testing/gang_compare.h"
@@ -12,7 +12,7 @@ using testing::GangCompared;
 using testing::KernelText;
 using testing::WordsOf;
 
-// The body computes %i, which is stored, and used as an index (its low bits) of x.
+// The body computes %i, which is stored, and whose low bits index x.
 std::string Indexed(const std::string& body) {
   return KernelText(body + R"(
   %low: i32 = and.i32 %i, %seven
@@ -156,7 +156,7 @@ constexpr Case kCases[] = {
   %b: i32 = rem_s.i32 %j, %d
   %i: i32 = sub.i32 %a, %b
 )"},
-    // The clamp stands in a loop that all lanes run.
+    // The clamp is in a loop that all lanes run.
     {"in_loop", R"(
   %last: i32 = sub.i32 %n, %one
   %i: i32 = loop b0 (%k: i32 = %zero, %sum: i32 = %zero) {
@@ -169,9 +169,9 @@ constexpr Case kCases[] = {
     if b1 %more {
       continue b0 (%l, %next)
     } else {
-      leave b0 (%next)
+      br b0 (%next)
     }
-    leave b0 (%next)
+    br b0 (%next)
   }
 )"},
 };
@@ -200,14 +200,14 @@ TEST_P(GangAssumedTest, Agrees) {
 INSTANTIATE_TEST_SUITE_P(All, GangAssumedTest, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// A divisor of zero traps, in each shape, as one instance alone would.
+// A divisor of zero traps, in each shape, as it does for a single instance.
 TEST(GangAssumedTest, DivisionByZeroTraps) {
   GangCompared kernel(Indexed("%i: i32 = rem_u.i32 %id, %n\n"));
   const auto words = WordsOf(40, [](size_t i) { return i; });
   EXPECT_EQ(kernel.Check({{words, words, {}}, {0, 0, 0}, {40, 1, 1}}).code, ir::TrapCode::kDivideByZero);
 }
 
-// Rows of a tile meet the edge apart: each looks for itself.
+// Rows of a tile meet the edge at different lanes; each row tests for itself.
 TEST(GangAssumedTest, EdgesThatMoveWithTheRow) {
   GangCompared kernel(KernelText(R"(
   %y: i32 = instance_id.i32 %one

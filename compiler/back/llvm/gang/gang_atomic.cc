@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Atomics of lanes: one lane after the other, or, where all want the same bytes and none the old value, one for a row.
+// Atomics of lanes: one lane after the other, or one per row where all lanes access the same bytes and no old value is
+// used.
 #include <cstddef>
 
 #include "compiler/back/llvm/gang/gang.h"
@@ -12,7 +13,8 @@ Status GangEmitter::EmitAtomic(const ir::Op& op, ir::OpId id) {
   return GangAccess(tile_, masks_, traps_, frame_, op, id).EmitAtomic();
 }
 
-// Whether anything may look at the value; passes leave operands of what they drop behind.
+// Returns true if an operation uses the value; passes leave the operands of removed operations behind, so this may be
+// conservative.
 bool GangFrame::IsUsed(ir::ValueId id) {
   if (is_used_.empty()) {
     is_used_.resize(tile_.f.values.size());
@@ -25,7 +27,7 @@ bool GangFrame::IsUsed(ir::ValueId id) {
 
 namespace {
 
-// What the operation does to lanes before one of them does it to memory, with the value that changes nothing.
+// The operation that combines the lanes before one of them accesses memory, and its neutral element.
 struct Reduction {
   llvm::Intrinsic::ID across;
   llvm::Intrinsic::ID binary = llvm::Intrinsic::not_intrinsic;  // Else `operation`.
@@ -77,11 +79,11 @@ llvm::Constant* NeutralOf(const Reduction& reduction, llvm::Type* type) {
 
 }  // namespace
 
-// The pointer to the bytes at the operand's place, checks included.
+// Returns the pointer to the bytes at the operand, after all checks.
 llvm::Value* GangAccess::AtomicPointer(llvm::Value* operand, Trap trap) {
   llvm::Type* i64 = b_.getInt64Ty();
   if (op_.width > 1) {
-    // Every base is aligned, so the operand and the immediate decide.
+    // Every base is aligned, so the operand and the immediate determine the alignment.
     llvm::Value* low = b_.CreateAnd(b_.CreateAdd(place_.Wide(operand), I64(op_.imm)), I64(op_.width - 1u));
     trap(b_.CreateICmpNE(low, I64(0)), b_.getInt32(static_cast<uint32_t>(TrapCode::kMisalignedAtomic)),
          place_.FlatAddress(operand));
@@ -116,9 +118,9 @@ llvm::Value* GangAccess::AtomicPointer(llvm::Value* operand, Trap trap) {
   })[0];
 }
 
-// Lane after lane; gives the old values, or null.
+// Runs the lanes in order; returns the old values, or null.
 llvm::Value* GangAccess::AtomicColumn(unsigned row, unsigned column) {
-  // Lanes are picked from memory: a register's cannot be picked by number.
+  // Lanes are read from memory, because a register cannot be indexed by lane number.
   llvm::SmallVector<llvm::Value*, 4> arrays;
   for (uint32_t i = 0; i < op_.operand_count; ++i) {
     arrays.push_back(frame_.Scratch(GangFrame::kFirstAtomic + i));
@@ -150,7 +152,7 @@ llvm::Value* GangAccess::AtomicColumn(unsigned row, unsigned column) {
                     : llvm::PoisonValue::get(type);
 }
 
-// One for all lanes of a row that are active.
+// Performs one operation for all active lanes of a row.
 void GangAccess::AtomicUniform(unsigned row, llvm::Value* value) {
   Guarded(masks_.RowIsActive(row), [&] {
     auto trap = [&](llvm::Value* condition, llvm::Value* code, llvm::Value* address) {
@@ -160,7 +162,7 @@ void GangAccess::AtomicUniform(unsigned row, llvm::Value* value) {
   });
 }
 
-// The operands of a row's active lanes in one.
+// Reduces the operands of a row's active lanes to one value.
 llvm::Value* GangAccess::ReduceRow(unsigned row) {
   const Reduction reduction = *ReductionOf(op_.code);
   llvm::Value* all = nullptr;
@@ -198,7 +200,7 @@ Status GangAccess::EmitAtomic() {
       AtomicUniform(row, ReduceRow(row));
     }
     for (unsigned c = 0; c < columns_; ++c) {
-      results.push_back(is_reduced ? llvm::PoisonValue::get(tile_.VectorOf(m_.TypeOf(op_.type)))  // Nobody looks.
+      results.push_back(is_reduced ? llvm::PoisonValue::get(tile_.VectorOf(m_.TypeOf(op_.type)))  // Never read.
                                    : AtomicColumn(row, c));
     }
   }

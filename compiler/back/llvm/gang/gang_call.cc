@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls, one lane after the other; queries of the launch; globals.
 //
-// Most calls are gone by now (compiler/pass/inline_calls.h). What is left, recursion and code that is seldom reached,
-// is the scalar function called for each active lane.
+// Most calls have been inlined (compiler/pass/inline_calls.h). The remaining ones, recursion and rarely reached code,
+// call the scalar function for each active lane.
 #include "compiler/back/llvm/gang/gang.h"
 #include "compiler/ir/cpu_abi.h"
 
@@ -19,7 +19,7 @@ llvm::Value* GangOps::RowId(unsigned row) {
   return row == kAllRows || row == 0 ? y : b_.CreateAdd(y, tile_.I64(row));
 }
 
-// Every row calls for itself, even for results that rows share: a callee may trap in one of them.
+// Every row calls separately, even for results that rows share, because a callee may trap in one of them.
 void GangOps::EmitCall(const ir::Op& op) {
   llvm::SmallVector<Slots, 1> results;
   for (uint32_t i = 0; i < op.result_count; ++i) {
@@ -35,8 +35,7 @@ void GangOps::EmitCall(const ir::Op& op) {
   }
 }
 
-// The log keeps the lines of each instance apart (backends/contract/launch_log.h), so that lanes print where they
-// stand.
+// The log keeps the lines of each instance apart (backends/contract/launch_log.h), so lanes print in place.
 void GangOps::EmitPrint(const ir::Op& op) {
   for (unsigned row = 0; row < tile_.rows(); ++row) {
     for (unsigned column = 0; column < tile_.columns(); ++column) {
@@ -117,7 +116,7 @@ void GangOps::EmitLaneCall(const ir::Op& op, unsigned row, unsigned column, llvm
       b_.CreateStore(value, b_.CreateInBoundsGEP(tile_.TypeOf(id), slot, lane));
       continue;
     }
-    if (layout.step != 0) {  // Of the row's first lane, whichever lane this is.
+    if (layout.step != 0) {  // Relative to the row's first lane, whichever lane this is.
       llvm::Value* place = b_.CreateZExtOrTrunc(along_x, value->getType());
       llvm::APInt step = llvm::APInt(64, layout.step).trunc(value->getType()->getIntegerBitWidth());
       value = b_.CreateSub(value, b_.CreateMul(place, llvm::ConstantInt::get(value->getType(), step)));
@@ -144,7 +143,7 @@ Status GangOps::EmitQuery(const ir::Op& op) {
   return absl::OkStatus();
 }
 
-// As many i64 as `dimension`, an i32 or a vector of them, has.
+// Returns an i64 for `dimension`, an i32, or a vector of them for a vector of dimensions.
 llvm::Value* GangOps::Query(const ir::Op& op, llvm::Value* dimension, unsigned row, unsigned column) {
   const bool is_count = op.code == Opcode::kInstanceCount || op.code == Opcode::kGroupSize;
   auto like = [&](llvm::Value* scalar) { return IsVector(dimension) ? tile_.Splat(scalar) : scalar; };
@@ -181,7 +180,7 @@ llvm::Value* GangOps::QueryOf(const ir::Op& op, unsigned dimension, unsigned row
     default:
       break;
   }
-  // A group is never empty; the maximum keeps the division from faulting whatever the context says.
+  // A group is never empty; the maximum keeps the division from faulting whatever the context contains.
   llvm::Value* group =
       b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, field(offsetof(CpuContext, group)), tile_.I64(1));
   if (!is_vector || dimension != 0) {
@@ -196,7 +195,7 @@ llvm::Value* GangOps::QueryOf(const ir::Op& op, unsigned dimension, unsigned row
   return EmitVector(divide, ir::Type::kI64, operands, row, column);
 }
 
-// Nothing that runs in lockstep writes a global, so that all instances see what the launch began with.
+// No kernel that runs in lockstep writes a global, so all instances see the launch's initial values.
 Status GangOps::EmitGlobal(const ir::Op& op) {
   if (op.code != Opcode::kGlobalGet) {
     return Internal("A kernel that writes globals cannot run in lockstep.");

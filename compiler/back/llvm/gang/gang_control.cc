@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control of a tile: constructs that lanes take together are branches, others are linearised under masks (gang.h).
+// Control of a tile: constructs that all lanes take together are branches, others are linearised under masks
+// (gang_tile.h).
 #include <algorithm>
 
 #include "compiler/back/llvm/gang/gang.h"
@@ -17,7 +18,8 @@ Status GangEmitter::EmitOp(const ir::Op& op, OpId id) {
   tile_.written_in = op.origin != 0 ? op.origin - 1 : m_.WrittenIn(m_.source.entry.index);
   if (ArithEmitter::Handles(op)) {
     if (tile_.plan.is_assumed[id.index] && !masks_.IsWhole()) {
-      return Unimplemented("A value taken as linear stands where lanes have parted (function \"" + f_.name + "\").");
+      return Unimplemented("A value that is assumed to be linear is used where lanes have diverged (function \"" +
+                           f_.name + "\").");
     }
     tile_.plan.is_assumed[id.index] ? EmitAssumed(op) : ops_.EmitArith(op);
     return absl::OkStatus();
@@ -49,12 +51,12 @@ Status GangEmitter::EmitControl(const ir::Op& op, OpId id) {
       return IsMasked(id) ? EmitMaskedLoop(op, id) : EmitLoop(op, id);
     case Opcode::kIf:
       return EmitIf(op, id);
-    case Opcode::kLeave:
+    case Opcode::kBr:
     case Opcode::kContinue:
       Jump(f_.targets_of(op)[0], op, 0);
       return absl::OkStatus();
-    case Opcode::kLeaveTable:
-      tile_.IsOne(tile_.OperandId(op, 0)) ? EmitLeaveTable(op) : EmitMaskedTable(op);
+    case Opcode::kBrTable:
+      tile_.IsOne(tile_.OperandId(op, 0)) ? EmitBrTable(op) : EmitMaskedTable(op);
       return absl::OkStatus();
     case Opcode::kReturn:
       b_.CreateBr(tile_.plan.body_is_masked ? join_ : done_);
@@ -63,7 +65,7 @@ Status GangEmitter::EmitControl(const ir::Op& op, OpId id) {
       traps_.TrapNow(kAllRows, 0, nullptr, tile_.I32(static_cast<uint32_t>(op.imm)), op.source, nullptr, nullptr);
       return absl::OkStatus();
     default:
-      return Internal("The operation \"" + std::string(ir::Info(op.code).text) + "\" is no control operation.");
+      return Internal("The operation \"" + std::string(ir::Info(op.code).text) + "\" is not a control operation.");
   }
 }
 
@@ -90,7 +92,7 @@ void GangMasks::StoreTo(const Slots& slots, ValueId like, ValueId value, bool bl
   for (size_t i = 0; i < slots.size(); ++i) {
     llvm::Value* active = nullptr;
     if (blends && !mask_.empty()) {
-      // All that bring a scalar bring the same, but for rows with their own.
+      // All lanes that bring a scalar bring the same value, except that rows may differ.
       active = layout.kind != pass::Layout::Kind::kVarying ? (layout.by_row ? RowIsActive(i) : nullptr)
                : layout.by_row                             ? mask_[i]
                                                            : SharedMask(i);
@@ -132,7 +134,7 @@ void GangMasks::StoreMask(const Slots& slots, const Mask& mask) {
   }
 }
 
-// Masks themselves are never poison: they are made by selects under others.
+// Masks themselves are never poison, because they are made by selects under other masks.
 void GangMasks::AddMask(const Slots& slots) {
   for (unsigned i = 0; i < tile_.parts(); ++i) {
     llvm::Value* part = PartMask(i / tile_.columns(), i % tile_.columns());
@@ -146,7 +148,7 @@ Mask GangMasks::Explicit(const Mask& mask) {
   return mask.empty() ? Mask(tile_.parts(), llvm::ConstantInt::getTrue(tile_.VectorOf(b_.getInt1Ty()))) : mask;
 }
 
-// The active lanes for which the condition is, or is not, 0.
+// Returns the active lanes for which the condition is, or is not, 0.
 Mask GangMasks::Narrowed(ValueId condition, bool holds) {
   Mask narrowed;
   for (unsigned i = 0; i < tile_.parts(); ++i) {
@@ -173,7 +175,7 @@ void GangEmitter::Begin(const ir::Op& op, OpId id) {
   open.blends_next = IsMasked(id) && continues_[id.index] > 1;
   for (uint32_t i = 0; i < op.result_count; ++i) {
     open.results.push_back(tile_.NewSlots(ValueId(op.first_result.index + i)));
-    tile_.StorePoison(open.results.back());  // What an earlier run left is of no use.
+    tile_.StorePoison(open.results.back());  // Discards values of an earlier run.
   }
   if (IsMasked(id) && is_passed_[id.index]) {
     open.left = masks_.NewMaskSlots();
@@ -211,7 +213,7 @@ Status GangEmitter::EmitBlock(const ir::Op& op, OpId id) {
   return absl::OkStatus();
 }
 
-// A loop's parameters begin as its operands.
+// Initializes a loop's parameters with its operands.
 void GangEmitter::BeginParams(const ir::Op& op, Open& open) {
   for (uint32_t i = 0; i < f_.region(op.body).param_count; ++i) {
     const ValueId param(f_.region(op.body).first_param.index + i);
@@ -236,7 +238,7 @@ Status GangEmitter::EmitLoop(const ir::Op& op, OpId id) {
   return absl::OkStatus();
 }
 
-// Runs as long as some lane goes on.
+// Emits a loop that runs as long as some lane continues.
 Status GangEmitter::EmitMaskedLoop(const ir::Op& op, OpId id) {
   Begin(op, id);
   Open& open = open_[id.index];
@@ -281,7 +283,7 @@ Status GangEmitter::EmitIf(const ir::Op& op, OpId id) {
   return EmitWays(op, id, then_block, else_block);
 }
 
-// The arms of an if whose active lanes all take one of them; they may still leave it separately.
+// Emits the arms of an if whose active lanes all take the same arm; they may still leave it separately.
 Status GangEmitter::EmitWays(const ir::Op& op, OpId id, llvm::BasicBlock* then_block, llvm::BasicBlock* else_block) {
   llvm::BasicBlock* const join = join_;
   join_ = IsMasked(id) ? open_[id.index].exit : join;
@@ -305,7 +307,7 @@ Status GangEmitter::EmitMaskedIf(const ir::Op& op, OpId id) {
   return absl::OkStatus();
 }
 
-// One way of a masked if; goes on at `behind`, which becomes the current place.
+// Emits one arm of a masked if; continues at `behind`, which becomes the current position.
 Status GangEmitter::EmitArm(RegionId region, const Mask& mask, llvm::BasicBlock* behind) {
   llvm::BasicBlock* arm = tile_.NewBlock("arm");
   if (IsCheap(region)) {
@@ -325,15 +327,15 @@ Status GangEmitter::EmitArm(RegionId region, const Mask& mask, llvm::BasicBlock*
   return absl::OkStatus();
 }
 
-// Whether running the region without an active lane does no harm and costs less than a branch. Scalars that its jump
-// brings are the same whoever brings them (compiler/analysis/uniformity.h), or belong to a row and are blended.
+// Returns true if running the region without an active lane does no harm and costs less than a branch. Scalars that
+// its jump brings are the same for all lanes (compiler/analysis/uniformity.h), or belong to a row and are blended.
 bool GangEmitter::IsCheap(RegionId region) const {
   constexpr size_t kOpsMax = 6;
   const std::vector<OpId>& ops = f_.region(region).ops;
   return ops.size() <= kOpsMax && std::ranges::all_of(ops, [&](OpId id) {
            const Opcode code = f_.op(id).code;
            if (ir::IsTerminator(code)) {
-             return code == Opcode::kLeave || code == Opcode::kContinue || code == Opcode::kReturn;
+             return code == Opcode::kBr || code == Opcode::kContinue || code == Opcode::kReturn;
            }
            return ir::Info(code).effects == ir::kPure && code != Opcode::kFDiv && code != Opcode::kFSqrt;
          });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control that lanes of a tile take separately, in every shape and level, against the interpreter.
+// Compares control that lanes of a tile take separately, in every shape and level, with the interpreter.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,16 +22,16 @@ struct Case {
   const char* functions = "";
 };
 
-// Every way in which lanes part and meet again.
+// The ways in which lanes diverge and reconverge.
 constexpr Case kCases[] = {
     {"if_varying", R"(
   %c: i32 = lt_u.i32 %v, %seven
   %w: i32 = if b0 %c {
     %a: i32 = mul.i32 %v, %three
-    leave b0 (%a)
+    br b0 (%a)
   } else {
     %b: i32 = add.i32 %v, %n
-    leave b0 (%b)
+    br b0 (%b)
   }
   store.i32 flat %ra, %w
   return ()
@@ -40,14 +40,14 @@ constexpr Case kCases[] = {
   %w: i32 = if b0 %n {
     %c: i32 = and.i32 %v, %one
     %u: i32 = if b1 %c {
-      leave b1 (%id)
+      br b1 (%id)
     } else {
-      leave b0 (%seven)
+      br b0 (%seven)
     }
     %t: i32 = add.i32 %u, %v
-    leave b0 (%t)
+    br b0 (%t)
   } else {
-    leave b0 (%v)
+    br b0 (%v)
   }
   store.i32 flat %ra, %w
   return ()
@@ -56,9 +56,9 @@ constexpr Case kCases[] = {
   %c: i32 = and.i32 %v, %two
   if b0 %c {
     store.i32 flat %ra, %v
-    leave b0 ()
+    br b0 ()
   } else {
-    leave b0 ()
+    br b0 ()
   }
   return ()
 )"},
@@ -69,23 +69,23 @@ constexpr Case kCases[] = {
       %q: i32 = block b2 () {
         %c: i32 = lt_u.i32 %v, %three
         if b3 %c {
-          leave b0 (%one)
+          br b0 (%one)
         } else {
-          leave b3 ()
+          br b3 ()
         }
         %d: i32 = lt_u.i32 %v, %seven
         if b4 %d {
-          leave b1 (%two)
+          br b1 (%two)
         } else {
-          leave b2 (%v)
+          br b2 (%v)
         }
-        leave b2 (%zero)
+        br b2 (%zero)
       }
       %q2: i32 = mul.i32 %q, %q
-      leave b1 (%q2)
+      br b1 (%q2)
     }
     %p2: i32 = add.i32 %p, %seven
-    leave b0 (%p2)
+    br b0 (%p2)
   }
   store.i32 flat %ra, %w
   return ()
@@ -94,13 +94,13 @@ constexpr Case kCases[] = {
   %w: i32 = block b0 () {
     %p: i32 = block b1 () {
       %q: i32 = block b2 () {
-        leave_table %v [b2, b1, b0, b2, b1](%v)
+        br_table %v [b2, b1, b0, b2, b1](%v)
       }
       %q2: i32 = add.i32 %q, %one
-      leave b1 (%q2)
+      br b1 (%q2)
     }
     %p2: i32 = mul.i32 %p, %three
-    leave b0 (%p2)
+    br b0 (%p2)
   }
   store.i32 flat %ra, %w
   return ()
@@ -108,10 +108,10 @@ constexpr Case kCases[] = {
     {"table_uniform", R"(
   %w: i32 = block b0 () {
     %p: i32 = block b1 () {
-      leave_table %n [b1, b0, b1](%v)
+      br_table %n [b1, b0, b1](%v)
     }
     %p2: i32 = mul.i32 %p, %p
-    leave b0 (%p2)
+    br b0 (%p2)
   }
   store.i32 flat %ra, %w
   return ()
@@ -120,9 +120,9 @@ constexpr Case kCases[] = {
   %sum: i32 = loop b0 (%i: i32 = %zero, %s: i32 = %zero) {
     %done: i32 = ge_u.i32 %i, %v
     if b1 %done {
-      leave b0 (%s)
+      br b0 (%s)
     } else {
-      leave b1 ()
+      br b1 ()
     }
     %s2: i32 = add.i32 %s, %i
     %i2: i32 = add.i32 %i, %one
@@ -139,27 +139,27 @@ constexpr Case kCases[] = {
     if b1 %more {
       continue b0 (%i2, %s2)
     } else {
-      leave b1 ()
+      br b1 ()
     }
-    leave b0 (%s2)
+    br b0 (%s2)
   }
   store.i32 flat %ra, %sum
   return ()
 )"},
-    // What a lane brings when it leaves stays, whatever the others go on to do.
+    // The values that a lane brings when it leaves are kept, whatever the other lanes do afterwards.
     {"results_of_two_exits", R"(
   %a: i32, %b: i32 = loop b0 (%i: i32 = %zero, %s: i32 = %one) {
     %early: i32 = eq.i32 %i, %v
     if b1 %early {
-      leave b0 (%i, %seven)
+      br b0 (%i, %seven)
     } else {
-      leave b1 ()
+      br b1 ()
     }
     %late: i32 = ge_u.i32 %i, %n
     if b2 %late {
-      leave b0 (%s, %i)
+      br b0 (%s, %i)
     } else {
-      leave b2 ()
+      br b2 ()
     }
     %s2: i32 = mul.i32 %s, %three
     %i2: i32 = add.i32 %i, %one
@@ -175,7 +175,7 @@ constexpr Case kCases[] = {
   store.i32 flat %ra, %w
   return ()
 )"},
-    // Behind the twelfth instance the index passes the largest number.
+    // After the twelfth instance the index wraps.
     {"index_that_wraps", R"(
   %most: i32 = const.i32 0x7ffffff4
   %far: i32 = const.i32 32
@@ -193,9 +193,9 @@ constexpr Case kCases[] = {
     loop again (%i: i32 = %zero) {
       %c: i32 = ge_u.i32 %i, %last
       if b0 %c {
-        leave out (%i)
+        br out (%i)
       } else {
-        leave b0 ()
+        br b0 ()
       }
       %i2: i32 = add.i32 %i, %one
       continue again (%i2)
@@ -210,16 +210,16 @@ constexpr Case kCases[] = {
     %i2: i32 = add.i32 %i, %one
     %done: i32 = gt_u.i32 %i2, %n
     if b1 %done {
-      leave b0 (%s)
+      br b0 (%s)
     } else {
-      leave b1 ()
+      br b1 ()
     }
     %t: i32 = add.i32 %i, %v
     %odd: i32 = and.i32 %t, %one
     if b2 %odd {
       continue b0 (%i2, %s)
     } else {
-      leave b2 ()
+      br b2 ()
     }
     %s2: i32 = add.i32 %s, %t
     continue b0 (%i2, %s2)
@@ -232,30 +232,30 @@ constexpr Case kCases[] = {
     %i2: i32 = add.i32 %i, %one
     %done: i32 = gt_u.i32 %i2, %three
     if b1 %done {
-      leave b0 (%s)
+      br b0 (%s)
     } else {
-      leave b1 ()
+      br b1 ()
     }
     %inner: i32 = loop b2 (%j: i32 = %zero, %t: i32 = %s) {
       %j2: i32 = add.i32 %j, %one
       %last: i32 = gt_u.i32 %j2, %n
       if b3 %last {
-        leave b2 (%t)
+        br b2 (%t)
       } else {
-        leave b3 ()
+        br b3 ()
       }
       %k: i32 = add.i32 %i, %j
       %skip: i32 = eq.i32 %k, %v
       if b4 %skip {
         continue b0 (%i2, %t)
       } else {
-        leave b4 ()
+        br b4 ()
       }
       %stop: i32 = gt_u.i32 %k, %v
       if b5 %stop {
-        leave b0 (%t)
+        br b0 (%t)
       } else {
-        leave b5 ()
+        br b5 ()
       }
       %t2: i32 = add.i32 %t, %k
       continue b2 (%j2, %t2)
@@ -266,14 +266,14 @@ constexpr Case kCases[] = {
   store.i32 flat %ra, %sum
   return ()
 )"},
-    // The carried values change places.
+    // The carried values are swapped.
     {"swapped_arguments", R"(
   %p: i32, %q: i32 = loop b0 (%i: i32 = %v, %a: i32 = %one, %b: i32 = %id) {
     %done: i32 = le_s.i32 %i, %zero
     if b1 %done {
-      leave b0 (%a, %b)
+      br b0 (%a, %b)
     } else {
-      leave b1 ()
+      br b1 ()
     }
     %i2: i32 = sub.i32 %i, %one
     continue b0 (%i2, %b, %a)
@@ -288,7 +288,7 @@ constexpr Case kCases[] = {
   if b0 %c {
     return ()
   } else {
-    leave b0 ()
+    br b0 ()
   }
   store.i32 flat %ra, %v
   return ()
@@ -299,14 +299,14 @@ constexpr Case kCases[] = {
     if b1 %done {
       return ()
     } else {
-      leave b1 ()
+      br b1 ()
     }
     store.i32 flat %ra, %i
     %last: i32 = ge_u.i32 %i, %n
     if b2 %last {
-      leave b0 ()
+      br b0 ()
     } else {
-      leave b2 ()
+      br b2 ()
     }
     %i2: i32 = add.i32 %i, %one
     continue b0 (%i2)
@@ -319,27 +319,27 @@ constexpr Case kCases[] = {
   if b0 %c {
     return ()
   } else {
-    leave b0 ()
+    br b0 ()
   }
   store.i32 flat %ra, %v
   return ()
 )"},
-    // Behind the loop all lanes are back, in a uniform loop around it.
+    // After the loop all lanes are active again, in a uniform loop around it.
     {"uniform_loop_around", R"(
   %sum: i32 = loop b0 (%i: i32 = %zero, %s: i32 = %v) {
     %done: i32 = ge_u.i32 %i, %n
     if b1 %done {
-      leave b0 (%s)
+      br b0 (%s)
     } else {
-      leave b1 ()
+      br b1 ()
     }
     %c: i32 = and.i32 %s, %one
     %s2: i32 = if b2 %c {
       %a: i32 = mul.i32 %s, %three
-      leave b2 (%a)
+      br b2 (%a)
     } else {
       %b: i32 = shr_u.i32 %s, %one
-      leave b2 (%b)
+      br b2 (%b)
     }
     %i2: i32 = add.i32 %i, %one
     continue b0 (%i2, %s2)
@@ -351,9 +351,9 @@ constexpr Case kCases[] = {
   %c: i32 = and.i32 %v, %one
   %w: i32 = if b0 %c {
     %f: i32 = call f1 (%v)
-    leave b0 (%f)
+    br b0 (%f)
   } else {
-    leave b0 (%id)
+    br b0 (%id)
   }
   store.i32 flat %ra, %w
   return ()
@@ -365,7 +365,7 @@ constexpr Case kCases[] = {
   if b0 %small {
     return (%zero)
   } else {
-    leave b0 ()
+    br b0 ()
   }
   %j: i32 = sub.i32 %i, %one
   %f: i32 = call f1 (%j)
@@ -383,7 +383,7 @@ constexpr Case kCases[] = {
   if b0 %c {
     return (%b)
   } else {
-    leave b0 ()
+    br b0 ()
   }
   %d: i32 = sub.i32 %a, %b
   return (%d)
@@ -398,7 +398,7 @@ std::vector<std::vector<uint8_t>> Contents(size_t count) {
 
 class GangControlTest : public ::testing::TestWithParam<Case> {};
 
-// For every extent around the widths: lanes that agree, that all differ, that are only part of a tile.
+// Covers every extent around the widths: lanes that agree, that all differ, and that fill only part of a tile.
 TEST_P(GangControlTest, Agrees) {
   GangCompared kernel(KernelText(GetParam().body, GetParam().functions));
   for (uint64_t extent : {1, 2, 3, 4, 5, 8, 13, 15, 16, 17, 32, 33, 50}) {
@@ -448,7 +448,7 @@ func f0 "tail" (%r: i32) -> () {
   EXPECT_GT(kernel.unchecked_runs, 0u);
 }
 
-// Rows of a tile take ways of their own: what they bring, a value a lane or one a row, is no other row's.
+// Rows of a tile diverge from each other: the values that a row brings, per lane or per row, do not affect other rows.
 TEST(GangTailTest, RowsBlendTheirOwn) {
   GangCompared kernel(std::string(R"(module "rows"
 param buffer inout "r"
@@ -466,18 +466,18 @@ func f0 "rows" (%r: i32) -> () {
   %below: i32 = lt_u.i32 %x, %y
   %lane: i32 = if b0 %below {
     %p: i32 = mul.i32 %y, %y
-    leave b0 (%p)
+    br b0 (%p)
   } else {
     %q: i32 = mul.i32 %y, %x
-    leave b0 (%q)
+    br b0 (%q)
   }
   %odd: i32 = and.i32 %y, %one
   %whole: i32 = if b1 %odd {
     %s: i32 = shl.i32 %y, %two
-    leave b1 (%s)
+    br b1 (%s)
   } else {
     %t: i32 = sub.i32 %y, %two
-    leave b1 (%t)
+    br b1 (%t)
   }
   %sum: i32 = mul.i32 %lane, %at
   %both: i32 = add.i32 %sum, %whole
@@ -492,7 +492,7 @@ func f0 "rows" (%r: i32) -> () {
   }
 }
 
-// A trap names its instance whichever way the lanes lie, and so do results.
+// A trap names its instance along either axis of the lanes, and results agree.
 TEST(GangTailTest, TrapsAlongBothAxes) {
   GangCompared kernel(KernelText(R"(
   %y: i32 = instance_id.i32 %one
@@ -524,8 +524,8 @@ TEST(GangTailTest, TrapsAlongBothAxes) {
   }
 }
 
-// Each instance prints what it would print alone, in that order: under a mask, in loops that lanes leave apart, of
-// rows, before and behind stores and in a function that is called.
+// Each instance prints the same lines as alone, in the same order: under a mask, in loops that lanes leave separately,
+// in rows, before and after stores and in a called function.
 TEST(GangPrintTest, EachInstancePrintsItsOwn) {
   GangCompared kernel(KernelText(R"(
   %y: i32 = instance_id.i32 %one
@@ -536,9 +536,9 @@ TEST(GangPrintTest, EachInstancePrintsItsOwn) {
   %odd: i32 = and.i32 %v, %one
   if b0 %odd {
     print p1 (%y, %g)
-    leave b0 ()
+    br b0 ()
   } else {
-    leave b0 ()
+    br b0 ()
   }
   %row: i32 = mul.i32 %y, %width
   %place: i32 = add.i32 %row, %id
@@ -553,9 +553,9 @@ TEST(GangPrintTest, EachInstancePrintsItsOwn) {
       %j: i32 = sub.i32 %i, %one
       continue b1 (%j)
     } else {
-      leave b1 (%i)
+      br b1 (%i)
     }
-    leave b1 (%i)
+    br b1 (%i)
   }
   %called: i32 = call f1 (%end)
   store.i32 flat %p, %called
@@ -586,9 +586,9 @@ TEST(GangStopTest, EndlessLoopsStop) {
     if b1 %bits {
       continue b0 () @41
     } else {
-      leave b0 ()
+      br b0 ()
     }
-    leave b0 ()
+    br b0 ()
   }
   store.i32 flat %ra, %seven
   return ()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry of a variant that runs tiles: CpuEntry over units of tiles (compiler/ir/cpu_abi.h).
+// The entry of a variant that runs tiles: a CpuEntry over units of tiles (compiler/ir/cpu_abi.h).
 //
-// A tile that lies inside the extent is one call of the function for whole tiles. What sticks out at the edges, and a
-// tile whose instances part at an assumed condition, is run row by row and gang by gang under a mask.
+// A tile inside the extent is one call of the function for whole tiles. Partial tiles at the edges, and a tile whose
+// instances differ in an assumed condition, run row by row and gang by gang under a mask.
 #include "compiler/back/llvm/emit/emitter.h"
 #include "compiler/back/llvm/gang/gang.h"
 #include "compiler/ir/cpu_abi.h"
@@ -50,7 +50,7 @@ class TileEntryEmitter {
     for (unsigned d = 0; d < 2; ++d) {
       llvm::Value* extent = fields_.LoadInvariant(b_.getInt64Ty(), offsetof(CpuContext, extent) + 8 * axis_[d]);
       // A launch with instances has no empty axis; the maximum keeps the division from faulting whatever the context
-      // says.
+      // contains.
       extent_[d] = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, extent, I64(1));
     }
     for (unsigned i = 0; i < 2; ++i) {
@@ -136,7 +136,7 @@ class TileEntryEmitter {
     b_.SetInsertPoint(next_);
     llvm::Value* next = b_.CreateAdd(linear_, I64(1));
     linear_->addIncoming(next, next_);
-    llvm::Value* ends = nullptr;  // Whether the axes so far begin anew.
+    llvm::Value* ends = nullptr;  // True if the axes so far wrap around.
     for (unsigned d : {inner_, 1 - inner_, 2u}) {
       llvm::Value* moved = b_.CreateAdd(place_[d], I64(d == 2 ? 1 : step_[d]));
       llvm::Value* at_edge = d == 2 ? b_.getFalse() : b_.CreateICmpULE(left_[d], I64(step_[d]));
@@ -177,7 +177,7 @@ class TileEntryEmitter {
     status->setCallingConv(llvm::CallingConv::Fast);
     return status;
   }
-  // Ends the entry with what a gang from (x, y) on returned.
+  // Ends the entry with the status that a gang starting at (x, y) returned.
   void Fail(llvm::Value* failed, llvm::Value* status, llvm::Value* x, llvm::Value* y, llvm::BasicBlock* next) {
     llvm::Value* where = b_.CreateSub(status, b_.getInt32(kGangTrapped));
     failures_.push_back({b_.GetInsertBlock(), where, x, y});
@@ -195,14 +195,14 @@ class TileEntryEmitter {
   llvm::IRBuilder<> b_;
   ContextFields fields_;
   const uint64_t step_[2];
-  const unsigned inner_;    // The axis along which tiles count first.
-  const unsigned axis_[2];  // The launch's axis, by the functions' axis.
+  const unsigned inner_;    // The axis along which tiles are counted first.
+  const unsigned axis_[2];  // Maps the functions' axis to the launch's axis.
   llvm::Value* arguments_ = nullptr;
   llvm::SmallVector<llvm::Value*, 8> params_;
   llvm::Value* extent_[2] = {};
   llvm::Value* start_[3] = {};
   llvm::PHINode* linear_ = nullptr;
-  llvm::PHINode* place_[3] = {};  // Of the tile's first instance.
+  llvm::PHINode* place_[3] = {};  // The tile's first instance.
   llvm::Value* left_[2] = {};     // Instances from there to the edge.
   llvm::BasicBlock* start_end_ = nullptr;
   llvm::BasicBlock* loop_ = nullptr;
@@ -213,7 +213,7 @@ class TileEntryEmitter {
   llvm::BasicBlock* failed_ = nullptr;
   struct Failure {
     llvm::BasicBlock* from;
-    llvm::Value* where;  // As in a gang's status.
+    llvm::Value* where;  // Encoded as in a gang's status.
     llvm::Value* x;
     llvm::Value* y;
   };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes whose bytes do not lie side by side.
+// Accesses of lanes whose bytes are not contiguous.
 #include "compiler/back/llvm/gang/gang_memory.h"
 
 namespace hpvm::cpu {
 
-// A place for each offset, `imm` bytes on. Gathers take 32-bit indices with a sign: what is known to be inside has
-// offsets below 2^31; others are moved down by 2^31, and the base up.
+// Returns a pointer for each offset plus `imm`. Gathers take signed 32-bit indices: accesses known to be inside have
+// offsets below 2^31; for others the offsets are lowered by 2^31, and the base raised.
 llvm::Value* GangAccess::Pointers(llvm::Value* offsets, uint64_t imm) {
   llvm::Type* i64 = tile_.VectorOf(b_.getInt64Ty());
   uint64_t base = imm;
@@ -27,7 +27,7 @@ llvm::Value* GangAccess::Gather(unsigned row, unsigned column, unsigned word) {
   return Tag(b_.CreateMaskedGather(tile_.VectorOf(stored_), pointers, llvm::Align(1), MaskOf(row, column)));
 }
 
-// The processor gathers no less than 4 bytes: those that begin at the place or, near the buffer's end, before it.
+// The processor gathers at least 4 bytes: from the address on or, near the buffer's end, from before it.
 llvm::Value* GangAccess::GatherNarrow(unsigned row, unsigned column) {
   llvm::Value* offsets = place_.Offsets(row, column);
   auto* type = llvm::cast<llvm::VectorType>(offsets->getType());
@@ -47,7 +47,7 @@ llvm::Value* GangAccess::GatherNarrow(unsigned row, unsigned column) {
   return b_.CreateTrunc(b_.CreateLShr(gathered, b_.CreateZExtOrTrunc(behind, words)), tile_.VectorOf(stored_));
 }
 
-// What lies in a buffer of less than 4 bytes, as one word.
+// Returns the content of a buffer of less than 4 bytes as one word.
 llvm::Value* GangAccess::TinyWord() {
   llvm::Value* word = b_.getInt32(0);
   for (unsigned i = 0; i < 3; ++i) {
@@ -59,8 +59,9 @@ llvm::Value* GangAccess::TinyWord() {
   return word;
 }
 
-// Every second to fourth element: so many vectors that touch each other, the last one ending with the last lane's
-// element, since nothing is known of what lies behind it. In elements from the first lane's.
+// Returns the starts, in elements from the first lane's, of the vectors that cover strides of two to four elements. As
+// many adjacent vectors are needed; the last one ends with the last lane's element, because bytes after it may be
+// outside.
 llvm::SmallVector<unsigned, 4> GangAccess::StridedStarts() const {
   const auto stride = static_cast<unsigned>(step_ / op_.width);
   const unsigned end = (lanes_ - 1) * stride + 1;
@@ -78,7 +79,7 @@ llvm::Value* GangAccess::LoadStrided(llvm::Value* pointer) {
   for (const unsigned start : starts) {
     parts.push_back(LoadColumn(place_.Added(pointer, start * op_.width), nullptr));
   }
-  // Lanes of `a` come first; those that lie in neither may be anything.
+  // Lanes of `a` come first; lanes in neither vector may hold any value.
   auto pick = [&](unsigned a, unsigned b) {
     llvm::SmallVector<int, 64> lanes;
     for (unsigned i = 0; i < lanes_; ++i) {
@@ -102,7 +103,7 @@ llvm::Value* GangAccess::LoadStrided(llvm::Value* pointer) {
   return b_.CreateShuffleVector(result, rest, lanes);
 }
 
-// The bytes between the lanes' elements are left alone: other instances may write it at the same time.
+// Does not touch the bytes between the lanes' elements, which other instances may write at the same time.
 void GangAccess::StoreStrided(llvm::Value* pointer, llvm::Value* value) {
   const auto stride = static_cast<unsigned>(step_ / op_.width);
   const llvm::SmallVector<unsigned, 4> starts = StridedStarts();
@@ -120,7 +121,7 @@ void GangAccess::StoreStrided(llvm::Value* pointer, llvm::Value* value) {
   }
 }
 
-// The lanes' mask with each lane repeated for its four words.
+// Returns the lanes' mask with each lane repeated for its four words.
 llvm::Value* GangAccess::InterleavedMask(llvm::Value* mask) {
   llvm::SmallVector<int, 64> lanes;
   for (unsigned i = 0; i < lanes_ * words_; ++i) {
@@ -129,7 +130,7 @@ llvm::Value* GangAccess::InterleavedMask(llvm::Value* mask) {
   return b_.CreateShuffleVector(mask, lanes);
 }
 
-// Four words a lane, lane after lane.
+// Loads four words per lane, lane after lane.
 void GangAccess::LoadInterleaved(llvm::Value* pointer, llvm::Value* mask, Row* row) {
   auto* type = llvm::FixedVectorType::get(stored_, lanes_ * words_);
   llvm::Value* all = nullptr;

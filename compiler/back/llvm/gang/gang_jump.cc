@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jumps of a tile: what they leave, and what they bring to whom.
+// Jumps of a tile: the constructs they leave, and the values they bring to their targets.
 #include <map>
 #include <span>
 #include <utility>
@@ -9,13 +9,13 @@
 
 namespace hpvm::cpu {
 
-// --- Which jumps there are.
+// --- Analysis of jumps.
 
 void GangEmitter::NoteEdges() {
   is_passed_.assign(f_.ops.size(), false);
   leaves_.assign(f_.ops.size(), 0);
   continues_.assign(f_.ops.size(), 0);
-  // Regions being walked, with the next operation's place; `open` holds their owners.
+  // Regions being walked, each with the index of its next operation; `open` holds their owners.
   std::vector<std::pair<RegionId, size_t>> walk = {{f_.body, 0}};
   std::vector<OpId> open = {OpId()};
   while (!walk.empty()) {
@@ -48,7 +48,7 @@ void GangEmitter::NoteJump(const ir::Op& op, std::span<const OpId> open) {
     }
   }
   for (const ir::Target& target : f_.targets_of(op)) {
-    bool repeats = false;  // The jump may run again before its target ends: other lanes take it then.
+    bool repeats = false;  // The jump may run again before its target ends, for other lanes.
     for (size_t i = open.size(); i-- > 0 && open[i] != target.op;) {
       is_passed_[open[i].index] = true;
       repeats = repeats || (f_.op(open[i]).code == Opcode::kLoop && IsMasked(open[i]));
@@ -60,7 +60,7 @@ void GangEmitter::NoteJump(const ir::Op& op, std::span<const OpId> open) {
 
 // --- Jumps.
 
-// Lanes that part from others keep their place in masks, and the code goes on where those others are.
+// Lanes that diverge are recorded in masks, and the code continues for the other lanes.
 void GangEmitter::Jump(const ir::Target& target, const ir::Op& op, uint32_t first_operand) {
   if (IsMasked(target.op)) {
     Bring(target, op, first_operand);
@@ -74,7 +74,7 @@ void GangEmitter::Jump(const ir::Target& target, const ir::Op& op, uint32_t firs
   b_.CreateBr(target.is_continue ? open_[target.op.index].header : open_[target.op.index].exit);
 }
 
-// Stores what the active lanes bring to the target, and notes that they are there.
+// Stores the values that the active lanes bring to the target, and records that these lanes are there.
 void GangEmitter::Bring(const ir::Target& target, const ir::Op& op, uint32_t first_operand) {
   Open& open = open_[target.op.index];
   const auto& slots = target.is_continue ? open.next : open.results;
@@ -89,7 +89,7 @@ void GangEmitter::Bring(const ir::Target& target, const ir::Op& op, uint32_t fir
   }
 }
 
-void GangEmitter::EmitLeaveTable(const ir::Op& op) {
+void GangEmitter::EmitBrTable(const ir::Op& op) {
   const std::span<const ir::Target> targets = f_.targets_of(op);
   const auto count = static_cast<unsigned>(targets.size() - 1);
   std::map<std::pair<uint32_t, bool>, llvm::BasicBlock*> blocks;
@@ -108,7 +108,7 @@ void GangEmitter::EmitLeaveTable(const ir::Op& op) {
   }
 }
 
-// Every lane to its own target; what they bring is the same wherever they go.
+// Sends every lane to its own target; the values are the same for all targets.
 void GangEmitter::EmitMaskedTable(const ir::Op& op) {
   const std::span<const ir::Target> targets = f_.targets_of(op);
   const auto count = static_cast<uint32_t>(targets.size() - 1);

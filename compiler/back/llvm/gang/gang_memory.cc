@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the lanes' bytes lie, and the vectors of those that lie side by side.
+// Addresses of the lanes' bytes, and vector accesses where these are contiguous.
 #include "compiler/back/llvm/gang/gang_memory.h"
 
 #include <algorithm>
@@ -16,7 +16,8 @@ namespace {
 
 bool Is128(const ir::Op& op) { return op.code == Opcode::kLoad128 || op.code == Opcode::kStore128; }
 
-// Of accesses by wide vectors and shuffles, in elements; with fewer lanes a vector would reach beyond the last one's.
+// Limit in elements of strides accessed by wide vectors and shuffles, which need at least as many lanes: with fewer a
+// vector would reach beyond the last lane's element.
 constexpr uint32_t kStrideMax = 4;
 
 int64_t SignedStep(const pass::Layout& layout, ir::Type type) {
@@ -69,8 +70,8 @@ bool GangEmitter::EmitOfRecord(ir::OpId id) {
   if (!is_proven || !GangRecordAccess::IsPossible(tile_, record)) {
     return false;
   }
-  tile_.RemarkAccess(f_.op(id), std::string(record.is_store ? "The store" : "The load") + " is one of a record of " +
-                                    std::to_string(record.span) + " words: whole vectors, transposed in registers.");
+  tile_.RemarkAccess(f_.op(id), std::string(record.is_store ? "The store" : "The load") + " is part of a record of " +
+                                    std::to_string(record.span) + " words: whole vectors are transposed in registers.");
   if (id == (record.is_store ? record.members.back() : record.members.front())) {
     GangRecordAccess access(tile_, traps_, frame_, record);
     record.is_store ? access.EmitStores() : access.EmitLoads();
@@ -98,9 +99,9 @@ GangAccess::GangAccess(GangTile& tile, GangMasks& masks, GangTraps& traps, GangF
   FindForm();
 }
 
-// --- Where the bytes lie.
+// --- Addresses.
 
-GangPlace::GangPlace(GangTile& tile, GangTraps& traps, GangFrame& frame, const ir::Op& op, ir::OpId id)
+GangAddress::GangAddress(GangTile& tile, GangTraps& traps, GangFrame& frame, const ir::Op& op, ir::OpId id)
     : is_store((ir::Info(op.code).effects & ir::kWrites) != 0),
       is_known(tile.kind.is_unchecked && (op.space == Space::kParam || op.space == Space::kGroup) &&
                tile.proven[id.index]),
@@ -130,7 +131,7 @@ llvm::Value* GangFrame::OfParam(llvm::Type* type, uint32_t param, uint64_t offse
   return value;
 }
 
-void GangPlace::FindPlace() {
+void GangAddress::FindPlace() {
   llvm::Type* i64 = b_.getInt64Ty();
   imm = op_.imm;
   switch (op_.space) {
@@ -139,12 +140,12 @@ void GangPlace::FindPlace() {
       bytes = frame_.OfParam(i64, op_.space_index, offsetof(CpuArgument, bytes));
       return;
     case Space::kGroup: {
-      // The immediate is part of the bias: only with it need an address lie above the base.
+      // The immediate is part of the bias: only the sum has to lie above the base.
       data = frame_.OfContext(b_.getPtrTy(), offsetof(CpuContext, group_memory));
       llvm::Value* base = frame_.OfContext(i64, offsetof(CpuContext, group_memory_base));
       bias_ = tile_.entry.CreateTrunc(tile_.entry.CreateSub(base, I64(op_.imm)), AddressType());
       imm = 0;
-      // Grows between the accesses.
+      // Group memory may grow between accesses.
       bytes = tile_.fields.Load(i64, offsetof(CpuContext, group_memory_used));
       return;
     }
@@ -160,18 +161,18 @@ void GangPlace::FindPlace() {
   }
 }
 
-llvm::Value* GangPlace::ValidOf(uint64_t span) {
+llvm::Value* GangAddress::ValidOf(uint64_t span) {
   llvm::IRBuilder<>& b = op_.space == Space::kGroup ? b_ : tile_.entry;
   if (!reach.has_value() || *reach > ~uint64_t{0} - span) {
     return I64(0);
   }
   llvm::Value* inside = bytes;
   if (op_.space == Space::kParam && is_store) {
-    // Nothing fits into a buffer that must not be written; the search then says so.
+    // No access fits into a buffer that must not be written; the search then reports it.
     llvm::Value* writable = frame_.OfParam(b_.getInt64Ty(), op_.space_index, offsetof(CpuArgument, writable));
     inside = b.CreateSelect(b.CreateICmpNE(writable, I64(0)), inside, I64(0));
   } else if (op_.space == Space::kGroup) {
-    // Were the immediate above the base, an address could pass the end of its type and seem to lie inside.
+    // If the immediate were above the base, an address could wrap in its type and seem to be inside.
     llvm::Value* base = frame_.OfContext(b_.getInt64Ty(), offsetof(CpuContext, group_memory_base));
     inside = b.CreateSelect(b.CreateICmpUGE(base, I64(op_.imm)), inside, I64(0));
     return b.CreateBinaryIntrinsic(llvm::Intrinsic::usub_sat, inside, I64(op_.width - 1u + span));
@@ -243,29 +244,29 @@ llvm::Value* GangAccess::MaskOf(unsigned row, unsigned column) {
   return masks_.PartMask(row, column);
 }
 
-llvm::Value* GangPlace::OffsetOf(llvm::Value* operand) {
+llvm::Value* GangAddress::OffsetOf(llvm::Value* operand) {
   return bias_ == nullptr ? operand : b_.CreateSub(operand, bias_);
 }
 
-llvm::Value* GangPlace::Offset(unsigned row) { return OffsetOf(tile_.Operand(op_, 0, row)); }
+llvm::Value* GangAddress::Offset(unsigned row) { return OffsetOf(tile_.Operand(op_, 0, row)); }
 
-llvm::Value* GangPlace::Offsets(unsigned row, unsigned column) {
+llvm::Value* GangAddress::Offsets(unsigned row, unsigned column) {
   llvm::Value* operand = tile_.Operand(op_, 0, row, column);
   return bias_ == nullptr ? operand : b_.CreateSub(operand, tile_.Splat(bias_));
 }
 
-llvm::Value* GangPlace::Wide(llvm::Value* value) {
+llvm::Value* GangAddress::Wide(llvm::Value* value) {
   llvm::Type* i64 = b_.getInt64Ty();
   return b_.CreateZExt(value, value->getType()->isVectorTy() ? tile_.VectorOf(i64) : i64);
 }
 
-llvm::Value* GangPlace::Added(llvm::Value* pointer, uint64_t bytes) {
+llvm::Value* GangAddress::Added(llvm::Value* pointer, uint64_t bytes) {
   return bytes == 0 ? pointer : b_.CreateGEP(b_.getInt8Ty(), pointer, I64(bytes));
 }
 
-// Without the immediate. `may_be_below`: the offset is that of a lane that may be off, less than 0 then. What is known
-// to be inside has buffers of at most 2^31 bytes, so the offset's sign can be told.
-llvm::Value* GangPlace::Pointer(llvm::Value* offset, bool may_be_below) {
+// Excludes the immediate. `may_be_below`: the offset may be that of an inactive lane and then negative. Buffers of
+// accesses known to be inside have at most 2^31 bytes, so the offset's sign is well defined.
+llvm::Value* GangAddress::Pointer(llvm::Value* offset, bool may_be_below) {
   llvm::Type* i64 = b_.getInt64Ty();
   if (offset->getType() != i64) {
     offset = is_known && may_be_below ? b_.CreateSExt(offset, i64) : b_.CreateZExt(offset, i64, "", is_known);
@@ -273,8 +274,8 @@ llvm::Value* GangPlace::Pointer(llvm::Value* offset, bool may_be_below) {
   return b_.CreateGEP(b_.getInt8Ty(), data, offset);
 }
 
-// The lowest lane's place and whether the row lies inside. Of what is known to be inside, and of whole rows, from the
-// row's first lane.
+// Finds the address of the lowest lane, and whether the row is inside. Accesses known to be inside, and whole rows,
+// count from the row's first lane.
 GangAccess::Run GangAccess::FindRun(unsigned row) {
   if (!place_.is_known && !masks_.IsWhole()) {
     return FindMaskedRun(row);
@@ -297,7 +298,7 @@ GangAccess::Run GangAccess::FindRun(unsigned row) {
   return run;
 }
 
-// From the first to the last lane that is active, a column at a time: the others' offsets may have wrapped around.
+// Tests each column from the first to the last active lane, because the offsets of other lanes may have wrapped.
 GangAccess::Run GangAccess::FindMaskedRun(unsigned row) {
   Run run;
   llvm::Type* i64 = b_.getInt64Ty();
@@ -327,7 +328,7 @@ GangAccess::Run GangAccess::FindMaskedRun(unsigned row) {
   return run;
 }
 
-// --- What is inside.
+// --- Accesses inside.
 
 llvm::Instruction* GangAccess::Tag(llvm::Instruction* access) {
   access->setMetadata(llvm::LLVMContext::MD_tbaa, m_.kernel_tag);
@@ -470,9 +471,9 @@ void GangAccess::Guarded(llvm::Value* condition, llvm::function_ref<void()> body
 
 // --- Whole operations.
 
-// Before an access that is known to be inside: traps in lanes for which it is not. Compares each lane's own offset, as
-// what is checked so must not rest on how the access is emitted.
-void GangPlace::Audit() {
+// Before an access that is known to be inside: traps in lanes that are outside. Compares each lane's own offset,
+// because an audit must not depend on how the access is emitted.
+void GangAddress::Audit() {
   if (!is_known || !m_.machine.audits_proofs) {
     return;
   }
@@ -499,7 +500,7 @@ Status GangAccess::EmitLoad() {
   for (unsigned r = 0; r < tile_.RowsOf(layout); ++r) {
     const unsigned row = at_.by_row ? r : kAllRows;
     if (r != 0 && !at_.by_row) {
-      // Rows share the address, and this is what it gave.
+      // Rows share the address and the loaded value.
     } else if (form_ == Form::kUniform) {
       row_words = LoadUniform(row);
     } else {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One access to memory by all instances of a tile. Internal to this folder.
+// Emits one memory access for all instances of a tile. Internal to this folder.
 //
-// The layout of the address decides: one scalar access a row, one vector a column where the lanes' bytes lie side by
-// side, else a gather or scatter. An access that is not known to be inside is compared for a whole row first; what
-// misses goes lane by lane through the search of the instance's space, as docs/KERNELS.md says.
+// The layout of the address decides: one scalar access per row, one vector per column where the lanes' bytes are
+// contiguous, else a gather or scatter. An access that is not known to be inside is first compared for a whole row;
+// rows that miss go lane by lane through the search of the instance's space, as docs/KERNELS.md says.
 #ifndef HPVMD_COMPILER_BACK_LLVM_GANG_GANG_MEMORY_H_
 #define HPVMD_COMPILER_BACK_LLVM_GANG_GANG_MEMORY_H_
 
@@ -13,32 +13,32 @@
 
 namespace hpvm::cpu {
 
-// An access's bytes, and the lanes whose bytes lie elsewhere. They are at the data + (operand - bias) + imm, the
-// difference taken in the address type; they are inside if it is less than ValidOf(0).
-class GangPlace {
+// GangAddress computes an access's address, and the lanes that miss. The bytes are at data + (operand - bias) + imm,
+// with the difference taken in the address type; they are inside if the difference is less than ValidOf(0).
+class GangAddress {
  public:
-  GangPlace(GangTile& tile, GangTraps& traps, GangFrame& frame, const ir::Op& op, ir::OpId id);
+  GangAddress(GangTile& tile, GangTraps& traps, GangFrame& frame, const ir::Op& op, ir::OpId id);
 
-  llvm::Value* ValidOf(uint64_t span);          // i64: places for `span` bytes more than the access has.
+  llvm::Value* ValidOf(uint64_t span);          // i64: number of valid offsets if the access had `span` more bytes.
   llvm::Value* OffsetOf(llvm::Value* operand);  // A scalar.
   llvm::Value* Offset(unsigned row);
   llvm::Value* Offsets(unsigned row, unsigned column);
-  llvm::Value* Wide(llvm::Value* value);  // To i64, with zeros; scalar or vector.
+  llvm::Value* Wide(llvm::Value* value);  // Zero-extends to i64; scalar or vector.
   llvm::Value* Added(llvm::Value* pointer, uint64_t bytes);
   llvm::Value* Pointer(llvm::Value* offset, bool may_be_below);
   llvm::Value* FlatAddress(llvm::Value* operand);  // i64; scalar or vector.
-  // Traps what misses where there is nothing else to find; true if that is always so.
+  // Traps lanes that miss where a search would find nothing; returns true if that is always so.
   bool TrapUnlessSearched(unsigned row, unsigned column);
-  // <lanes x i1>: the lanes whose offset is not less than `valid`; may hold anything for lanes that are off.
+  // Returns <lanes x i1>: the lanes whose offset is not less than `valid`; any value for inactive lanes.
   llvm::Value* LaneMisses(unsigned row, unsigned column, llvm::Value* valid);
   void Audit();
 
   const bool is_store;
-  const bool is_known;            // To be inside.
+  const bool is_known;            // Known to be inside.
   std::optional<uint64_t> reach;  // From the offset to the last byte; nothing when no access can fit.
   llvm::Value* data = nullptr;
   uint64_t imm = 0;
-  llvm::Value* bytes = nullptr;  // i64: how many lie at the data.
+  llvm::Value* bytes = nullptr;  // i64: number of bytes at `data`.
 
  private:
   void FindPlace();
@@ -51,7 +51,7 @@ class GangPlace {
   ModuleEmitter& m_ = tile_.m;
   llvm::IRBuilder<>& b_ = tile_.b;
   const ir::Op& op_;
-  llvm::Value* bias_ = nullptr;  // Of the address type; null: 0.
+  llvm::Value* bias_ = nullptr;  // Has the address type; null: 0.
 };
 
 class GangAccess {
@@ -63,13 +63,13 @@ class GangAccess {
 
  private:
   enum class Form : uint8_t { kUniform, kContiguous, kReversed, kStrided, kTransposed, kVarying };
-  // What a row's access of form contiguous, reversed or strided needs.
+  // Addresses of a row's access of form contiguous, reversed or strided.
   struct Run {
     llvm::Value* misses = nullptr;               // i1; null: known to be inside.
     llvm::SmallVector<llvm::Value*, 8> columns;  // Pointers to each column's lowest lane.
   };
-  // Of a row (kAllRows: of what rows share): what is loaded or stored, a vector for each of columns * words_; uniform:
-  // a scalar for each of words_.
+  // Loaded or stored values of a row (kAllRows: that rows share): a vector for each of columns * words_; uniform: a
+  // scalar for each of words_.
   using Row = llvm::SmallVector<llvm::Value*, 8>;
 
   void FindForm();
@@ -90,22 +90,22 @@ class GangAccess {
   llvm::Value* UniformPointer(unsigned row, llvm::Value* active, llvm::Value** misses);
   llvm::Value* LastActive(unsigned row, uint32_t operand);
   llvm::Instruction* Tag(llvm::Instruction* access);
-  llvm::Value* Narrow(llvm::Value* value);  // As it lies in memory; scalar or vector.
+  llvm::Value* Narrow(llvm::Value* value);  // To the type in memory; scalar or vector.
   llvm::Value* Widen(llvm::Value* value);
   llvm::Value* Misses(unsigned row, const Run& run);
-  // Runs `search` if `misses` holds, or gives the tile up, else `inside`, and merges what they give.
+  // Runs `search` if `misses` holds, or gives the tile up; otherwise runs `inside`. Merges the results.
   Row Split(llvm::Value* misses, llvm::function_ref<Row()> inside, llvm::function_ref<Row()> search);
   void Guarded(llvm::Value* condition, llvm::function_ref<void()> body);  // Null: always.
 
-  // gang_search.cc: lane by lane, what misses.
+  // In gang_search.cc: accesses that miss, lane by lane.
   Row SearchLoad(unsigned row);
   Row SearchUniformLoad(unsigned row);
   void SearchStore(unsigned row);
   Row StoredWords(unsigned row, unsigned column);
-  // Calls a helper that goes over the active lanes; `values` is what it stores, or null. Gives the array of values.
+  // Calls a helper that iterates over the active lanes; `values` is stored, or null. Returns the array of values.
   llvm::Value* SearchColumn(unsigned row, unsigned column, llvm::Value* values);
 
-  // gang_gather.cc
+  // In gang_gather.cc.
   llvm::Value* Gather(unsigned row, unsigned column, unsigned word);
   llvm::Value* GatherNarrow(unsigned row, unsigned column);
   llvm::Value* TinyWord();
@@ -115,20 +115,21 @@ class GangAccess {
   llvm::Value* InterleavedMask(llvm::Value* mask);
   void LoadInterleaved(llvm::Value* pointer, llvm::Value* mask, Row* row);
   void StoreInterleaved(llvm::Value* pointer, llvm::Value* mask, const Row& words);
-  void Deinterleave(llvm::Value* all, Row* row);  // Four words a lane, lane after lane, to four vectors; and back.
+  // Splits four words per lane, lane after lane, into four vectors; Interleave is the inverse.
+  void Deinterleave(llvm::Value* all, Row* row);
   llvm::Value* Interleave(const Row& words);
   void Scatter(unsigned row, unsigned column, unsigned word, llvm::Value* value);
   llvm::Value* Pointers(llvm::Value* offsets, uint64_t imm);
 
-  // gang_transpose.cc
+  // In gang_transpose.cc.
   bool IsTransposed() const;
   unsigned BlockRows(unsigned row) const;
   llvm::SmallVector<llvm::Value*, 16> LanePointers(unsigned column);
   Tiled LoadTransposed();
   void StoreTransposed();
 
-  // gang_atomic.cc
-  // Ends what asks, a lane or a row's active lanes, if `condition` holds.
+  // In gang_atomic.cc.
+  // Ends the lane, or a row's active lanes, if `condition` holds.
   using Trap = llvm::function_ref<void(llvm::Value* condition, llvm::Value* code, llvm::Value* address)>;
   llvm::Value* AtomicPointer(llvm::Value* operand, Trap trap);
   llvm::Value* AtomicColumn(unsigned row, unsigned column);
@@ -145,16 +146,16 @@ class GangAccess {
   ModuleEmitter& m_ = tile_.m;
   llvm::IRBuilder<>& b_ = tile_.b;
   const ir::Op& op_;
-  GangPlace place_;
-  const pass::Layout at_;  // The address's.
+  GangAddress place_;
+  const pass::Layout at_;  // Layout of the address.
   const unsigned lanes_, columns_;
   const unsigned words_;       // 4 for load128 and store128, else 1.
-  const unsigned word_bytes_;  // Of each.
-  const bool gives_up_;        // The tile, if it misses.
-  bool is_shared_ = false;     // By all rows: done once, for the lanes that are active in any.
-  int64_t step_ = 0;           // Of a linear address.
+  const unsigned word_bytes_;  // Bytes of each word.
+  const bool gives_up_;        // Gives the tile up if the access misses.
+  bool is_shared_ = false;     // Shared by all rows: done once, for lanes active in any row.
+  int64_t step_ = 0;           // Step of a linear address.
   Form form_ = Form::kVarying;
-  llvm::Type* stored_ = nullptr;  // A word, in memory.
+  llvm::Type* stored_ = nullptr;  // Type of a word in memory.
 };
 
 }  // namespace hpvm::cpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads, stores, atomics and traps of tiles, in every shape and level, against the interpreter. Buffers end at a page
-// that faults, so that a lane that is off, or a wide access to a narrow element, cannot touch what is behind.
+// Compares loads, stores, atomics and traps of tiles, in every shape and level, with the interpreter. Buffers end at a
+// page that faults, so that inactive lanes and wide accesses to narrow elements must not touch the bytes after them.
 #include <gtest/gtest.h>
 
 #include "compiler/back/llvm/testing/gang_compare.h"
@@ -17,10 +17,10 @@ using testing::WordsOf;
 struct Case {
   const char* name;
   const char* body;
-  bool is_proven = true;  // Whether unchecked code runs for some launch.
+  bool is_proven = true;  // True: unchecked code runs for some launch.
 };
 
-// x has 4 * extent + 8 words here; what is gathered stays below.
+// x has 4 * extent + 8 words here; gathers stay below that.
 constexpr Case kCases[] = {
     {"contiguous", R"(
   %w: i32 = load.i32 flat %xa + 4
@@ -104,14 +104,14 @@ constexpr Case kCases[] = {
   store.i32 flat %ra, %w
   return ()
 )"},
-    // Several lanes write one word: the last of them wins, as one instance after the other would have it.
+    // Several lanes write one word: the last lane wins, as if instances ran one after the other.
     {"uniform_store", R"(
   %c: i32 = and.i32 %v, %one
   if b0 %c {
     store.i32 flat %r, %id
-    leave b0 ()
+    br b0 ()
   } else {
-    leave b0 ()
+    br b0 ()
   }
   return ()
 )"},
@@ -125,9 +125,9 @@ constexpr Case kCases[] = {
     if b1 %more {
       continue b0 (%p2, %i2, %s2)
     } else {
-      leave b1 ()
+      br b1 ()
     }
-    leave b0 (%s2, %p2)
+    br b0 (%s2, %p2)
   }
   store.i32 flat %ra, %sum
   return ()
@@ -143,10 +143,10 @@ constexpr Case kCases[] = {
   %c: i32 = and.i32 %id, %one
   if b0 %c {
     %old: i32 = atomic_max_u.i32 flat %a, %id
-    leave b0 ()
+    br b0 ()
   } else {
     %other: i32 = atomic_max_u.i32 flat %a, %v
-    leave b0 ()
+    br b0 ()
   }
   return ()
 )"},
@@ -237,9 +237,9 @@ constexpr Case kWide[] = {
   %c: i32 = and.i32 %v, %one
   if b0 %c {
     store.i32 flat %a, %v
-    leave b0 ()
+    br b0 ()
   } else {
-    leave b0 ()
+    br b0 ()
   }
   return ()
 )"},
@@ -260,9 +260,9 @@ constexpr Case kWide[] = {
     %p: i32, %q: i32, %s: i32, %t: i32 = load128 flat %a
     %b: i32 = add.i32 %r, %off
     store128 flat %b, %id, %t, %q, %s
-    leave b0 ()
+    br b0 ()
   } else {
-    leave b0 ()
+    br b0 ()
   }
   return ()
 )"},
@@ -288,7 +288,7 @@ constexpr Case kWide[] = {
 
 class GangWideTest : public ::testing::TestWithParam<Case> {};
 
-// Elements between those that are stored stay what they were.
+// Elements between the stored ones do not change.
 TEST_P(GangWideTest, Agrees) {
   GangCompared kernel(KernelText(GetParam().body));
   for (uint64_t extent : {1, 2, 4, 5, 7, 8, 15, 16, 17, 31, 33, 48, 50}) {
@@ -307,7 +307,7 @@ TEST_P(GangWideTest, Agrees) {
 INSTANTIATE_TEST_SUITE_P(All, GangWideTest, ::testing::ValuesIn(kWide),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
-// The last element of each buffer is the last byte before the page that faults; lanes behind it are off.
+// The last element of each buffer is the last one before the page that faults; lanes after it are inactive.
 TEST(GangMaskTest, LanesThatAreOffTouchNothing) {
   constexpr const char* kBodies[] = {// A guard at the beginning, with more instances than elements.
                                      R"(
@@ -315,14 +315,14 @@ TEST(GangMaskTest, LanesThatAreOffTouchNothing) {
   if b0 %c {
     return ()
   } else {
-    leave b0 ()
+    br b0 ()
   }
   %w: i32 = load.i32 flat %xa
   %s: i32 = add.i32 %w, %one
   store.i32 flat %ra, %s
   return ()
 )",
-                                     // The same by an arm, with an address that is no multiple.
+                                     // The same by an arm, with an address that is not linear in the id.
                                      R"(
   %c: i32 = lt_u.i32 %id, %n
   if b0 %c {
@@ -335,15 +335,15 @@ TEST(GangMaskTest, LanesThatAreOffTouchNothing) {
     %u: i32 = load.i32 flat %b
     %s: i32 = add.i32 %w, %u
     store.i32 flat %ra, %s
-    leave b0 ()
+    br b0 ()
   } else {
-    leave b0 ()
+    br b0 ()
   }
   return ()
 )"};
   for (const char* body : kBodies) {
     std::string text = KernelText(body);
-    // Without the load of the instance's word, which stands before the guard.
+    // Removes the load of the instance's word, which precedes the guard.
     const std::string load = "  %v: i32 = load.i32 flat %xa @1\n";
     text.replace(text.find(load), load.size(), "");
     GangCompared kernel(text);
@@ -403,7 +403,7 @@ constexpr TrapCase kTraps[] = {
   if b0 %c {
     trap 1 @7
   } else {
-    leave b0 ()
+    br b0 ()
   }
   return ()
 )",
@@ -414,16 +414,16 @@ constexpr TrapCase kTraps[] = {
     if b1 %c {
       trap 10 @7
     } else {
-      leave b1 ()
+      br b1 ()
     }
     %i2: i32 = add.i32 %i, %one
     %more: i32 = lt_u.i32 %i2, %two
     if b2 %more {
       continue b0 (%i2)
     } else {
-      leave b2 ()
+      br b2 ()
     }
-    leave b0 ()
+    br b0 ()
   }
   return ()
 )",
@@ -462,7 +462,7 @@ func f1 "divide" (%a: i32) -> (i32) {
     %r: i32 = call f1 (%b)
     return (%r)
   } else {
-    leave b0 ()
+    br b0 ()
   }
   %q: i32 = div_u.i32 %ten, %a @7
   return (%q)
@@ -472,7 +472,7 @@ func f1 "divide" (%a: i32) -> (i32) {
 
 class GangTrapTest : public ::testing::TestWithParam<TrapCase> {};
 
-// One instance traps, wherever it lies in its tile; x is 3 but for that instance, where it is 1 or 0.
+// One instance traps at each position in its tile; x is 3, except for that instance, where it is 1 or 0.
 TEST_P(GangTrapTest, IsReported) {
   GangCompared kernel(KernelText(GetParam().body));
   bool has_trapped = false;
@@ -494,7 +494,7 @@ TEST_P(GangTrapTest, IsReported) {
 INSTANTIATE_TEST_SUITE_P(All, GangTrapTest, ::testing::ValuesIn(kTraps),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
-// A load through one buffer's address that lands in another one finds what a flat address would.
+// A load through one buffer's address that lands in another buffer finds the same bytes as a flat address.
 TEST(GangSearchTest, AnotherBuffer) {
   GangCompared kernel(KernelText(R"(
   %gap: i32 = const.i32 0x20000
@@ -513,7 +513,7 @@ TEST(GangSearchTest, AnotherBuffer) {
   }
 }
 
-// Offsets of 2 GiB and more, by gathers, whose indices have a sign.
+// Tests offsets of 2 GiB and more by gathers, whose indices are signed.
 TEST(GangFarTest, GathersBeyondTwoGigabytes) {
   constexpr uint64_t kHalf = uint64_t{1} << 31, kBytes = kHalf + 4096, kCount = 21;
   GangCompared kernel(KernelText(R"(
@@ -553,7 +553,7 @@ TEST(GangFarTest, GathersBeyondTwoGigabytes) {
   munmap(mapped, kBytes);
 }
 
-// A table in module memory, by any index and by one; a global that nothing writes.
+// Reads a table in module memory by varying and by uniform indices, and a global that no instance writes.
 TEST(GangModuleMemoryTest, Tables) {
   GangCompared kernel(KernelText(R"(
   %g: i32 = global_get.i32 g0
@@ -575,7 +575,7 @@ TEST(GangModuleMemoryTest, Tables) {
   }
 }
 
-// What an instance owns keeps it from running beside others.
+// A kernel that writes memory private to an instance does not run in lockstep.
 TEST(GangRefusalTest, StoresToModuleMemory) {
   GangCompared kernel(KernelText(R"(
   store.i32 module %four, %v

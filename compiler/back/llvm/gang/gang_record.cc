@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of up to four words that touch each other are as many whole vectors, whose words shuffles pick. Of others
-// each lane's words are loaded by blocks, lanes that are a block's size apart side by side in one vector, and
-// transposed.
+// Records of up to four adjacent words are accessed as that many whole vectors, from which shuffles pick the words. In
+// other records each lane's words are loaded in blocks, with lanes that are a block size apart side by side in one
+// vector, and transposed.
 #include "compiler/back/llvm/gang/gang_record.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ unsigned GangRecordAccess::BlockSize() const {
 
 llvm::SmallVector<unsigned, 8> GangRecordAccess::Starts(unsigned size) const {
   llvm::SmallVector<unsigned, 8> starts;
-  unsigned covered = 0;  // Words below it are.
+  unsigned covered = 0;  // Words below this one are covered.
   for (unsigned at = 0; at < record_.span; at += size) {
     const bool is_asked = std::ranges::any_of(
         record_.words, [&](uint32_t word) { return word >= std::max(at, covered) && word < at + size; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All accesses of a record (compiler/pass/gang/gang_records.h) at once. Internal to this folder.
+// Emits all accesses of a record (compiler/pass/gang/gang_records.h) at once. Internal to this folder.
 #ifndef HPVMD_COMPILER_BACK_LLVM_GANG_GANG_RECORD_H_
 #define HPVMD_COMPILER_BACK_LLVM_GANG_GANG_RECORD_H_
 
@@ -9,23 +9,24 @@
 
 namespace hpvm::cpu {
 
-// Requires that all lanes of the tile are active and all accesses known to be inside. Stores touch the members' bytes
-// alone, loads the words between them, too.
+// GangRecordAccess requires that all lanes of the tile are active and all accesses known to be inside. Stores touch
+// only the members' bytes; loads also touch the words between them.
 class GangRecordAccess {
  public:
   GangRecordAccess(GangTile& tile, GangTraps& traps, GangFrame& frame, const pass::GangRecord& record);
-  // False where rows differ in what they store at one place, so that the last of them counts.
+  // Returns false where rows store different values at one address, so that the last row must win.
   static bool IsPossible(const GangTile& tile, const pass::GangRecord& record);
   void EmitLoads();
   void EmitStores();
 
  private:
-  // Gives a pointer to lane 0's first word of a column.
+  // Returns a pointer to lane 0's first word of a column.
   llvm::Value* Pointer(unsigned row, unsigned column);
-  // `words` has a vector with every lane's for each word of the record; null where no member asks for it.
+  // `words` has, for each word of the record, a vector with every lane's value; null where no member uses the word.
   void Load(llvm::Value* pointer, Block& words);
   void Store(llvm::Value* pointer, const Block& words);
-  // The first words of blocks of so many that together have all that is asked for; each ends within the record.
+  // Returns the first words of blocks of `size` words that together contain all used words; each ends within the
+  // record.
   llvm::SmallVector<unsigned, 8> Starts(unsigned size) const;
   unsigned BlockSize() const;
   llvm::Instruction* Tag(llvm::Instruction* access);
@@ -34,9 +35,9 @@ class GangRecordAccess {
   ModuleEmitter& m_ = tile_.m;
   llvm::IRBuilder<>& b_ = tile_.b;
   const pass::GangRecord& record_;
-  const ir::Op& first_;    // The member that comes first.
-  GangPlace place_;        // Its.
-  const pass::Layout at_;  // Its address's.
+  const ir::Op& first_;    // The first member.
+  GangAddress place_;      // Location of first_.
+  const pass::Layout at_;  // Layout of first_'s address.
   const unsigned lanes_;
   llvm::Type* const word_;
 };

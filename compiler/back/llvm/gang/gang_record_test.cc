@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of several words, loaded and stored by tiles of every shape and level, against the interpreter. Buffers end
-// with the last record, at a page that faults.
+// Compares records of several words, loaded and stored by tiles of every shape and level, with the interpreter.
+// Buffers end with the last record, at a page that faults.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -16,12 +16,12 @@ using testing::WordsOf;
 
 struct Record {
   std::string name;
-  uint32_t stride;              // Words from one instance's to the next.
+  uint32_t stride;              // Words from one instance's record to the next.
   std::vector<uint32_t> loads;  // Words of x, in the order of their loads.
-  uint32_t stores;              // Words of r, from the first on.
+  uint32_t stores;              // Number of words of r stored, from the first on.
 };
 
-// Each word that is stored is a sum of other words that were loaded.
+// Each stored word is a sum of other words that were loaded.
 std::string TextOf(const Record& record) {
   std::string body = "%bytes: i32 = const.i32 " + std::to_string(4 * record.stride) +
                      "\n%off: i32 = mul.i32 %id, %bytes\n%p: i32 = add.i32 %x, %off\n%q: i32 = add.i32 %r, %off\n";
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(All, GangRecordTest,
 
 constexpr char kPlaces[] = "%bytes: i32 = const.i32 8\n%off: i32 = mul.i32 %id, %bytes\n%q: i32 = add.i32 %r, %off\n";
 
-// Loads and stores of one record in turn, and two loads of one word around a store.
+// Loads and stores of one record alternate, and two loads of one word surround a store.
 TEST(GangRecordOrderTest, InPlace) {
   for (const char* body : {"%v0: i32 = load.i32 flat %q\n%s0: i32 = add.i32 %v0, %v\nstore.i32 flat %q, %s0\n"
                            "%v1: i32 = load.i32 flat %q + 4\n%s1: i32 = mul.i32 %v1, %s0\nstore.i32 flat %q + 4, %s1\n",
@@ -94,7 +94,7 @@ TEST(GangRecordOrderTest, InPlace) {
   }
 }
 
-// Rows that have a record each; and rows that share what they load and store one.
+// Rows have a record each, or share the record that they load and store.
 TEST(GangRecordRowsTest, Agree) {
   const auto text = [](const std::string& row) {
     return KernelText("%y: i32 = instance_id.i32 %one\n%count: i32 = instance_count.i32 %zero\n%row: i32 = mul.i32 " +

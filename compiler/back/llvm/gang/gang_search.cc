@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What misses its own space: the active lanes one by one through the search of the instance's space, or their trap.
+// Accesses that miss their own space: each active lane goes through the search of the instance's space, or traps.
 #include <cstddef>
 
 #include "compiler/back/llvm/gang/gang_memory.h"
@@ -13,19 +13,19 @@ constexpr uint64_t kLanesMax = 64;
 
 }  // namespace
 
-llvm::Value* GangPlace::LaneMisses(unsigned row, unsigned column, llvm::Value* valid) {
+llvm::Value* GangAddress::LaneMisses(unsigned row, unsigned column, llvm::Value* valid) {
   llvm::Value* offsets = Offsets(row, column);
   if (offsets->getType()->getScalarSizeInBits() == 64) {
     return b_.CreateICmpUGE(offsets, tile_.Splat(valid));
   }
-  // An offset of 2^32 - 1 may count as missing: then the search finds it.
+  // An offset of 2^32 - 1 may count as a miss: then the search finds it.
   llvm::Value* most = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, valid, I64(0xffffffffu));
   return b_.CreateICmpUGE(offsets, tile_.Splat(b_.CreateTrunc(most, b_.getInt32Ty())));
 }
 
-// The address in the instance's space. Base and operand wrap in the address type, the immediate does not; past 2^64
-// lies nothing, which the highest address stands for.
-llvm::Value* GangPlace::FlatAddress(llvm::Value* operand) {
+// Returns the address in the instance's space. Base and operand wrap in the address type, the immediate does not; the
+// highest address, which is never valid, stands for addresses above 2^64.
+llvm::Value* GangAddress::FlatAddress(llvm::Value* operand) {
   const bool is_vector = operand->getType()->isVectorTy();
   if (op_.space == Space::kParam) {
     llvm::Value* base =
@@ -37,19 +37,19 @@ llvm::Value* GangPlace::FlatAddress(llvm::Value* operand) {
                                   is_vector ? tile_.Splat(immediate) : immediate);
 }
 
-bool GangPlace::TrapUnlessSearched(unsigned row, unsigned column) {
+bool GangAddress::TrapUnlessSearched(unsigned row, unsigned column) {
   const bool is_searched = op_.space == Space::kFlat || op_.space == Space::kParam || op_.space == Space::kGroup;
   if (is_searched && (op_.space != Space::kParam || !m_.source.has_separate_buffers)) {
     return false;
   }
   llvm::Value* misses = LaneMisses(row, column, ValidOf(0));
   llvm::Value* code = b_.getInt32(static_cast<uint32_t>(TrapCode::kOutOfBounds));
-  if (ir::IsState(op_.space)) {  // No address reaches it.
+  if (ir::IsState(op_.space)) {  // The state has no flat address.
     traps_.TrapIf(row, column, misses, code, op_.source);
     return true;
   }
   if (is_searched) {
-    // Buffers may have address spaces of their own: then there is nothing else to find.
+    // If buffers have separate address spaces, the search would find nothing.
     llvm::Value* is_alone =
         b_.CreateICmpEQ(frame_.OfContext(b_.getInt64Ty(), offsetof(CpuContext, argument_count)), I64(0));
     misses = b_.CreateSelect(tile_.Splat(is_alone), misses, llvm::Constant::getNullValue(misses->getType()));
@@ -122,7 +122,7 @@ GangAccess::Row GangAccess::SearchLoad(unsigned row) {
   return result;
 }
 
-// One address for the row: its columns ask for the same, each for its own lanes' sake.
+// The row has one address: all columns load the same value, each on behalf of its own lanes.
 GangAccess::Row GangAccess::SearchUniformLoad(unsigned row) {
   const Row columns = SearchLoad(row);
   Row result;

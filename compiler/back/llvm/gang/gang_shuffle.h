@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors rearranged in registers. Internal to this folder.
+// Rearranges vectors in registers. Internal to this folder.
 #ifndef HPVMD_COMPILER_BACK_LLVM_GANG_GANG_SHUFFLE_H_
 #define HPVMD_COMPILER_BACK_LLVM_GANG_GANG_SHUFFLE_H_
 
@@ -10,12 +10,12 @@ namespace hpvm::cpu {
 
 using Block = llvm::SmallVector<llvm::Value*, 16>;
 
-// Takes n vectors, a power of two, of a multiple of n elements each: element j of vector i changes places with element
-// i of vector j, and so in each following n elements. By halves, quarters and so on.
+// Takes n vectors, a power of two, of a multiple of n elements each, and swaps element j of vector i with element i of
+// vector j, likewise in each following group of n elements. Works by halves, quarters and so on.
 void Transpose(llvm::IRBuilder<>& b, Block& block);
-// `count` elements from `first` on.
+// Returns `count` elements from `first` on.
 llvm::Value* Part(llvm::IRBuilder<>& b, llvm::Value* vector, unsigned first, unsigned count);
-// One after the other; a power of two of them.
+// Concatenates the parts, whose number is a power of two.
 llvm::Value* Join(llvm::IRBuilder<>& b, llvm::ArrayRef<llvm::Value*> parts);
 
 }  // namespace hpvm::cpu

@@ -35,7 +35,7 @@ llvm::Value* GangStackAccess::SplatConstant(llvm::Type* type, uint64_t bits) {
   return tile_.Splat(llvm::ConstantInt::get(type, bits));
 }
 
-// Lanes that are off have any offset.
+// Inactive lanes may have any offset.
 llvm::Value* GangStackAccess::Offset(unsigned row, unsigned column) {
   llvm::Value* address = is_uniform_ ? tile_.Operand(op_, 0, row) : tile_.Operand(op_, 0, row, column);
   llvm::Type* type = address->getType()->getScalarType();
@@ -85,7 +85,7 @@ GangStackAccess::Where GangStackAccess::Find(unsigned row, unsigned column) {
   return where;
 }
 
-// Gives pointers to unit `index` of the access: one to a vector, or one a lane.
+// Returns pointers to unit `index` of the access: one pointer to a vector, or one per lane.
 llvm::Value* GangStackAccess::Pointers(const Where& where, unsigned index) {
   llvm::Value* stack = frame_.Stack(row_ * tile_.columns() + column_);
   if (is_uniform_) {
@@ -118,7 +118,7 @@ void GangStackAccess::StoreUnit(const Where& where, unsigned index, llvm::Value*
     b_.CreateMaskedScatter(value, pointers, llvm::Align(of_.unit), mask);
     return;
   }
-  if (mask != nullptr) {  // LLVM keeps in registers what is loaded and stored whole.
+  if (mask != nullptr) {  // LLVM keeps an array in registers if it is loaded and stored whole.
     value = b_.CreateSelect(mask, value, b_.CreateLoad(value->getType(), pointers));
   }
   b_.CreateStore(value, pointers);
@@ -162,7 +162,7 @@ void GangStackAccess::Emit() {
   llvm::SmallVector<Tiled, 4> results(values);
   tile_.RemarkAccess(op_,
                      std::string(is_store ? "The store" : "The load") + " is on the instances' stacks: " +
-                         (is_uniform_ ? "a vector with every lane's word." : "each lane has an index of its own."));
+                         (is_uniform_ ? "one vector holds every lane's word." : "each lane has an index of its own."));
   for (row_ = 0; row_ < tile_.rows(); ++row_) {
     for (column_ = 0; column_ < tile_.columns(); ++column_) {
       const Where where = Find(row_, column_);

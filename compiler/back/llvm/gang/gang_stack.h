@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One access to what the instances of a tile have on their stacks (Space::kStack). Internal to this folder.
+// Emits one access to the stacks of a tile's instances (Space::kStack). Internal to this folder.
 //
-// Each part of a tile has the frame as an array of vectors, one for each unit (ir::StackFrame) of the frame, which has
-// every lane's. An address that is the same for all lanes is one vector, which LLVM keeps in a register where it knows
-// the address; others are gathers and scatters. Whatever is known of an address, the code reaches nothing but the
-// array.
+// Each part of a tile has the frame as an array of vectors, one for each unit (ir::StackFrame) of the frame, which
+// holds every lane's unit. An address that is the same for all lanes accesses one vector, which LLVM keeps in a
+// register where it knows the address; others are gathers and scatters. Regardless of the address, the code reaches
+// only the array.
 #ifndef HPVMD_COMPILER_BACK_LLVM_GANG_GANG_STACK_H_
 #define HPVMD_COMPILER_BACK_LLVM_GANG_GANG_STACK_H_
 
@@ -18,22 +18,22 @@ class GangStackAccess {
   void Emit();
 
  private:
-  // The place of a part's bytes: the unit with the first of them, in [0, units - units of the access], and how many
-  // bits of the unit lie before it; both scalars (uniform) or vectors.
+  // The location of a part's bytes: the unit with the first of them, in [0, units - units of the access], and the
+  // number of bits of the unit before it; both scalars (uniform) or vectors.
   struct Where {
     llvm::Value* unit = nullptr;   // i32.
-    llvm::Value* shift = nullptr;  // Of the unit's type; null: the access begins where the unit does.
+    llvm::Value* shift = nullptr;  // Has the unit's type; null: the access begins where the unit does.
   };
   Where Find(unsigned row, unsigned column);
-  llvm::Value* Offset(unsigned row, unsigned column);  // Of the address type, from the frame's beginning.
+  llvm::Value* Offset(unsigned row, unsigned column);  // Has the address type; relative to the frame.
   void TrapIfMisses(unsigned row, unsigned column, llvm::Value* offset);
   llvm::Value* Pointers(const Where& where, unsigned index);
   llvm::Value* LoadUnit(const Where& where, unsigned index);
   void StoreUnit(const Where& where, unsigned index, llvm::Value* value);
   llvm::Value* LoadBits(const Where& where);  // <lanes x iN>, N = 8 * width; width at most 8.
   void StoreBits(const Where& where, llvm::Value* bits);
-  llvm::Value* Loaded(llvm::Value* bits);                       // As the result's type.
-  llvm::Value* SplatConstant(llvm::Type* type, uint64_t bits);  // `type` scalar.
+  llvm::Value* Loaded(llvm::Value* bits);                       // Converted to the result's type.
+  llvm::Value* SplatConstant(llvm::Type* type, uint64_t bits);  // `type` is a scalar type.
 
   GangTile& tile_;
   GangMasks& masks_;
@@ -43,11 +43,11 @@ class GangStackAccess {
   llvm::IRBuilder<>& b_ = tile_.b;
   const ir::Op& op_;
   const ir::StackFrame& of_ = *m_.source.stack_frame;
-  const bool is_inside_;   // Surely.
-  const bool is_uniform_;  // The address.
-  const unsigned units_;   // That an access touches.
+  const bool is_inside_;   // Known to be inside the frame.
+  const bool is_uniform_;  // The address is uniform.
+  const unsigned units_;   // Number of units that an access touches.
   llvm::Type* const unit_type_;
-  // The part at hand.
+  // The current part.
   unsigned row_ = 0, column_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares what instances keep on their stacks, in tiles of every shape and level, with the interpreter.
+// Compares values that instances keep on their stacks, in tiles of every shape and level, with the interpreter.
 #include <gtest/gtest.h>
 
 #include "compiler/back/llvm/testing/gang_compare.h"
@@ -12,7 +12,8 @@ using testing::GangCompared;
 using testing::KernelText;
 using testing::WordsOf;
 
-// 64 bytes from %fp on, as a compiler makes room for them; %index is %v modulo 8, %p the place of word %index.
+// Returns a kernel with 64 bytes from %fp on, reserved as compilers do; %index is %v modulo 8, %p the address of word
+// %index.
 std::string OnStack(const std::string& body, const std::string& size = "64") {
   return KernelText(R"(
   %sp: i32 = global_get.i32 g0
@@ -30,7 +31,7 @@ std::string OnStack(const std::string& body, const std::string& size = "64") {
                     "", "memory 65536 65536\nglobal mut i32 0x8000\nstack_pointer g0\n");
 }
 
-// The frame lies at [0x7fc0, 0x8000) and is known to the compiler already.
+// Returns a kernel whose frame at [0x7fc0, 0x8000) is declared in the module.
 std::string InFrame(const std::string& body) {
   return KernelText("%fp: i32 = const.i32 0x7fc0\n" + body + "\nreturn ()\n", "",
                     "memory 65536 65536\nstack_frame 0x7fc0 0x8000 4\n");
@@ -144,7 +145,7 @@ constexpr Case kCases[] = {
   %u: i32 = add.i32 %t, %d
   store.i32 flat %ra, %u
 )"},
-    // Lanes that are off keep what they have.
+    // Inactive lanes keep their values.
     {"masked", R"(
   store.i32 flat %fp + 4, %id
   store.i32 flat %p, %seven
@@ -153,11 +154,11 @@ constexpr Case kCases[] = {
     store.i32 flat %fp + 4, %v
     store.i32 flat %p, %v
     store.i32 w1 flat %fp + 4, %three
-    leave b0 ()
+    br b0 ()
   } else {
     %k: i32 = load.i32 flat %p
     store.i32 flat %fp + 8, %k
-    leave b0 ()
+    br b0 ()
   }
   %w: i32 = load.i32 flat %fp + 4
   %x2: i32 = load.i32 flat %p
@@ -167,7 +168,7 @@ constexpr Case kCases[] = {
   %u: i32 = add.i32 %t, %y
   store.i32 flat %ra, %u
 )"},
-    // A sum of as many words as the lane's index says.
+    // Sums as many words as the lane's index says.
     {"loops", R"(
   %end: i32 = loop b0 (%i: i32 = %zero) {
     %off: i32 = shl.i32 %i, %two
@@ -179,9 +180,9 @@ constexpr Case kCases[] = {
     if b1 %more {
       continue b0 (%j)
     } else {
-      leave b0 (%i)
+      br b0 (%i)
     }
-    leave b0 (%i)
+    br b0 (%i)
   }
   %sum: i32 = loop b2 (%i2: i32 = %index, %a: i32 = %end) {
     %off2: i32 = shl.i32 %i2, %two
@@ -192,9 +193,9 @@ constexpr Case kCases[] = {
       %j2: i32 = sub.i32 %i2, %one
       continue b2 (%j2, %b)
     } else {
-      leave b2 (%b)
+      br b2 (%b)
     }
-    leave b2 (%b)
+    br b2 (%b)
   }
   store.i32 flat %ra, %sum
 )"},
@@ -220,7 +221,7 @@ TEST_P(GangStackTest, Agrees) {
 INSTANTIATE_TEST_SUITE_P(All, GangStackTest, ::testing::ValuesIn(kCases),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
-// Rows of a tile have a stack each.
+// Each row of a tile has its own stack.
 TEST(GangStackRowsTest, Agree) {
   GangCompared kernel(KernelText(R"(
   %sp: i32 = global_get.i32 g0
@@ -254,7 +255,7 @@ TEST(GangStackRowsTest, Agree) {
   }
 }
 
-// One instance's place lies outside of the frame, below or above, or wraps around.
+// One instance's address lies outside the frame, below or above it, or wraps around.
 TEST(GangStackTrapTest, OutsideOfTheFrame) {
   for (const char* access : {"store.i32 stack %p, %v", "%w: i32 = load.i32 stack %p", "store.i32 w1 stack %p + 3, %v",
                              "store128 stack %p + 16, %v, %v, %v, %v", "store128 stack %p, %v, %v, %v, %v",
@@ -287,11 +288,11 @@ TEST(GangStackTrapTest, OutsideForAll) {
   }
 }
 
-// An access that misses a buffer and lands on the stack traps, as the stack is not where a flat address would find it.
+// An access that misses a buffer and lands on the stack traps, because no flat address refers to the stack.
 TEST(GangStackTrapTest, ABufferIsMissed) {
   const struct {
     const char* access;
-    uint32_t base;  // Of the buffer.
+    uint32_t base;  // The buffer's base.
     std::vector<uint32_t> addresses;
   } kAccesses[] = {
       {"%w: i32 = load.i32 param(1) %far @9", 0x40000, {0x7fb8, 0x7fc0, 0x7ffc, 0x8000}},
@@ -314,7 +315,7 @@ TEST(GangStackTrapTest, ABufferIsMissed) {
   }
 }
 
-// A frame that is too large stays in module memory, one instance at a time.
+// A frame that is too large stays in module memory, and instances run one at a time.
 TEST(GangStackTest, LargeFramesStay) {
   GangCompared kernel(OnStack("store.i32 flat %p, %v\n%w: i32 = load.i32 flat %fp + 4\nstore.i32 flat %ra, %w", "4096"),
                       /*is_refused=*/true);

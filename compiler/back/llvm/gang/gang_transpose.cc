@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accesses whose rows, not their lanes, lie side by side: each lane's elements of several rows are one vector, and
-// square blocks of them are transposed in registers.
+// Accesses that are contiguous along rows, not lanes: each lane's elements of several rows are one vector, and square
+// blocks of such vectors are transposed in registers.
 #include <algorithm>
 
 #include "compiler/back/llvm/gang/gang_memory.h"
@@ -8,7 +8,7 @@
 
 namespace hpvm::cpu {
 
-// Whether rows lie side by side, in code that knows all of the tile's lanes to be active and inside.
+// Returns true if rows are adjacent, in code where all of the tile's lanes are active and known to be inside.
 bool GangAccess::IsTransposed() const {
   const ir::ValueId address = tile_.OperandId(op_, 0);
   if (!place_.is_known || !masks_.IsWhole() || !at_.by_row || tile_.rows() < 4 || words_ != 1 || op_.width < 4 ||
@@ -19,7 +19,7 @@ bool GangAccess::IsTransposed() const {
   return step.has_value() && *step == op_.width;
 }
 
-// How many rows from `row` on make one block.
+// Returns the number of rows from `row` on that form one block.
 unsigned GangAccess::BlockRows(unsigned row) const {
   constexpr unsigned kVectorBytes = 64;
   unsigned size = std::min(lanes_, kVectorBytes / op_.width);
@@ -29,7 +29,7 @@ unsigned GangAccess::BlockRows(unsigned row) const {
   return size;
 }
 
-// Where a lane of row 0 lies.
+// Returns the address of each lane of row 0.
 llvm::SmallVector<llvm::Value*, 16> GangAccess::LanePointers(unsigned column) {
   llvm::Value* offsets = place_.Offsets(0, column);
   llvm::SmallVector<llvm::Value*, 16> pointers;
@@ -39,7 +39,7 @@ llvm::SmallVector<llvm::Value*, 16> GangAccess::LanePointers(unsigned column) {
   return pointers;
 }
 
-// The vectors of all parts of the tile.
+// Returns the vectors of all parts of the tile.
 Tiled GangAccess::LoadTransposed() {
   Tiled parts(tile_.parts());
   for (unsigned c = 0; c < columns_; ++c) {

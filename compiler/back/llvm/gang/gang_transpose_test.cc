@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accesses that lie side by side along y only, in tiles of several rows, against the interpreter.
+// Compares accesses that are contiguous along y only, in tiles of several rows, with the interpreter.
 #include <gtest/gtest.h>
 
 #include "compiler/back/llvm/testing/gang_compare.h"
@@ -12,9 +12,9 @@ using testing::WordsOf;
 
 struct Case {
   const char* name;
-  const char* type;    // Of the elements.
-  const char* add;     // The operation that changes them.
-  const char* suffix;  // Of loads and stores: a width.
+  const char* type;    // Type of the elements.
+  const char* add;     // The operation that changes the elements.
+  const char* suffix;  // Width of loads and stores.
   uint32_t bytes;
 };
 
@@ -27,7 +27,7 @@ constexpr Case kCases[] = {
 
 class GangTransposeTest : public ::testing::TestWithParam<Case> {};
 
-// b[y][x] += a[x][y], then a[x][y] += 1, which touches each element of both once.
+// Computes b[y][x] += a[x][y], then a[x][y] += 1, which touches each element of both once.
 TEST_P(GangTransposeTest, AgreesWithInterpreter) {
   const Case& c = GetParam();
   const std::string type = c.type, shift = c.bytes == 8 ? "%three" : "%two", suffix = c.suffix;

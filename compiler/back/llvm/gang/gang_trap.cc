@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traps of a tile. What says which lane trapped is worked out where a lane did, in blocks that are never laid out among
-// those that run.
+// Traps of a tile. The code that finds the lane that trapped runs only after a trap, in cold blocks that are laid out
+// apart from the hot ones.
 #include "compiler/back/llvm/gang/gang_tile.h"
 
 namespace hpvm::cpu {
@@ -40,7 +40,7 @@ void GangTraps::TrapIfStopped(uint32_t source) {
   TrapIf(kAllRows, 0, tile_.fields.IsStopped(), tile_.I32(static_cast<uint32_t>(TrapCode::kStopped)), source);
 }
 
-// Ends the current block. `lanes`: those that trap, not none; null: all that are active.
+// Ends the current block. `lanes`: the lanes that trap, at least one; null: all active lanes.
 void GangTraps::TrapNow(unsigned row, unsigned column, llvm::Value* lanes, llvm::Value* code, uint32_t source,
                         llvm::Value* address, llvm::Value* bytes) {
   if (lanes == nullptr) {
@@ -69,7 +69,7 @@ llvm::Value* GangTraps::Where(unsigned row, unsigned column, llvm::Value* lane) 
   if (row != kAllRows) {
     return b_.CreateOr(number, tile_.I32(row << 16));
   }
-  llvm::Value* where = number;  // Of row 0, unless only another row has that lane active.
+  llvm::Value* where = number;  // In row 0, unless only another row has that lane active.
   for (unsigned r = tile_.rows(); r-- > 0 && tile_.rows() > 1 && !masks_.IsWhole();) {
     llvm::Value* is_active = b_.CreateExtractElement(masks_.PartMask(r, column), lane);
     where = b_.CreateSelect(is_active, b_.CreateOr(number, tile_.I32(r << 16)), where);
@@ -90,7 +90,7 @@ llvm::Value* GangTraps::FirstActive(unsigned row) {
   return where;
 }
 
-// Writes the record, and returns which instance it was.
+// Writes the record, and returns the instance's number in the tile.
 void GangTraps::EmitTrapBlock() {
   if (ended_block_ == nullptr) {
     return;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// All lanes of a row want the same bytes: one scalar access.
+// Accesses in which all lanes of a row want the same bytes: one scalar access.
 #include "compiler/back/llvm/gang/gang_memory.h"
 
 namespace hpvm::cpu {
 
-// Where the access goes; what a row without an active lane loads instead is never seen.
+// Returns the address; a row without an active lane loads some other bytes, which are never used.
 llvm::Value* GangAccess::UniformPointer(unsigned row, llvm::Value* active, llvm::Value** misses) {
   llvm::Value* offset = place_.Offset(row);
   llvm::Value* pointer = place_.Added(place_.Pointer(offset, false), place_.imm);
@@ -41,7 +41,7 @@ GangAccess::Row GangAccess::LoadUniform(unsigned row) {
       misses, [&] { return LoadScalars(pointer); }, [&] { return SearchUniformLoad(row); });
 }
 
-// The value of the last lane that is active: lanes count as if they ran one after the other.
+// Returns the value of the last active lane, because lanes take effect as if they ran one after the other.
 llvm::Value* GangAccess::LastActive(unsigned row, uint32_t operand) {
   if (tile_.LayoutOf(tile_.f.operands_of(op_)[operand]).kind == pass::Layout::Kind::kUniform) {
     return tile_.Operand(op_, operand, row);

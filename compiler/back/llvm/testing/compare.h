@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel, interpreted and compiled; every launch must leave the same bytes and the same trap.
+// Runs one kernel interpreted and compiled; every launch must leave the same bytes and the same trap.
 #ifndef HPVMD_COMPILER_BACK_LLVM_TESTING_COMPARE_H_
 #define HPVMD_COMPILER_BACK_LLVM_TESTING_COMPARE_H_
 
@@ -19,12 +19,12 @@
 
 namespace hpvm::cpu::testing {
 
-// Aligned bytes of one buffer.
+// Returns the words of one buffer, which are aligned.
 inline std::vector<uint64_t> Words(std::initializer_list<uint64_t> words) { return words; }
 
 class Compared {
  public:
-  // With `with_passes` the image is made of the module after the pipeline, the interpreter's stays as it is.
+  // With `with_passes` the image is made from the module after the pipeline; the interpreter runs the original module.
   explicit Compared(const ir::Module& module, bool with_passes = true) {
     Diagnostics faults = ir::Verify(module);
     EXPECT_TRUE(faults.empty()) << ToString(faults) << ir::Print(module);
@@ -58,10 +58,11 @@ class Compared {
   bool ok() const { return image_ != nullptr; }
   ImageRunner& image() { return *image_; }
 
-  // Buffers by parameter; scalars by parameter where there is no buffer. `buffers` holds what the image left.
+  // Buffers by parameter, and scalars by parameter where there is no buffer. After Check, `buffers` holds the image's
+  // results.
   struct Input {
-    std::vector<std::vector<uint64_t>> buffers;  // One a parameter; words, empty for scalars.
-    std::vector<uint64_t> bytes = {};            // Sizes of buffers if not whole words; 0: all.
+    std::vector<std::vector<uint64_t>> buffers;  // One per parameter; words, empty for scalars.
+    std::vector<uint64_t> bytes = {};            // Sizes of buffers that are not whole words; 0: all.
     std::vector<uint64_t> scalars = {};
     std::array<uint64_t, 3> extent{1, 1, 1};
     std::array<uint64_t, 3> group{1, 1, 1};
@@ -70,7 +71,7 @@ class Compared {
     ir::HostCalls* host = nullptr;  // Called by both.
   };
 
-  // Runs both and compares. Returns the image's run.
+  // Runs both and compares the results. Returns the image's run.
   ImageRun Check(Input& input) {
     if (!ok()) {
       return {};
@@ -91,7 +92,7 @@ class Compared {
     ImageRun run = image_->Run(launch, *space, 0, launch.instances());
     const ir::Module& module = interpreter_->module();
     if (expected->code == ir::TrapCode::kMisalignedAtomic && run.trap.code == expected->code && !module.is_memory64) {
-      // The interpreter does not wrap base + offset here, as it does everywhere else.
+      // The interpreter does not wrap base + offset here, although it does everywhere else.
       EXPECT_EQ(run.trap.address & 0xffffffff, expected->address & 0xffffffff);
       run.trap.address = expected->address;
     }
@@ -112,7 +113,7 @@ class Compared {
   }
 
  private:
-  // What instances print, in order: their ids, the format, the operands' bits.
+  // Records the prints of instances in order: ids, format, operands' bits.
   struct Records final : ir::PrintSink {
     void Print(const std::array<uint64_t, 3>& instance, uint32_t format, std::span<const uint64_t> operands) override {
       values.insert(values.end(), instance.begin(), instance.end());

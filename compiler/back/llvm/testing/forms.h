@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation on numbers in every form, and the values at which they are tried.
+// Lists every numeric operation in every form, and the values with which they are tested.
 #ifndef HPVMD_COMPILER_BACK_LLVM_TESTING_FORMS_H_
 #define HPVMD_COMPILER_BACK_LLVM_TESTING_FORMS_H_
 
@@ -156,7 +156,7 @@ inline std::vector<Opcode> ArithmeticOpcodes() {
   std::vector<Opcode> codes;
   for (Opcode code : kAllOpcodes) {
     Family family = ir::Info(code).family;
-    // Those of kApprox are for GPUs alone.
+    // kApprox operations are for GPUs only.
     if (family >= Family::kIntUnary && family <= Family::kConvert && family != Family::kApprox) {
       codes.push_back(code);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small kernel in every shape and level, checked and unchecked, against the interpreter. Every buffer lies right
-// before a page that faults, and once right behind one.
+// Compares a small kernel in every shape and level, checked and unchecked, with the interpreter. Every buffer lies
+// right before a page that faults, and in a second run right after one.
 #ifndef HPVMD_COMPILER_BACK_LLVM_TESTING_GANG_COMPARE_H_
 #define HPVMD_COMPILER_BACK_LLVM_TESTING_GANG_COMPARE_H_
 
@@ -24,7 +24,7 @@
 
 namespace hpvm::cpu::testing {
 
-// Bytes that end right before a page that faults, or begin right behind one.
+// GuardedBytes holds bytes that end right before a page that faults, or begin right after one.
 class GuardedBytes {
  public:
   GuardedBytes(const std::vector<uint8_t>& content, bool at_end) : bytes_(content.size()) {
@@ -69,8 +69,8 @@ std::vector<uint8_t> WordsOf(size_t count, F word) {
 }
 
 struct GangInput {
-  std::vector<std::vector<uint8_t>> buffers;  // One a parameter; empty for scalars.
-  std::vector<uint64_t> scalars = {};         // One a parameter, as far as there are.
+  std::vector<std::vector<uint8_t>> buffers;  // One per parameter; empty for scalars.
+  std::vector<uint64_t> scalars = {};         // One per parameter; missing ones are 0.
   std::array<uint64_t, 3> extent{1, 1, 1};
   std::array<uint64_t, 3> group{1, 1, 1};
 };
@@ -80,7 +80,7 @@ inline constexpr const char* kGangTestLevels[] = {"x86-64-v2", "x86-64-v3", "x86
 
 class GangCompared {
  public:
-  // `is_refused`: no tile may run the kernel.
+  // `is_refused`: no tile variant may exist for the kernel.
   explicit GangCompared(const std::string& text, bool is_refused = false,
                         const std::vector<pass::GangShape>& shapes = {std::begin(kGangTestShapes),
                                                                       std::end(kGangTestShapes)}) {
@@ -112,13 +112,14 @@ class GangCompared {
       for (const KernelRemark& remark : report.remarks) {
         EXPECT_TRUE(is_refused || remark.kind != KernelRemark::Kind::kRefused) << remark.text;
       }
-      if (std::string(level) <= HostCpuTarget()->level) {  // Others are emitted, and run elsewhere.
+      if (std::string(level) <= HostCpuTarget()->level) {  // Other levels are emitted, but not run here.
         images_.push_back(std::make_unique<ImageRunner>(*artifact));
       }
     }
   }
 
-  // Runs every variant whose proof holds. Returns what the interpreter gave; `buffers`, if not null, what it left.
+  // Runs every variant whose proof holds. Returns the interpreter's trap; `buffers`, if not null, receives its
+  // buffers.
   ir::TrapReport Check(const GangInput& input, std::vector<std::vector<uint8_t>>* buffers = nullptr) {
     if (interpreter_ == nullptr) {
       return {};
@@ -222,7 +223,7 @@ class GangCompared {
       }
       return;
     }
-    // Any of the instances that trap, with its own trap.
+    // Any of the trapping instances may be reported, with its own trap.
     ASSERT_NE(got.code, ir::TrapCode::kNone) << "interpreted: " << ir::ToString(want, module);
     const auto& [x, y, z] = got.instance;
     ASSERT_TRUE(x < input.extent[0] && y < input.extent[1] && z < input.extent[2]) << ir::ToString(got, module);
@@ -237,9 +238,9 @@ class GangCompared {
   std::vector<std::unique_ptr<ImageRunner>> images_;
 };
 
-// A kernel over r (inout) and x (in), both of i32s or f32s, and the i32 n. `body` finds: %id, %at (the byte offset of
-// the instance's word), %ra and %xa (addresses of its words), %v (the word of x) and constants %zero, %one, %two,
-// %three, %four, %seven; it ends the function.
+// Returns a kernel over r (inout) and x (in), both of i32 or f32, and the i32 n. `body` may use: %id, %at (the byte
+// offset of the instance's word), %ra and %xa (addresses of its words), %v (the word of x) and constants %zero, %one,
+// %two, %three, %four, %seven; it ends the function.
 inline std::string KernelText(const std::string& body, const std::string& functions = "",
                               const std::string& directives = "") {
   return R"(module "gang"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs CPU images in a test, as plainly as the contract allows, and compares them with the interpreter.
+// Runs CPU images in a test, as simply as the contract allows.
 #ifndef HPVMD_COMPILER_BACK_LLVM_TESTING_IMAGE_RUNNER_H_
 #define HPVMD_COMPILER_BACK_LLVM_TESTING_IMAGE_RUNNER_H_
 
@@ -17,7 +17,7 @@
 
 namespace hpvm::cpu::testing {
 
-// What a launch left behind.
+// The results of a launch.
 struct ImageRun {
   ir::TrapReport trap;
   uint32_t restores = 0;
@@ -25,7 +25,7 @@ struct ImageRun {
   std::vector<uint8_t> memory;  // Module memory at the end.
 };
 
-// An image mapped as the runner maps it. Not for several threads.
+// ImageRunner maps an image as the runner does. Not thread-safe.
 class ImageRunner {
  public:
   explicit ImageRunner(const Artifact& artifact) : artifact_(artifact) {
@@ -45,9 +45,9 @@ class ImageRunner {
   ImageRunner(const ImageRunner&) = delete;
   ImageRunner& operator=(const ImageRunner&) = delete;
 
-  // The module's, for calls of other modules through Launch::host.
+  // The module's reference types, for calls of other modules through Launch::host.
   std::vector<ir::FunctionType> reference_types;
-  // Called by barriers; 0 lets them pass.
+  // The result of barriers; 0 lets instances pass.
   uint32_t barrier_code = 0;
   uint32_t barriers = 0;
 
@@ -57,8 +57,8 @@ class ImageRunner {
     return Call(artifact_.entry_offset, begin, end);
   }
 
-  // Runs the whole launch by a variant (Artifact::variants). As the runner does, but for the proof that some need:
-  // groups one by one in a group memory of zeros, tiles in one call or, with `tiles_a_call`, so many a call.
+  // Runs the whole launch by a variant (Artifact::variants). It does so as the runner does, except that it requires no
+  // proof: groups one by one in zeroed group memory, tiles in one call or, with `tiles_a_call`, that many per call.
   ImageRun RunVariant(const ir::Launch& launch, const ir::AddressSpace& space, const CpuVariant& variant,
                       uint64_t tiles_a_call = 0) {
     Prepare(launch, space);
@@ -82,7 +82,7 @@ class ImageRunner {
     return run;
   }
 
-  // How many a launch has.
+  // Returns the number of units of a launch.
   static uint64_t Units(const ir::Launch& launch, const CpuVariant& variant) {
     auto parts = [](uint64_t whole, uint64_t part) { return (whole + part - 1) / part; };
     const auto& [x, y, z] = launch.extent;
@@ -103,7 +103,7 @@ class ImageRunner {
     uint8_t bytes[64];
   };
 
-  // The context at the beginning of a launch.
+  // Sets up the context for a launch.
   void Prepare(const ir::Launch& launch, const ir::AddressSpace& space) {
     arguments_.clear();
     for (size_t k = 0; k < launch.arguments.size(); ++k) {
@@ -153,7 +153,7 @@ class ImageRunner {
   }
 
   ImageRun Call(uint64_t entry_offset, uint64_t begin, uint64_t end) {
-    // The test's own stack: half a mebibyte below here is the kernel's.
+    // The test's own stack is used: the kernel may use half a mebibyte below this frame.
     context_.stack_limit = reinterpret_cast<uint64_t>(__builtin_frame_address(0)) - 512 * 1024;
     auto entry = reinterpret_cast<ir::CpuEntry>(image_ + entry_offset);
     uint32_t outcome = entry(&context_, begin, end);
@@ -202,7 +202,7 @@ class ImageRunner {
     }
   }
 
-  // Clears what is noted and nothing else: a store that was not noted stays visible to the next instance.
+  // Clears only the recorded granules: a store that was not recorded stays visible to the next instance.
   void Restore() {
     ++restores_;
     if (context_.state_written != 0) {
@@ -221,7 +221,7 @@ class ImageRunner {
   Artifact artifact_;
   std::vector<ir::CpuArgument> arguments_;
   std::vector<Line> group_values_;
-  const ir::Launch* launch_ = nullptr;  // While one runs.
+  const ir::Launch* launch_ = nullptr;  // Set while one runs.
   uint8_t* image_ = nullptr;
   size_t bytes_ = 0;
   ir::CpuContext context_{};

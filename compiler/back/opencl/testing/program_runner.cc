@@ -63,13 +63,13 @@ Setup* Make() {
   return setup;
 }
 
-// Made once; drivers do not like to be left at a process's end.
+// Created once and never destroyed, because some drivers fail when destroyed at process exit.
 Setup& Shared() {
   static Setup* const setup = Make();
   return *setup;
 }
 
-// Tests claim buffers that are far larger than what is there.
+// Tests may claim buffers that are far larger than the existing bytes.
 uint64_t Held(const ir::Argument& argument) { return argument.bytes > uint64_t{1} << 30 ? 8 : argument.bytes; }
 
 uint64_t ValueOf(const GpuArgument& argument, const ir::Launch& launch, const ir::AddressSpace& space,
@@ -101,7 +101,7 @@ uint64_t ValueOf(const GpuArgument& argument, const ir::Launch& launch, const ir
 struct ProgramRunner::Impl {
   Artifact artifact;
   cl_program program = nullptr;
-  std::vector<cl_kernel> kernels;  // By variant; made as they are needed.
+  std::vector<cl_kernel> kernels;  // One per variant; created on first use.
 
   ~Impl() {
     for (cl_kernel kernel : kernels) {
@@ -172,7 +172,7 @@ StatusOr<ir::TrapReport> ProgramRunner::Run(const ir::Launch& launch, const ir::
   cl_mem traps =
       clCreateBuffer(setup.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof(record), &record, nullptr);
   cl_int error = CL_SUCCESS;
-  // Groups one by one: the last ones may be partial.
+  // Runs groups one by one, because the last ones may be partial.
   const bool by_groups = impl_->artifact.uses_barrier || impl_->artifact.uses_group_memory;
   uint64_t parts = launch.instances() == 0 ? 0 : 1;
   for (int d = 0; by_groups && d < 3; ++d) {

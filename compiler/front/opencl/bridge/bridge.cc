@@ -24,10 +24,10 @@ namespace {
 
 constexpr char kFile[] = "module.cl";
 
-// Warnings are the driver's to give.
-class Faults : public clang::DiagnosticConsumer {
+// Forwards errors to the listener. Warnings are dropped: the driver reports them itself.
+class DiagnosticCollector : public clang::DiagnosticConsumer {
  public:
-  explicit Faults(const hpvm_opencl_listener& listener) : listener_(listener) {}
+  explicit DiagnosticCollector(const hpvm_opencl_listener& listener) : listener_(listener) {}
 
   bool any() const { return any_; }
 
@@ -49,7 +49,7 @@ class Faults : public clang::DiagnosticConsumer {
   bool any_ = false;
 };
 
-// As `-E`, into a string.
+// Does the same as `-E` and writes the result to a string.
 class Preprocess : public clang::PreprocessorFrontendAction {
  public:
   explicit Preprocess(std::string& out) : out_(out) {}
@@ -77,14 +77,14 @@ class Describe : public clang::ASTFrontendAction {
   const hpvm_opencl_listener& listener_;
 };
 
-// False when there was an error, which has been told.
+// Returns false after an error, which the listener has already received.
 bool Run(clang::FrontendAction& action, std::vector<const char*> arguments, llvm::StringRef text,
          const hpvm_opencl_listener& listener) {
   auto files = llvm::makeIntrusiveRefCnt<llvm::vfs::InMemoryFileSystem>();
   files->addFile(kFile, 0, llvm::MemoryBuffer::getMemBuffer(text, kFile));
   files->addFile("/include/opencl-c-base.h", 0, llvm::MemoryBuffer::getMemBuffer(BaseHeader(), "opencl-c-base.h"));
-  auto faults = std::make_unique<Faults>(listener);
-  Faults& told = *faults;
+  auto faults = std::make_unique<DiagnosticCollector>(listener);
+  DiagnosticCollector& told = *faults;
   clang::DiagnosticOptions diagnostic_options;
   const auto early = clang::CompilerInstance::createDiagnostics(*files, diagnostic_options, &told, false);
   auto invocation = std::make_shared<clang::CompilerInvocation>();
@@ -99,7 +99,7 @@ bool Run(clang::FrontendAction& action, std::vector<const char*> arguments, llvm
   return compiler.ExecuteAction(action) && !told.any();
 }
 
-// Without what clang prints of itself in front of the file.
+// Returns `text` without the lines that clang prints before the file's own text.
 llvm::StringRef WithoutPreamble(llvm::StringRef text) {
   const std::string marker = "# 1 \"" + std::string(kFile) + "\" 2\n";
   const size_t at = text.find(marker);
@@ -121,7 +121,8 @@ void hpvm_opencl_describe(const hpvm_opencl_request* request, const hpvm_opencl_
   if (!Run(preprocess, first, {request->text, request->text_bytes}, *listener)) {
     return;
   }
-  // The text that the driver gets is the one that is described. Macros have had their effect, -D among them.
+  // The second pass describes exactly the text that the driver gets. Macros, those of -D included, are already
+  // expanded.
   std::vector<const char*> second = common;
   for (size_t i = 0; i < request->argument_count; ++i) {
     if (!llvm::StringRef(request->arguments[i]).starts_with("-D")) {

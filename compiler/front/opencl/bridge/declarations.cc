@@ -23,7 +23,7 @@ class Visitor : public clang::RecursiveASTVisitor<Visitor> {
     return true;
   }
 
-  // Not of parameters, nor of what is only declared.
+  // Skips parameters and variables of incomplete type.
   bool VisitVarDecl(clang::VarDecl* variable) {
     if (llvm::isa<clang::ParmVarDecl>(variable) || variable->isInvalidDecl() ||
         variable->getType()->isIncompleteType() || variable->getType()->isDependentType()) {
@@ -43,14 +43,14 @@ class Visitor : public clang::RecursiveASTVisitor<Visitor> {
   }
 
   bool VisitAsmStmt(clang::AsmStmt* statement) {
-    return Refuse(statement->getAsmLoc(), "inline assembly is not taken");
+    return Refuse(statement->getAsmLoc(), "inline assembly is not accepted");
   }
   bool VisitFileScopeAsmDecl(clang::FileScopeAsmDecl* declaration) {
-    return Refuse(declaration->getAsmLoc(), "inline assembly is not taken");
+    return Refuse(declaration->getAsmLoc(), "inline assembly is not accepted");
   }
   bool VisitAsmLabelDeclaration(clang::Decl* declaration) {
     return !declaration->hasAttr<clang::AsmLabelAttr>() ||
-           Refuse(declaration->getLocation(), "inline assembly is not taken");
+           Refuse(declaration->getLocation(), "inline assembly is not accepted");
   }
   bool VisitNamedDecl(clang::NamedDecl* declaration) { return VisitAsmLabelDeclaration(declaration); }
   bool VisitDeclRefExpr(clang::DeclRefExpr* reference) {
@@ -100,7 +100,7 @@ class Visitor : public clang::RecursiveASTVisitor<Visitor> {
     listener_.parameter(listener_.context, &told);
   }
 
-  // Without the address space of the parameter itself; vectors as the language names them.
+  // Returns the name without the address space of the parameter itself; vectors get their OpenCL names.
   std::string NameOf(clang::QualType type) const {
     type = context_.removeAddrSpaceQualType(type.getUnqualifiedType());
     if (const auto* vector = llvm::dyn_cast<clang::VectorType>(type.getTypePtr()); vector != nullptr) {

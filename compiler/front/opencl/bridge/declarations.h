@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a parsed text declares, told to a listener.
+// Reports the declarations of a parsed text to a listener.
 #ifndef HPVMD_COMPILER_FRONT_OPENCL_BRIDGE_DECLARATIONS_H_
 #define HPVMD_COMPILER_FRONT_OPENCL_BRIDGE_DECLARATIONS_H_
 
@@ -12,10 +12,12 @@
 
 namespace hpvm::opencl {
 
-// By line markers, so that places of preprocessed text are those of the tenant's. Zeros for none.
+// Returns the position that line markers give, so that positions in preprocessed text are those in the tenant's text;
+// zeros for an invalid location.
 hpvm_opencl_place PlaceOf(clang::SourceLocation location, const clang::SourceManager& sources);
 
-// `listener` outlives the consumer. Inline assembly and printf are faults here: macros cannot hide them any more.
+// `listener` outlives the consumer. Inline assembly and printf are faults here, where macros are already expanded and
+// cannot hide them.
 std::unique_ptr<clang::ASTConsumer> ListDeclarations(const hpvm_opencl_listener& listener);
 
 }  // namespace hpvm::opencl

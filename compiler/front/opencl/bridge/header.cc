@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/front/opencl/bridge/header.h"
 
-// HPVMD_OPENCL_HEADER is the file that the build has found.
+// HPVMD_OPENCL_HEADER is the path of the header that the build found.
 asm(".section .rodata, \"a\"\n"
     "hpvmd_opencl_header_begin:\n"
     ".incbin \"" HPVMD_OPENCL_HEADER

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SPIR-V from its text, for tests.
+// Assembles SPIR-V from text, for tests.
 #ifndef HPVMD_COMPILER_FRONT_SPIRV_TESTING_ASSEMBLE_H_
 #define HPVMD_COMPILER_FRONT_SPIRV_TESTING_ASSEMBLE_H_
 
@@ -11,10 +11,11 @@
 
 namespace hpvm::spirv {
 
-// Ends the test program with the assembler's message on what is no SPIR-V. `minor` is the version behind "1.".
+// Aborts the test program with the assembler's message when `text` is not valid. `minor` is the minor version of
+// SPIR-V 1.
 std::vector<uint8_t> Assemble(const std::string& text, int minor = 3);
 
-// A device that has everything, as Vulkan and as OpenCL devices say it.
+// Returns a device with every feature of both Vulkan and OpenCL devices.
 GpuTarget FullTarget();
 
 }  // namespace hpvm::spirv

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shader and a kernel, as text for Assemble.
+// A shader and a kernel as text for Assemble.
 #ifndef HPVMD_COMPILER_FRONT_SPIRV_TESTING_MODULES_H_
 #define HPVMD_COMPILER_FRONT_SPIRV_TESTING_MODULES_H_
 
 namespace hpvm::spirv {
 
-// out[i] = in[i] * scale + word(7) for i < n; `out` is bound behind `in`.
+// out[i] = in[i] * scale + word(7) for i < n; `out` has the binding after that of `in`.
 inline constexpr char kShader[] = R"(
 OpCapability Shader
 %glsl = OpExtInstImport "GLSL.std.450"

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kWordBytes = 4;
 
 void Store(std::vector<uint8_t>& state, uint64_t at, uint32_t word) {
-  std::memcpy(state.data() + at, &word, kWordBytes);  // The machines that compile are little-endian.
+  std::memcpy(state.data() + at, &word, kWordBytes);  // The compiling machines are little-endian.
 }
 
 class KernelLayout {
@@ -51,10 +51,10 @@ class KernelLayout {
     }
   }
 
-  // Where `words` u32 are; the place means nothing when the limit has been passed.
+  // Returns the offset of `words` u32; the offset is meaningless once the limit has been exceeded.
   uint32_t Take(uint64_t words) {
     const uint64_t at = bytes_;
-    bytes_ += words * kWordBytes;  // Fewer than 2^32 words each, and few enough places.
+    bytes_ += words * kWordBytes;  // No overflow: each call takes fewer than 2^32 words, and there are few calls.
     return static_cast<uint32_t>(at);
   }
 
@@ -70,7 +70,7 @@ class KernelLayout {
   void Tables() {
     for (size_t i = 0; i < module_.tables.size(); ++i) {
       const Table& table = module_.tables[i];
-      TablePlace& place = layout_.tables.emplace_back();
+      TableLayout& place = layout_.tables.emplace_back();
       if (!reach_.tables[i]) {
         continue;
       }
@@ -92,7 +92,7 @@ class KernelLayout {
 
   void Segments() {
     for (size_t i = 0; i < module_.elems.size(); ++i) {
-      TablePlace& place = layout_.elems.emplace_back();
+      TableLayout& place = layout_.elems.emplace_back();
       if (reach_.elems[i]) {
         const bool is_passive = module_.elems[i].mode == SegmentMode::kPassive;
         place.capacity = is_passive ? static_cast<uint32_t>(module_.elems[i].functions.size()) : 0;
@@ -106,7 +106,8 @@ class KernelLayout {
         continue;
       }
       const DataSegment& segment = module_.data[i];
-      const bool is_passive = segment.mode == SegmentMode::kPassive;  // Of an active one nothing is left.
+      const bool is_passive = segment.mode == SegmentMode::kPassive;  // Active segments keep no bytes for
+                                                                      // memory.init.
       layout_.data[i] = static_cast<uint32_t>(out_.passive_segments.size());
       out_.passive_segments.emplace_back(segment.bytes.begin(),
                                          is_passive ? segment.bytes.end() : segment.bytes.begin());
@@ -116,7 +117,7 @@ class KernelLayout {
     }
   }
 
-  void FillEntries(const TablePlace& place, uint64_t first, const std::vector<uint32_t>& functions) {
+  void FillEntries(const TableLayout& place, uint64_t first, const std::vector<uint32_t>& functions) {
     for (size_t i = 0; i < functions.size(); ++i) {
       const uint32_t reference = functions[i] == kNullFunction ? 0 : layout_.references[functions[i]];
       Store(state_, place.offset + kWordBytes * (1 + first + i), reference);
@@ -124,7 +125,7 @@ class KernelLayout {
   }
 
   void Fill() {
-    for (const TablePlace& place : layout_.tables) {
+    for (const TableLayout& place : layout_.tables) {
       if (place.offset != kNowhere) {
         Store(state_, place.offset,
               static_cast<uint32_t>(module_.tables[&place - layout_.tables.data()].limits.initial));
@@ -132,7 +133,7 @@ class KernelLayout {
     }
     for (size_t i = 0; i < module_.elems.size(); ++i) {
       const ElemSegment& segment = module_.elems[i];
-      if (const TablePlace& place = layout_.elems[i]; place.offset != kNowhere) {
+      if (const TableLayout& place = layout_.elems[i]; place.offset != kNowhere) {
         Store(state_, place.offset, place.capacity);
         if (place.capacity > 0) {
           FillEntries(place, 0, segment.functions);
@@ -156,7 +157,7 @@ class KernelLayout {
                                       std::to_string(segment.functions.size()) +
                                       " functions) does not fit the table (" + std::to_string(entries) + " entries).");
     }
-    if (const TablePlace& place = layout_.tables[segment.table]; place.offset != kNowhere) {
+    if (const TableLayout& place = layout_.tables[segment.table]; place.offset != kNowhere) {
       FillEntries(place, segment.offset.low, segment.functions);
     }
   }
@@ -179,7 +180,7 @@ Layout LayOutKernel(const Module& module, const Reach& reach, const std::string&
 }
 
 std::optional<std::vector<ir::DataSegment>> Compact(std::span<const uint8_t> bytes, uint64_t bytes_max) {
-  constexpr size_t kGapMax = 32;  // About what a segment costs.
+  constexpr size_t kGapMax = 32;  // About the size of a segment's header.
   constexpr uint8_t kZeros[4096] = {};
   std::vector<ir::DataSegment> segments;
   uint64_t kept = 0;

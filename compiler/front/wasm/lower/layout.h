@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a module's globals, tables and segments are while it runs, and what its functions are called.
+// The places of a module's globals, tables and segments at run time, and the numbers of its functions' references.
 //
-// A table in the state (ir::Space::kState) is a u32 size and then a u32 reference an entry up to its capacity. An
+// A table in the state (ir::Space::kState) is a u32 size followed by one u32 reference per entry of its capacity. An
 // element segment that table.init reads is a table of the same form; elem.drop sets its size to 0.
 #ifndef HPVMD_COMPILER_FRONT_WASM_LOWER_LAYOUT_H_
 #define HPVMD_COMPILER_FRONT_WASM_LOWER_LAYOUT_H_
@@ -19,34 +19,36 @@
 
 namespace hpvm::wasm {
 
-struct TablePlace {
-  uint32_t offset = kNowhere;  // In the state.
+struct TableLayout {
+  uint32_t offset = kNowhere;  // Offset in the state.
   uint32_t capacity = 0;
-  // The size if nothing can change it, else kNowhere.
+  // The size when nothing can change it, else kNowhere.
   uint32_t fixed_size = kNowhere;
 };
 
 struct Layout {
-  // By index of the global: its first ir::Module::globals, or its offset in the state.
+  // Indexed by global: the index of its first entry in ir::Module::globals, or its offset in the state.
   std::vector<uint32_t> globals;
   bool has_globals_in_state = false;
-  std::vector<TablePlace> tables;
-  std::vector<TablePlace> elems;  // By segment; without a place if nothing reads it.
-  // By data segment: the index in ir::Module::passive_segments, and the offset of the u32 that says how many of its
-  // bytes are left; kNowhere where nothing drops it.
+  std::vector<TableLayout> tables;
+  std::vector<TableLayout> elems;  // Indexed by segment; kNowhere when nothing reads it.
+  // Indexed by data segment: the index in ir::Module::passive_segments, and the offset of the u32 that holds the
+  // number of remaining bytes; kNowhere when nothing drops the segment.
   std::vector<uint32_t> data, data_left;
-  std::vector<uint32_t> references;  // By function; 0 for those that have none.
+  std::vector<uint32_t> references;  // Indexed by function; 0 for functions without a reference.
 };
 
-// A kernel's layout: every global is one of the IR's, and only tables and segments that `reach` reads or writes have a
-// place. Sets globals, state_bytes, state (with the active segments applied) and passive_segments of `out`.
+// Lays out a kernel: every global becomes globals of the IR, and only tables and segments that `reach` reads or
+// writes get a place. Sets globals, state_bytes, state (with the active segments applied) and passive_segments of
+// `out`.
 Layout LayOutKernel(const Module& module, const Reach& reach, const std::string& place, ir::Module& out,
                     Diagnostics& diagnostics);
 
-// What is not zero in `bytes`, as segments; gaps of a few bytes are kept. Nothing if they have more than `bytes_max`.
+// Returns the nonzero parts of `bytes` as segments; gaps of a few bytes are kept. Returns nothing when the segments
+// have more than `bytes_max` bytes.
 std::optional<std::vector<ir::DataSegment>> Compact(std::span<const uint8_t> bytes, uint64_t bytes_max);
 
-// The IR's globals that a global with these bits becomes.
+// Appends the IR globals that represent a global with these bits.
 void AppendGlobal(const Global& global, uint64_t low, uint64_t high, std::vector<ir::Global>& globals);
 
 }  // namespace hpvm::wasm

@@ -13,7 +13,7 @@ namespace hpvm::wasm {
 
 namespace {
 
-// Whether it means something only while instances run.
+// Returns true for imports that are meaningful only while instances run.
 bool NeedsLaunch(const Import& import) {
   const ir::Family family = ir::Info(import.opcode).family;
   return family == ir::Family::kQuery || family == ir::Family::kSync || import.opcode == Opcode::kPrint;
@@ -22,7 +22,7 @@ bool NeedsLaunch(const Import& import) {
 }  // namespace
 
 ValueId Lowering::Pop() {
-  HPVMD_CHECK(stack_.size() > frames_.back().height);  // Validated, so the stack holds it.
+  HPVMD_CHECK(stack_.size() > frames_.back().height);  // Validation guarantees that the stack holds the operand.
   return stack_.Pop();
 }
 
@@ -35,7 +35,7 @@ std::vector<ValueId> Lowering::PopSlots(size_t count) {
 void Lowering::Begin() {
   const auto params = builder_.BeginBody();
   locals_.assign(params.begin(), params.end());
-  std::array<ValueId, 4> zeros;  // One constant a type.
+  std::array<ValueId, 4> zeros;  // One constant per type.
   for (const LocalRun& run : source_.locals) {
     const Type type = IrType(run.type);
     ValueId& zero = zeros[static_cast<size_t>(type)];
@@ -50,7 +50,7 @@ void Lowering::Begin() {
   frames_.push_back(std::move(frame));
 }
 
-// Most instructions but those of locals become one operation, with a value and two operands or fewer.
+// Most instructions, except those of locals, become one operation with one value and at most two operands.
 void Lowering::Reserve() {
   const auto operations = static_cast<size_t>(std::ranges::count_if(source_.code, [](const Instr& instr) {
     return instr.kind == InstrKind::kPlain || instr.kind >= InstrKind::kBlock;
@@ -121,7 +121,7 @@ void Lowering::Lower(const Instr& instr) {
   }
 }
 
-// Follows the nesting until the end or else of the innermost open frame.
+// Skips unreachable code: tracks the nesting until the end or else of the innermost open frame.
 void Lowering::Skip(const Instr& instr) {
   switch (instr.kind) {
     case InstrKind::kBlock:
@@ -235,7 +235,7 @@ void Lowering::Simd(const Instr& instr) {
   simd.source = instr.source;
   simd.lane = static_cast<uint8_t>(instr.imm >> 16);
   const uint64_t at = instr.imm >> 32;
-  if (at < source_.simd.size()) {  // Or it has none, and what is there is not looked at.
+  if (at < source_.simd.size()) {  // Otherwise the instruction has no immediates, and simd.bytes is not read.
     simd.offset = source_.simd[at].low;
     for (size_t i = 0; i < simd.bytes.size(); ++i) {
       simd.bytes[i] = static_cast<uint8_t>((i < 8 ? source_.simd[at].low : source_.simd[at].high) >> 8 * (i % 8));
@@ -327,7 +327,7 @@ void Lowering::End(const Instr& instr) {
     return;
   }
   if (frames_.back().kind == InstrKind::kIf && !frames_.back().has_else) {
-    Else();  // An empty one: the parameters are the results.
+    Else();  // Adds an empty else, whose results are the parameters.
   }
   FallThrough();
   builder_.End();
@@ -336,7 +336,7 @@ void Lowering::End(const Instr& instr) {
   stack_.Resize(frame.height);
   is_reachable_ = frame.is_left;
   if (!frame.is_left) {
-    builder_.Trap(ir::TrapCode::kUnreachable, instr.source);  // The region must end, though nothing gets here.
+    builder_.Trap(ir::TrapCode::kUnreachable, instr.source);  // The region must end, although it is unreachable.
     return;
   }
   const std::vector<ValueId> results = builder_.Results(frame.op);
@@ -389,8 +389,8 @@ void Lowering::BranchIf(const Instr& instr) {
   is_reachable_ = true;
 }
 
-// A leave_table gives every target the same values, but each frame carries its own locals. Frames that take no values
-// are targets themselves; every other one gets an empty block around the table, after which an ordinary branch follows.
+// A br_table gives every target the same values, but each frame carries its own locals. Frames without values are
+// targets themselves; every other frame gets an empty block around the table, followed by an ordinary branch.
 void Lowering::BranchTable(const Instr& instr) {
   const ValueId index = Pop();
   const auto depths = std::span(source_.br_depths).subspan(static_cast<uint32_t>(instr.imm), instr.imm >> 32);
@@ -400,7 +400,7 @@ void Lowering::BranchTable(const Instr& instr) {
   if (distinct.size() == 1) {
     return Branch(distinct[0], instr.source);
   }
-  std::vector<ir::Target> target_of(distinct.size());  // By place in `distinct`.
+  std::vector<ir::Target> target_of(distinct.size());  // Parallel to `distinct`.
   std::vector<size_t> indirect;
   for (size_t i = 0; i < distinct.size(); ++i) {
     Frame& frame = FrameAt(distinct[i]);
@@ -418,7 +418,7 @@ void Lowering::BranchTable(const Instr& instr) {
   for (uint32_t depth : depths) {
     targets.push_back(target_of[std::ranges::lower_bound(distinct, depth) - distinct.begin()]);
   }
-  builder_.LeaveTable(index, targets, {}, instr.source);
+  builder_.BrTable(index, targets, {}, instr.source);
   for (auto i = indirect.rbegin(); i != indirect.rend(); ++i) {
     builder_.End();
     Branch(distinct[*i], instr.source);
@@ -428,7 +428,7 @@ void Lowering::BranchTable(const Instr& instr) {
 
 namespace {
 
-// The body of an import that references name.
+// Lowers the body of an import that references name.
 bool LowerImport(const LowerContext& context, const Function& function, ir::Function& out) {
   ir::Builder builder(out);
   const auto params = builder.BeginBody();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Globals, references, tables and segments.
+// Lowers instructions on globals, references, tables and segments.
 #include <array>
 
 #include "base/status.h"
@@ -81,7 +81,7 @@ void Lowering::GlobalAccess(const Instr& instr) {
 void Lowering::CallIndirect(const Instr& instr) {
   const uint32_t signature = static_cast<uint32_t>(instr.imm);
   const uint32_t table = static_cast<uint32_t>(instr.imm >> 32);
-  const TablePlace& place = context_.layout.tables[table];
+  const TableLayout& place = context_.layout.tables[table];
   ValueId index = Pop();
   const ValueId size = code_.SizeOf(place);
   if (module_.tables[table].limits.is_64) {
@@ -100,14 +100,14 @@ void Lowering::CallIndirect(const Instr& instr) {
 }
 
 void Lowering::TableGet(const Instr& instr) {
-  const TablePlace& place = context_.layout.tables[instr.imm];
+  const TableLayout& place = context_.layout.tables[instr.imm];
   const ValueId index = Pop();
   code_.TrapUnless(code_.Binary(Opcode::kLtU, index, code_.SizeOf(place)), TrapCode::kTableOutOfBounds, instr.source);
   Push(code_.LoadAt(code_.EntryAt(place, index), 0));
 }
 
 void Lowering::TableSet(const Instr& instr) {
-  const TablePlace& place = context_.layout.tables[instr.imm];
+  const TableLayout& place = context_.layout.tables[instr.imm];
   const ValueId value = Pop();
   const ValueId index = Pop();
   code_.TrapUnless(code_.Binary(Opcode::kLtU, index, code_.SizeOf(place)), TrapCode::kTableOutOfBounds, instr.source);
@@ -115,7 +115,7 @@ void Lowering::TableSet(const Instr& instr) {
 }
 
 void Lowering::TableGrow(const Instr& instr) {
-  const TablePlace& place = context_.layout.tables[instr.imm];
+  const TableLayout& place = context_.layout.tables[instr.imm];
   const ValueId count = Pop();
   const ValueId value = Pop();
   const ValueId old = code_.SizeOf(place);
@@ -132,7 +132,7 @@ void Lowering::TableGrow(const Instr& instr) {
 }
 
 void Lowering::TableFill(const Instr& instr) {
-  const TablePlace& place = context_.layout.tables[instr.imm];
+  const TableLayout& place = context_.layout.tables[instr.imm];
   const ValueId count = Pop();
   const ValueId value = Pop();
   const ValueId at = Pop();
@@ -140,7 +140,7 @@ void Lowering::TableFill(const Instr& instr) {
   code_.Fill(place, at, value, count);
 }
 
-void Lowering::TableCopy(const Instr& instr, const TablePlace& target, const TablePlace& source) {
+void Lowering::TableCopy(const Instr& instr, const TableLayout& target, const TableLayout& source) {
   const ValueId count = Pop();
   const ValueId from = Pop();
   const ValueId to = Pop();
@@ -150,7 +150,7 @@ void Lowering::TableCopy(const Instr& instr, const TablePlace& target, const Tab
 }
 
 void Lowering::MemoryInit(const Instr& instr) {
-  const std::vector<ValueId> operands = PopSlots(3);  // To, from, bytes.
+  const std::vector<ValueId> operands = PopSlots(3);  // Target address, source offset, number of bytes.
   const uint32_t left = context_.layout.data_left[instr.imm];
   if (left != kNowhere) {
     code_.CheckRange(operands[1], operands[2], code_.Load(left), TrapCode::kOutOfBounds, instr.source);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lowering of one function, between its files: lower.cc has control and calls, lower_state.cc globals, references,
-// tables and segments.
+// The lowering of one function, shared by its source files: lower.cc has control and calls, lower_state.cc globals,
+// references, tables and segments.
 #ifndef HPVMD_COMPILER_FRONT_WASM_LOWER_LOWERING_H_
 #define HPVMD_COMPILER_FRONT_WASM_LOWER_LOWERING_H_
 
@@ -15,17 +15,17 @@
 
 namespace hpvm::wasm {
 
-// An open block, loop or if; the first stands for the function.
+// An open block, loop or if; the first frame stands for the function.
 struct Frame {
   InstrKind kind = InstrKind::kBlock;
   ir::OpId op;  // Invalid for the function.
   uint32_t signature = 0;
   const ir::FunctionType* type = nullptr;
-  std::span<const uint32_t> locals;  // Slots set inside.
-  size_t height = 0;                 // Of the stack below the parameters, in slots.
-  bool is_left = false;              // Something leaves it, so what follows can be reached.
+  std::span<const uint32_t> locals;  // Slots of the locals set inside.
+  size_t height = 0;                 // Height of the stack below the parameters, in slots.
+  bool is_left = false;              // A branch leaves the frame, so the code after it is reachable.
   bool has_else = false;
-  std::vector<ir::ValueId> saved;  // if: the parameters and the locals as the condition found them.
+  std::vector<ir::ValueId> saved;  // For kIf: the parameters and locals as they were at the condition.
 };
 
 class Lowering {
@@ -74,14 +74,15 @@ class Lowering {
   void Return(uint32_t source);
 
   Frame& FrameAt(uint32_t depth) { return frames_[frames_.size() - 1 - depth]; }
-  // What a branch to the frame carries: the top of the stack and the locals set inside. Valid until the next call.
+  // Returns the values that a branch to the frame carries: the top of the stack and the locals set inside. Valid
+  // until the next call.
   std::span<const ValueId> BranchValues(const Frame& frame);
   std::span<const ValueId> Carried(const Frame& frame, size_t count);
   void Restore(const Frame& frame, std::span<const ValueId> values);
 
-  // lower_state.cc.
+  // The following members are defined in lower_state.cc.
   ValueId AtomicLoad(ValueId address, const Instr& instr);
-  // The segment whose "left" is there, if it is anywhere.
+  // Drops the segment whose remaining size lies at `offset`; does nothing for kNowhere.
   void Drop(uint32_t offset);
 
   void GlobalAccess(const Instr& instr);
@@ -90,7 +91,7 @@ class Lowering {
   void TableSet(const Instr& instr);
   void TableGrow(const Instr& instr);
   void TableFill(const Instr& instr);
-  void TableCopy(const Instr& instr, const TablePlace& target, const TablePlace& source);
+  void TableCopy(const Instr& instr, const TableLayout& target, const TableLayout& source);
   void MemoryInit(const Instr& instr);
   void Notify(const Instr& instr);
   void Wait(const Instr& instr);
@@ -104,11 +105,11 @@ class Lowering {
   StateCode code_;
   SimdLowering simd_;
   OperandStack stack_;
-  std::vector<ValueId> locals_;  // By slot.
+  std::vector<ValueId> locals_;  // Indexed by slot.
   std::vector<Frame> frames_;
-  std::vector<ValueId> carried_;  // Carried's.
-  uint32_t next_block_ = 0;       // For sets_.
-  uint32_t dead_depth_ = 0;       // Blocks opened since the code stopped being reachable.
+  std::vector<ValueId> carried_;  // The result of Carried.
+  uint32_t next_block_ = 0;       // Index of the next block in sets_.
+  uint32_t dead_depth_ = 0;       // Number of blocks opened since the code became unreachable.
   bool is_reachable_ = true;
 };
 

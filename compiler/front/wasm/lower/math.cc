@@ -21,18 +21,18 @@ namespace {
 constexpr uint64_t kStateAlignment = 16;
 
 struct Library {
-  Module module;  // Its functions get the stack pointer as a constant.
-  // Exports by MathForms and by index in MathFunctions().
+  Module module;  // Its functions have the stack pointer as a constant.
+  // Function indices by MathForms and by index in MathFunctions().
   std::array<std::vector<uint32_t>, 3> forms;
-  uint64_t memory_bytes = 0;  // The stack and the tables above it.
+  uint64_t memory_bytes = 0;  // Bytes of the stack and of the tables above it.
 };
 
 bool IsPlain(const Instr& instr, ir::Opcode opcode) {
   return instr.kind == InstrKind::kPlain && instr.opcode == opcode;
 }
 
-// The bytes by which a function lowers the stack pointer: it begins with global.get, i32.const, i32.sub if it uses the
-// stack at all.
+// Returns the number of bytes by which a function lowers the stack pointer: a function that uses the stack begins
+// with global.get, i32.const, i32.sub.
 uint64_t FrameBytes(const Function& function) {
   uint64_t bytes = 0;
   for (size_t i = 0; i < function.code.size(); ++i) {
@@ -46,8 +46,8 @@ uint64_t FrameBytes(const Function& function) {
   return bytes;
 }
 
-// Lowers the stack pointers of what `caller` calls below its frame. Ends because nothing is recursive: a cycle would
-// lower them for ever, which the check stops.
+// Lowers the stack pointers of the functions that `caller` calls below its frame. Terminates because no function is
+// recursive: a cycle would lower the pointers until the check fails.
 void PlaceFrames(const Module& module, uint32_t caller, uint64_t pointer, std::vector<uint64_t>& pointers) {
   if (pointers[caller] <= pointer) {
     return;
@@ -78,7 +78,7 @@ void FixStackPointer(Function& function, uint64_t pointer) {
   }
 }
 
-// The library imports what a device computes by itself: calls become operations.
+// The library imports the operations that a device computes by itself; calls of these imports become operations.
 void UseDevice(const Module& module, Function& function) {
   for (Instr& instr : function.code) {
     if (instr.kind != InstrKind::kCall || !module.functions[instr.imm].import.has_value()) {
@@ -141,7 +141,7 @@ const Library& TheLibrary() {
   return *kLibrary;
 }
 
-// What the needed functions reach, in order of discovery, with ids from `first` on.
+// Returns the functions that `roots` reach, in order of discovery, and numbers them from `first` in `ids`.
 std::vector<uint32_t> Reached(const Library& library, std::span<const uint32_t> roots, size_t first,
                               std::vector<ir::FunctionId>& ids) {
   std::vector<uint32_t> order;
@@ -164,11 +164,12 @@ std::vector<uint32_t> Reached(const Library& library, std::span<const uint32_t> 
   return order;
 }
 
-// What fast.c has; musl's functions take products and sums apart to see what was rounded off.
+// Returns true for the functions of fast.c; musl's functions must not be contracted, because they compute rounding
+// errors from separate products and sums.
 bool BearsContraction(std::string_view name) { return name.starts_with("fast_") || name.starts_with("device_"); }
 
-// From the library's memory at address 0 to the state at `base`. Places in the library's file mean nothing to the
-// kernel's author.
+// Moves memory accesses from the library's memory at address 0 to the state at `base`. Clears source offsets, because
+// offsets in the library's file mean nothing to the kernel's author.
 void MoveMemory(ir::Function& function, uint64_t base) {
   for (ir::Op& op : function.ops) {
     op.source = 0;

@@ -11,8 +11,8 @@ namespace hpvm::wasm {
 namespace {
 
 constexpr uint64_t kPageBytes = 64 * limits::kKiB;
-// What memory.grow may add to a memory without a maximum: enough for a small allocator, little beside the 4 GiB of
-// wasm32.
+// Limit on memory.grow in a memory without a maximum: enough for a small allocator, and little compared with the 4
+// GiB of wasm32.
 constexpr uint64_t kGrowthBytes = 16 * limits::kMiB;
 
 void Fail(const std::string& place, uint64_t offset, std::string message, Diagnostics& diagnostics) {
@@ -21,8 +21,8 @@ void Fail(const std::string& place, uint64_t offset, std::string message, Diagno
   }
 }
 
-// What is not covered yet of [begin, end) goes to `pieces`, and is covered then. Each call merges what it touches, so
-// all calls together take about linear time.
+// Appends the uncovered parts of [begin, end) to `pieces` and marks them covered. Each call merges the ranges that it
+// touches, so all calls together take about linear time.
 void Uncovered(uint64_t begin, uint64_t end, std::map<uint64_t, uint64_t>& covered,
                std::vector<std::pair<uint64_t, uint64_t>>& pieces) {
   auto at = covered.upper_bound(begin);
@@ -76,7 +76,7 @@ std::vector<ir::DataSegment> MergeSegments(std::span<const DataSegment> segments
 void AssembleMemory(const Module& module, bool can_grow, const std::string& place, ir::Module& out,
                     Diagnostics& diagnostics) {
   if (!module.memory) {
-    return;  // Validation refuses segments without a memory.
+    return;  // Validation refuses segments when there is no memory.
   }
   const Memory& memory = *module.memory;
   constexpr uint64_t kPagesMax = limits::kModuleMemoryBytesMax / kPageBytes;
@@ -84,7 +84,7 @@ void AssembleMemory(const Module& module, bool can_grow, const std::string& plac
     Fail(place, memory.source,
          "The module's memory (" + std::to_string(memory.limits.initial) +
              " pages of 64 KiB) is larger than the limit (" + std::to_string(kPagesMax) +
-             " pages). Buffers need no module memory; declare less.",
+             " pages). Buffers need no module memory; declare a smaller memory.",
          diagnostics);
     return;
   }
@@ -93,7 +93,7 @@ void AssembleMemory(const Module& module, bool can_grow, const std::string& plac
         {.severity = Severity::kWarning,
          .place = place,
          .offset = memory.source,
-         .message = "The module's memory is declared shared; each instance has its own all the same."});
+         .message = "The module's memory is declared shared; each instance still has its own memory."});
   }
   out.is_memory64 = memory.limits.is_64;
   out.memory_bytes = memory.limits.initial * kPageBytes;

@@ -13,12 +13,13 @@
 
 namespace hpvm::wasm {
 
-// Sets is_memory64, memory_bytes, memory_bytes_max and data. `can_grow`: some reachable function has memory.grow.
+// Sets is_memory64, memory_bytes, memory_bytes_max and data. `can_grow` is true when a reachable function has
+// memory.grow.
 void AssembleMemory(const Module& module, bool can_grow, const std::string& place, ir::Module& out,
                     Diagnostics& diagnostics);
 
-// Segments in file order, later ones overwriting earlier ones, as sorted segments that neither overlap nor touch.
-// Active ones only, at constant offsets.
+// Merges active segments at constant offsets, given in file order, where later ones overwrite earlier ones. Returns
+// sorted segments that neither overlap nor touch.
 std::vector<ir::DataSegment> MergeSegments(std::span<const DataSegment> segments);
 
 }  // namespace hpvm::wasm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operand stack while a function is lowered. Every value of the kernel IR takes a slot; a v128 is four slots of
+// The operand stack during the lowering of a function. Each kernel IR value takes one slot; a v128 is four slots of
 // i32, lowest bits first.
 #ifndef HPVMD_COMPILER_FRONT_WASM_LOWER_OPERAND_STACK_H_
 #define HPVMD_COMPILER_FRONT_WASM_LOWER_OPERAND_STACK_H_
@@ -22,21 +22,21 @@ class OperandStack {
  public:
   size_t size() const { return slots_.size(); }
 
-  // Not a v128.
+  // Pushes a value that is not a v128.
   void Push(ir::ValueId value) { slots_.push_back(value); }
   void PushV128(const V128& value) {
     slots_.insert(slots_.end(), value.begin(), value.end());
     v128_ends_.push_back(slots_.size());
   }
-  // The slots of values of these types.
+  // Pushes the slots of values of these types.
   void PushAll(std::span<const ir::ValueId> slots, std::span<const ValueType> types);
 
-  // Validation has seen to what is there: an i32, i64, f32, f64 or reference; a v128.
+  // Pop takes an i32, i64, f32, f64 or reference; PopV128 takes a v128. Validation guarantees the type on top.
   ir::ValueId Pop() { return *PopSlots(1).data(); }
   V128 PopV128();
-  // The next value's: 4 for a v128, else 1.
+  // Returns the number of slots of the topmost value: 4 for a v128, else 1.
   size_t TopSlots() const { return !v128_ends_.empty() && v128_ends_.back() == slots_.size() ? 4 : 1; }
-  // The topmost slots, deepest first. PopSlots' stay valid until the next push.
+  // Both return the topmost slots, deepest first. The result of PopSlots stays valid until the next push.
   std::span<const ir::ValueId> Top(size_t count) const {
     HPVMD_CHECK(slots_.size() >= count);
     return {slots_.data() + slots_.size() - count, count};
@@ -56,7 +56,7 @@ class OperandStack {
 
  private:
   std::vector<ir::ValueId> slots_;
-  std::vector<size_t> v128_ends_;  // The size of the stack after each v128 in it; rising.
+  std::vector<size_t> v128_ends_;  // The size of the stack after each v128 that it holds; rising.
 };
 
 inline V128 OperandStack::PopV128() {

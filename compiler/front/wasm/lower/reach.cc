@@ -11,7 +11,7 @@
 namespace hpvm::wasm {
 namespace {
 
-// Equal signatures give equal keys.
+// Returns equal keys for equal signatures, and only for them.
 std::string Key(const Signature& signature) {
   std::string key;
   for (const ValueType type : signature.params) {
@@ -152,7 +152,7 @@ class Walker {
         return AddTable(high);
       case InstrKind::kTableInit:
         reach_.elems[low] = true;
-        if (module_.elems[low].mode == SegmentMode::kPassive) {  // The others have nothing left.
+        if (module_.elems[low].mode == SegmentMode::kPassive) {  // Other segments are empty after instantiation.
           AddFunctions(module_.elems[low]);
         }
         return AddTable(high);
@@ -170,7 +170,7 @@ class Walker {
   const Module& module_;
   Reach reach_;
   std::vector<bool> is_referenced_;
-  std::vector<std::vector<uint32_t>> elems_of_;  // Active segments by table.
+  std::vector<std::vector<uint32_t>> elems_of_;  // Indices of active segments by table.
   std::map<std::string, uint32_t> known_;
 };
 

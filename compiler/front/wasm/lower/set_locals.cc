@@ -29,7 +29,7 @@ std::optional<SetLocals> SetLocals::Find(const Function& function, uint64_t entr
         break;
       case InstrKind::kEnd: {
         if (open.empty()) {
-          break;  // The function's own.
+          break;  // This is the end of the function itself.
         }
         const Open closed = [&] {
           Open top = std::move(open.back());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which locals' slots each block, loop and if of a function sets, found before lowering.
+// Finds, before lowering, the slots of the locals that each block, loop and if of a function sets.
 #ifndef HPVMD_COMPILER_FRONT_WASM_LOWER_SET_LOCALS_H_
 #define HPVMD_COMPILER_FRONT_WASM_LOWER_SET_LOCALS_H_
 
@@ -14,10 +14,11 @@ namespace hpvm::wasm {
 
 class SetLocals {
  public:
-  // Nothing when there are more than `entries_max` pairs of a block and a slot in it.
+  // Returns nothing when there are more than `entries_max` pairs of a block and a slot set in it.
   static std::optional<SetLocals> Find(const Function& function, uint64_t entries_max);
 
-  // The slots set inside the n-th block, loop or if of the function in order of their beginnings; rising, each once.
+  // Returns the slots set inside the n-th block, loop or if of the function, counted by where they begin; rising and
+  // unique.
   std::span<const uint32_t> In(uint32_t n) const { return {pool_.data() + ranges_[n].first, ranges_[n].count}; }
 
  private:

@@ -47,7 +47,7 @@ void SimdLowering::Lower(const SimdInstr& instr, OperandStack& stack) {
   row->lower(call);
 }
 
-// What an operation uses stands before it in the arena.
+// Operands precede the operations that use them in the arena.
 void SimdLowering::Finish() {
   if (!is_used_) {
     return;

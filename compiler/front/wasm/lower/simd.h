@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The v128 instructions as operations on four i32.
+// Lowers the v128 instructions to operations on four i32.
 #ifndef HPVMD_COMPILER_FRONT_WASM_LOWER_SIMD_H_
 #define HPVMD_COMPILER_FRONT_WASM_LOWER_SIMD_H_
 
@@ -10,17 +10,17 @@
 
 namespace hpvm::wasm {
 
-// One a function. Operations that it built lately it uses again where they are in scope.
+// One object lowers one function. It reuses operations that it built recently while they are in scope.
 class SimdLowering {
  public:
-  // Both outlive it.
+  // Both arguments outlive the object.
   SimdLowering(ir::Function& function, ir::Builder& builder)
       : function_(function), builder_(builder), ops_(function, builder) {}
 
-  // Takes the instruction's operands from the stack and leaves its result there. Addresses have the module's address
-  // type already.
+  // Takes the instruction's operands from the stack and pushes its result. Addresses already have the module's
+  // address type.
   void Lower(const SimdInstr& instr, OperandStack& stack);
-  // When the function is complete: drops operations without effect that nothing uses. Packing lanes into words leaves
+  // Call it when the function is complete: removes unused operations without effect. Packing lanes into words creates
   // many, since most words are taken apart again at once.
   void Finish();
 

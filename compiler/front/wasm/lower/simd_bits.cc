@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// v128 as 128 bits, and what an i32 says about all lanes.
+// v128 instructions on all 128 bits, and instructions that reduce all lanes to an i32.
 #include "wabt/opcode.h"
 
 #include "compiler/front/wasm/lower/simd_row.h"
@@ -37,7 +37,7 @@ void AnyTrue(SimdCall& c) {
   c.stack.Push(c.ops.Make(Opcode::kNe, AllOf(c.ops, Opcode::kOr, a), 0));
 }
 
-// A lane's top bit stays set if the lane is not zero.
+// The top bit of a lane stays set when the lane is not zero.
 void AllTruePacked(SimdCall& c) {
   PureOps& ops = c.ops;
   const uint32_t tops = c.row.bits == 8 ? 0x80808080 : 0x80008000;
@@ -60,10 +60,10 @@ void AllTruePairs(SimdCall& c) {
   c.stack.Push(c.ops.And(first, c.ops.Make(Opcode::kNe, c.ops.Or(a[2], a[3]), 0)));
 }
 
-// The top bits of a word's lanes, together at the bottom.
+// Collects the top bits of a word's lanes in the lowest bits.
 ValueId TopsOf(const SimdCall& c, ValueId word) {
   PureOps& ops = c.ops;
-  if (c.row.bits == 8) {  // The product moves byte i's bit to bit 28 + i; no two terms meet.
+  if (c.row.bits == 8) {  // The product moves the bit of byte i to bit 28 + i; no two terms meet.
     return ops.ShrU(ops.Mul(ops.And(ops.ShrU(word, 7), 0x01010101), 0x10204080), 28);
   }
   if (c.row.bits == 16) {

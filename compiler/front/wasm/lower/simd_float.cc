@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// f32x4 and f64x2. A chain of them stays in floats: the words between cost nothing, because PureOps does not take apart
-// what it has just put together.
+// f32x4 and f64x2. Chained instructions stay in floats: the words between them cost nothing, because PureOps does not
+// take apart a value that it has just joined.
 #include "wabt/opcode.h"
 
 #include "compiler/front/wasm/lower/simd_row.h"
@@ -10,7 +10,7 @@ namespace {
 
 using W = wabt::Opcode;
 
-// On the bits of an f32 or f64.
+// Both take and return the bits of an f32 or f64.
 ValueId Unary(const SimdCall& c, ValueId a) { return c.ops.AsInteger(c.ops.Make(c.row.code, c.ops.AsFloat(a))); }
 ValueId Binary(const SimdCall& c, ValueId a, ValueId b) {
   return c.ops.AsInteger(c.ops.Make(c.row.code, c.ops.AsFloat(a), c.ops.AsFloat(b)));
@@ -29,7 +29,7 @@ void ComparePairs(SimdCall& c) {
   c.stack.PushV128({first, first, second, second});
 }
 
-// pmin is b < a ? b : a, pmax a < b ? b : a. The bits of an operand are the result, also of a NaN.
+// pmin is b < a ? b : a, pmax is a < b ? b : a. The result has the bits of one operand, also for a NaN.
 ValueId PickBit(const SimdCall& c, ValueId a, ValueId b) {
   const bool is_min = c.row.code == Opcode::kFMin;
   const ValueId x = c.ops.AsFloat(is_min ? b : a), y = c.ops.AsFloat(is_min ? a : b);
@@ -49,11 +49,11 @@ void PickPairs(SimdCall& c) {
   c.stack.PushV128(result);
 }
 
-// Between words and f32.
+// Both convert between words and f32.
 ValueId TruncWord(const SimdCall& c, ValueId a) { return c.ops.Convert(c.row.code, c.ops.AsFloat(a), Type::kI32); }
 ValueId ConvertWord(const SimdCall& c, ValueId a) { return c.ops.AsInteger(c.ops.Convert(c.row.code, a, Type::kF32)); }
 
-// From both f64 to the lower two words.
+// Converts both f64 to the lower two words.
 void TruncPairs(SimdCall& c) {
   const V128 a = c.stack.PopV128();
   const ValueId first = c.ops.Convert(c.row.code, c.ops.AsFloat(Pair(c.ops, a, 0)), Type::kI32);
@@ -67,7 +67,7 @@ void Demote(SimdCall& c) {
   c.stack.PushV128({c.ops.AsInteger(first), c.ops.AsInteger(second), c.ops.Word(0), c.ops.Word(0)});
 }
 
-// From the lower two words to both f64.
+// Converts the lower two words to both f64.
 void ConvertLow(SimdCall& c) {
   const V128 a = c.stack.PopV128();
   const ValueId first = c.ops.Convert(c.row.code, a[0], Type::kF64);

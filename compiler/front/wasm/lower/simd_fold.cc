@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What PureOps knows without building an operation: constants, neutral operands, and lanes that are taken out of a word
-// that was just put together.
+// The results that PureOps finds without building an operation: constants, neutral operands, and lanes taken from a
+// word that was just joined.
 #include <array>
 #include <span>
 
@@ -10,8 +10,8 @@
 namespace hpvm::wasm {
 namespace {
 
-// A fold may build operations, which are folded in turn. Operations of the kernel's own can form chains of any length;
-// what is not simplified is right all the same.
+// A fold may build operations, which are folded in turn. The kernel's own operations can form chains of any length,
+// so the depth is limited; an unsimplified operation is still correct.
 constexpr int kFoldDepthMax = 6;
 
 }  // namespace

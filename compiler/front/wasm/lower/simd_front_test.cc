@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors through the whole front end: modules in the text form against V8 and wabt's interpreter, and C compiled by
-// clang with -msimd128.
+// Tests vectors through the whole front end: compares modules in the text form with V8 and wabt's interpreter, and
+// runs C that clang compiled with -msimd128.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -24,7 +24,7 @@ namespace hpvm::wasm {
 namespace {
 
 const std::string kFolder = HPVMD_SOURCE_DIR "/tests/golden/wasm_simd/";
-constexpr size_t kCasesAt = 4096;  // In module memory.
+constexpr size_t kCasesAt = 4096;  // Address in module memory.
 
 std::optional<ir::Module> Read(const std::vector<uint8_t>& bytes, const std::string& entry,
                                std::vector<ParamSpec> params) {
@@ -47,7 +47,7 @@ void RunKernel(const ir::Module& module, uint64_t instances, std::vector<ir::Arg
   ASSERT_EQ(report->code, ir::TrapCode::kNone) << ir::ToString(*report, module);
 }
 
-// "1 2 3", or with a separator.
+// Returns text such as "1 2 3".
 std::string Numbers(const std::vector<uint8_t>& bytes) {
   std::string text;
   for (const uint8_t byte : bytes) {
@@ -71,7 +71,7 @@ std::string InstructionText(const V128Group& group) {
 }
 
 struct Signature {
-  std::vector<std::string> params;  // "v128", "i32" ..., "at" for an address.
+  std::vector<std::string> params;  // "v128", "i32" and so on; "at" for an address.
   std::string result;               // Empty for stores.
 };
 
@@ -110,7 +110,8 @@ Signature SignatureOf(const std::string& name) {
   return {{"v128", "v128"}, "v128"};
 }
 
-// A module whose instance i does the instruction on case i / 4 of its memory, and leaves word i % 4 of the result.
+// Returns a module whose instance i runs the instruction on case i / 4 of its memory and returns word i % 4 of the
+// result.
 std::string ModuleText(const V128Group& group, const std::vector<uint8_t>& memory) {
   const Signature signature = SignatureOf(group.name);
   const std::string result_at = std::to_string(kV128ResultAt);
@@ -146,7 +147,7 @@ std::string ModuleText(const V128Group& group, const std::vector<uint8_t>& memor
          std::to_string(kCasesAt) + ") \"" + data + "\"))";
 }
 
-// The words that "run" leaves.
+// Returns the words that "run" writes.
 std::vector<uint32_t> RunInIr(const std::vector<uint8_t>& bytes, size_t instances) {
   std::vector<uint32_t> out(instances);
   const auto module = Read(bytes, "run", {{.name = "out"}});
@@ -172,7 +173,7 @@ TEST(SimdFrontTest, ComputesAsV8Does) {
   }
 }
 
-// Lanes on and around the edges of all integer and float types.
+// Returns lanes on and around the edges of all integer and float types.
 uint64_t RandomLane(std::mt19937_64& random) {
   constexpr uint64_t kFloats[] = {0x3f8000003f800000, 0x8000000080000000, 0x7f8000007fc00000, 0x4f0000004effffff,
                                   0xcf000001cf000000, 0x0000000100800000, 0x3ff0000000000000, 0x7ff0000000000000,
@@ -193,7 +194,7 @@ uint64_t RandomLane(std::mt19937_64& random) {
   }
 }
 
-// wabt's interpreter is of the same opinion on other operands.
+// wabt's interpreter gives the same results on random operands.
 TEST(SimdFrontTest, ComputesAsWabtDoes) {
   constexpr size_t kCases = 40;
   std::mt19937_64 random(7);
@@ -221,8 +222,8 @@ TEST(SimdFrontTest, ComputesAsWabtDoes) {
   EXPECT_EQ(done.size(), 236u);
 }
 
-// Random programs over six vectors and a word. Float arithmetic is left out: the payload of a NaN that it gives is
-// free, and other instructions would see it.
+// Writes random programs over six vectors and a word. Float arithmetic is left out: the payload of its NaN results is
+// unspecified, and other instructions would expose it.
 class ProgramText {
  public:
   ProgramText(const std::vector<V128Group>& instructions, uint64_t seed) : instructions_(instructions), random_(seed) {}
@@ -312,7 +313,7 @@ class ProgramText {
   std::mt19937_64 random_;
 };
 
-// What is folded between instructions changes no result.
+// Folding across instructions changes no result.
 TEST(SimdFrontTest, ProgramsComputeAsInWabt) {
   const char* const seeds = std::getenv("HPVMD_SEEDS");
   const uint64_t programs = seeds != nullptr ? std::strtoull(seeds, nullptr, 10) : 150;
@@ -328,7 +329,7 @@ TEST(SimdFrontTest, ProgramsComputeAsInWabt) {
   }
 }
 
-// Vectors as locals, parameters, results of blocks and functions, globals, and what select and loops carry.
+// Vectors pass through locals, parameters, results of blocks and functions, globals, select and loops.
 TEST(SimdFrontTest, VectorsFlowThroughControl) {
   const std::string text = R"((module
   (import "hpvm" "instance_id" (func $id (param i32) (result i32)))
@@ -406,7 +407,7 @@ class SimdKernelTest : public testing::Test {
     std::generate(values.begin(), values.end(), [&] { return static_cast<T>(distribution(random_)); });
     return values;
   }
-  // Small integers, so that sums of floats are exact in any order.
+  // Uses small integers, so that sums of floats are exact in any order.
   template <typename T, typename Sum>
   void ExpectDot(const std::string& entry) {
     constexpr size_t kInstances = 3, kShare = 40;
@@ -458,7 +459,7 @@ TEST_F(SimdKernelTest, SobelOfBytes) {
   ASSERT_TRUE(module);
   auto image = Random<uint8_t>(kWidth * kHeight, 0, 255);
   for (int i = 0; i < 100; ++i) {
-    image[100 + i] = static_cast<uint8_t>(i);  // Flat enough to stay below 255.
+    image[100 + i] = static_cast<uint8_t>(i);  // Small enough to stay below 255.
   }
   std::vector<uint8_t> out(image.size()), want(image.size());
   for (int y = 1; y < kHeight - 1; ++y) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores. Each is one access of the width that WebAssembly checks, so it traps exactly where it should.
+// Loads and stores. Each is a single access of the width that WebAssembly checks, so it traps exactly where required.
 #include <array>
 
 #include "wabt/opcode.h"
@@ -20,7 +20,7 @@ ir::Op Access(const SimdCall& c, Opcode code, Type type, uint32_t bytes) {
   return op;
 }
 
-// Of bits / 8 bytes: an i64 if there are eight, else an i32, the bits above being zero.
+// Loads bits / 8 bytes: an i64 for eight bytes, else an i32 whose upper bits are zero.
 ValueId LoadLaneBits(const SimdCall& c, uint32_t bits, ValueId address) {
   const Type type = bits == 64 ? Type::kI64 : Type::kI32;
   return c.builder.Append1(Access(c, Opcode::kLoad, type, bits / 8), std::array{address}, type);
@@ -78,7 +78,7 @@ void StoreLane(SimdCall& c) {
   const V128 vector = c.stack.PopV128();
   const ValueId address = c.stack.Pop();
   const uint32_t bits = c.row.bits, lane = c.instr.lane;
-  // A narrow store takes the lowest bits.
+  // A narrow store writes the lowest bits.
   const ValueId value = bits == 64 ? Pair(c.ops, vector, lane) : c.ops.ShrU(vector[lane * bits / 32], lane * bits % 32);
   c.builder.Append(Access(c, Opcode::kStore, bits == 64 ? Type::kI64 : Type::kI32, bits / 8),
                    std::array{address, value}, {});

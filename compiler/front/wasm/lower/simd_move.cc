@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instructions that move lanes, and constants.
+// Constants and instructions that move lanes.
 #include <array>
 #include <vector>
 
@@ -24,8 +24,8 @@ void ConstV128(SimdCall& c) {
   c.stack.PushV128(result);
 }
 
-// What one word contributes to another: moved by so many bytes (up, if positive), and which bytes of the result it
-// gives.
+// The contribution of one word to another: the number of bytes by which it moves (up when positive), and the bytes of
+// the result that it provides.
 struct Part {
   ValueId word;
   int32_t up = 0;
@@ -39,7 +39,7 @@ ValueId MoveBytes(PureOps& ops, const Part& part) {
   return filled == part.mask ? moved : ops.And(moved, part.mask);
 }
 
-// The word of four bytes out of eight words; 32 or more gives a zero byte.
+// Returns the word of four bytes taken from eight words; an index of 32 or more gives a zero byte.
 ValueId GatherBytes(PureOps& ops, const std::array<ValueId, 8>& from, std::span<const uint8_t> lanes) {
   std::vector<Part> parts;
   for (size_t i = 0; i < 4; ++i) {
@@ -79,8 +79,8 @@ void Shuffle(SimdCall& c) {
   c.stack.PushV128(Gather(c.ops, a, b, c.instr.bytes));
 }
 
-// The byte at a place that is known only when the kernel runs; 0 if it is 16 or more. The shift takes three bits of
-// the place, the choice between the two i64 the fourth.
+// Returns the byte at a place that is known only at run time; 0 when the place is 16 or more. The shift takes three
+// bits of the place, the selection between the two i64 the fourth.
 ValueId PickByte(PureOps& ops, ValueId low, ValueId high, ValueId place) {
   const ValueId half = ops.Select(ops.And(place, 8), high, low);
   const ValueId moved = ops.ShrU(half, ops.Shl(ops.Convert(Opcode::kExtendU, place, Type::kI64), 3));
@@ -123,7 +123,7 @@ void SplatPacked(SimdCall& c) {
   c.stack.PushV128({word, word, word, word});
 }
 
-// The bits of an i32, i64, f32 or f64 on top of the stack.
+// Pops an i32, i64, f32 or f64 and returns its bits.
 ValueId PopBits(SimdCall& c) {
   const ValueId value = c.stack.Pop();
   return ir::IsInt(c.ops.type_of(value)) ? value : c.ops.AsInteger(value);

@@ -90,7 +90,7 @@ ValueId PureOps::Make(Opcode code, ValueId a) {
 
 ValueId PureOps::Make(Opcode code, ValueId a, ValueId b) {
   const Type type = type_of(a);
-  // Constants come second, so that equal operations are found and folded however they were written.
+  // Constants come second, so that equal operations are found and folded in either operand order.
   if (IsCommutative(code) && (BitsOf(a) || (!BitsOf(b) && b < a))) {
     std::swap(a, b);
   }
@@ -113,7 +113,7 @@ ValueId PureOps::Convert(Opcode code, ValueId a, Type to) {
   }
   if (code == Opcode::kReinterpret) {
     if (const std::optional<ValueId> from = OperandOf(a, Opcode::kReinterpret)) {
-      return *from;  // Of the only other type that is as wide.
+      return *from;  // Only one other type has the same width.
     }
   }
   return Once({.code = code, .type = type_of(a), .result = to, .a = a, .b = {}, .c = {}});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds operations without effect: none where the result is known, and mostly only once what is in scope.
+// Builds operations without effect: none when the result is known, and in most cases only one when an equal operation
+// is in scope.
 #ifndef HPVMD_COMPILER_FRONT_WASM_LOWER_SIMD_OPS_H_
 #define HPVMD_COMPILER_FRONT_WASM_LOWER_SIMD_OPS_H_
 
@@ -21,7 +22,7 @@ class PureOps {
 
   ir::ValueId Const(ir::Type type, uint64_t bits);
   ir::ValueId Word(uint32_t bits) { return Const(ir::Type::kI32, bits); }
-  // The operands' type is the operation's; a number stands for a constant of that type. Comparisons give an i32.
+  // The operands' type is the operation's type; a number stands for a constant of that type. Comparisons give an i32.
   ir::ValueId Make(ir::Opcode code, ir::ValueId a);
   ir::ValueId Make(ir::Opcode code, ir::ValueId a, ir::ValueId b);
   ir::ValueId Make(ir::Opcode code, ir::ValueId a, uint64_t b) { return Make(code, a, Const(function_.type_of(a), b)); }
@@ -40,19 +41,19 @@ class PureOps {
   ir::ValueId ShrS(ir::ValueId a, auto b) { return Make(ir::Opcode::kShrS, a, b); }
   ir::ValueId Not(ir::ValueId a) { return Xor(a, ~uint64_t{0}); }
 
-  // The i64 of two words, and back. Taking apart what was put together costs nothing.
+  // Join makes an i64 of two words; Low and High take it apart. Taking apart a joined i64 costs no operation.
   ir::ValueId Join(ir::ValueId low, ir::ValueId high);
   ir::ValueId Low(ir::ValueId i64);
   ir::ValueId High(ir::ValueId i64);
-  // Bits kept.
+  // Both keep the bits.
   ir::ValueId AsFloat(ir::ValueId integer);
   ir::ValueId AsInteger(ir::ValueId number);
 
-  // A word of ones if the condition (0 or 1) holds, else of zeros; and the condition of a word made so.
+  // Mask returns a word of ones when the condition (0 or 1) holds, else of zeros; ConditionOf inverts Mask.
   ir::ValueId Mask(ir::ValueId condition) { return Sub(Word(0), condition); }
   std::optional<ir::ValueId> ConditionOf(ir::ValueId mask) const;
 
-  std::optional<uint64_t> BitsOf(ir::ValueId value) const;  // Constants.
+  std::optional<uint64_t> BitsOf(ir::ValueId value) const;  // Returns the bits of a constant.
   ir::Type type_of(ir::ValueId value) const { return function_.type_of(value); }
 
  private:
@@ -63,44 +64,45 @@ class PureOps {
     uint64_t imm = 0;
     friend bool operator==(const Key&, const Key&) = default;
   };
-  // An operation built in a region, which is open at that depth while the value is in scope.
+  // An operation built in a region. Its value is in scope while that region is open at that depth.
   struct Known {
     Key key;
-    ir::ValueId value;  // Invalid: the place is free.
+    ir::ValueId value;  // Invalid when the entry is free.
     ir::RegionId region;
     size_t depth = 0;
   };
 
   ir::ValueId Once(const Key& key);
-  // The operation that gives the value, unless it is a parameter.
+  // Returns the operation that defines the value; null for a parameter.
   const ir::Op* DefinitionOf(ir::ValueId value) const;
-  // The operand of `value` if that is what `code` gives of one operand.
+  // Returns the operand of `value` when `value` is the result of the unary operation `code`.
   std::optional<ir::ValueId> OperandOf(ir::ValueId value, ir::Opcode code) const;
-  // x of an operation on x and that constant.
+  // Returns x when `value` is the operation `code` on x and that constant.
   std::optional<ir::ValueId> OperandBeside(ir::ValueId value, ir::Opcode code, uint64_t constant) const;
 
-  // What is known without an operation (simd_fold.cc), or with a simpler one.
+  // The Fold functions return a result that needs no operation or a simpler one (simd_fold.cc).
   std::optional<ir::ValueId> FoldUnary(ir::Opcode code, ir::ValueId a);
   std::optional<ir::ValueId> FoldBinary(ir::Opcode code, ir::ValueId a, ir::ValueId b);
   std::optional<ir::ValueId> FoldNeutral(ir::Opcode code, ir::ValueId a, uint64_t b, uint64_t ones);
   std::optional<ir::ValueId> FoldAnd(ir::ValueId a, uint64_t mask);
   std::optional<ir::ValueId> FoldShiftDown(ir::Opcode code, ir::ValueId a, uint64_t count);
-  // The operand of an `or` that gives all bits of the mask: the other one has none of them.
+  // Returns the operand of an `or` that provides all bits of the mask; the other operand has none of them.
   std::optional<ir::ValueId> SideOf(ir::ValueId value, uint64_t mask) const;
-  // The bits that may be set in a value of an integer type.
+  // Returns the bits that may be set in a value of an integer type.
   uint64_t PossibleBits(ir::ValueId value) const {
     return ir::PossibleBits(function_, [this](ir::ValueId of) { return DefinitionOf(of); }, value);
   }
   uint64_t Ones(ir::ValueId value) const { return type_of(value) == ir::Type::kI32 ? 0xffffffffu : ~uint64_t{0}; }
-  // The words that an i64 was put together from.
+  // Finds the words that an i64 was joined from.
   bool Joined(ir::ValueId i64, ir::ValueId* low, ir::ValueId* high) const;
 
   ir::Function& function_;
   ir::Builder& builder_;
-  // The latest two operations of each hash. What is used again was nearly always built shortly before, so a small table
-  // does, however long the function is.
+  // The latest two operations of each hash. An operation that is used again was nearly always built shortly before,
+  // so a small table suffices, however long the function is.
   std::vector<Known> known_;
-  // By value, the operation that gives it, counted from 1; 0 for parameters. Of the first operations_seen_ operations.
+  // Indexed by value: the operation that defines it, counted from 1; 0 for parameters. Covers the first
+  // operations_seen_ operations.
   mutable std::vector<uint32_t> definitions_;
   mutable size_t operations_seen_ = 0;
   int fold_depth_ = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// i8x16 and i16x8: a word holds four or two lanes, and integer arithmetic on the word computes them all. What would
-// carry from one lane into the next is kept apart: a lane's top bit is computed without its carry where needed, and
-// comparisons leave their answer in the top bit, which is then spread over the lane. See Warren, "Hacker's Delight",
-// 2-18. All words are treated alike, which also suits back ends that gather equal operations into vectors.
+// i8x16 and i16x8: a word holds four or two lanes, and integer arithmetic on the word computes them all. Carries from
+// one lane into the next are prevented: a lane's top bit is computed without its carry where needed, and comparisons
+// leave their result in the top bit, which is then spread over the lane. See Warren, "Hacker's Delight", 2-18. All
+// words are treated alike, which also suits back ends that gather equal operations into vectors.
 #include "wabt/opcode.h"
 
 #include "compiler/front/wasm/lower/simd_row.h"
@@ -12,18 +12,18 @@ namespace {
 
 using W = wabt::Opcode;
 
-// The lowest bit of each lane, the highest, and the others but that.
+// Masks of each lane's lowest bit, of its highest bit, and of all bits but the highest.
 uint32_t Ones(uint32_t bits) { return bits == 8 ? 0x01010101 : 0x00010001; }
 uint32_t Tops(uint32_t bits) { return Ones(bits) << (bits - 1); }
 uint32_t Rest(uint32_t bits) { return ~Tops(bits); }
 
-// Lanes of ones where the top bit is set; no other bit may be.
+// Returns lanes of ones where the top bit is set; the operand may have no other bit set.
 ValueId Spread(const SimdCall& c, ValueId tops) {
   PureOps& ops = c.ops;
   return ops.Or(ops.Sub(tops, ops.ShrU(tops, c.row.bits - 1)), tops);
 }
 
-// a where the mask is ones, else b.
+// Returns a where the mask is ones, else b.
 ValueId Blend(PureOps& ops, ValueId mask, ValueId a, ValueId b) { return ops.Xor(b, ops.And(ops.Xor(a, b), mask)); }
 
 ValueId Add(const SimdCall& c, ValueId a, ValueId b) {
@@ -32,7 +32,7 @@ ValueId Add(const SimdCall& c, ValueId a, ValueId b) {
   return ops.Xor(ops.Add(ops.And(a, rest), ops.And(b, rest)), ops.And(ops.Xor(a, b), tops));
 }
 
-// a - b, but the top bit says whether the rest of a is at least the rest of b.
+// Computes a - b, except that the top bit is set when the rest of a is at least the rest of b.
 ValueId PartialSub(const SimdCall& c, ValueId a, ValueId b) {
   return c.ops.Sub(c.ops.Or(a, Tops(c.row.bits)), c.ops.And(b, Rest(c.row.bits)));
 }
@@ -51,7 +51,7 @@ ValueId Abs(const SimdCall& c, ValueId a) {
   return ops.Add(ops.Xor(a, Spread(c, negative)), ops.ShrU(negative, c.row.bits - 1));  // At most 0x7f + 1.
 }
 
-// A mask of the lanes where a < b.
+// Returns a mask of the lanes where a < b.
 ValueId Less(const SimdCall& c, bool sign, ValueId a, ValueId b) {
   PureOps& ops = c.ops;
   const ValueId by_top = sign ? ops.And(a, ops.Not(b)) : ops.And(b, ops.Not(a));
@@ -94,7 +94,7 @@ ValueId Compare(const SimdCall& c, ValueId a, ValueId b) {
 ValueId Min(const SimdCall& c, ValueId a, ValueId b) { return Blend(c.ops, Less(c, c.row.sign, a, b), a, b); }
 ValueId Max(const SimdCall& c, ValueId a, ValueId b) { return Blend(c.ops, Less(c, c.row.sign, a, b), b, a); }
 
-// The largest value where a is not negative, else the smallest.
+// Returns the largest value where a is not negative, else the smallest.
 ValueId Bound(const SimdCall& c, ValueId a) {
   const ValueId negative = c.ops.And(a, Tops(c.row.bits));
   return c.ops.Add(c.ops.ShrU(negative, c.row.bits - 1), Rest(c.row.bits));
@@ -121,7 +121,7 @@ ValueId SubSat(const SimdCall& c, ValueId a, ValueId b) {
   return ops.And(difference, ops.Not(Less(c, false, a, b)));
 }
 
-// (a + b + 1) / 2 without the carry: what they share, and half of what they do not, rounded up.
+// Computes (a + b + 1) / 2 without the carry: the common bits, and half of the differing bits, rounded up.
 ValueId Average(const SimdCall& c, ValueId a, ValueId b) {
   PureOps& ops = c.ops;
   return ops.Sub(ops.Or(a, b), ops.ShrU(ops.And(ops.Xor(a, b), ~Ones(c.row.bits)), 1));
@@ -134,14 +134,14 @@ ValueId Popcnt(const SimdCall& c, ValueId a) {
   return ops.And(ops.Add(fours, ops.ShrU(fours, 4)), 0x0f0f0f0f);
 }
 
-// The lower half of the product of words is that of their lower lanes.
+// The lower half of the product of two words is the product of their lower lanes.
 ValueId MulHalves(const SimdCall& c, ValueId a, ValueId b) {
   PureOps& ops = c.ops;
   const ValueId high = ops.Mul(ops.ShrU(a, 16), ops.ShrU(b, 16));
   return PackHalves(ops, ops.Mul(a, b), high, false);
 }
 
-// (a * b + 0x4000) >> 15; only -1 * -1 is too large.
+// Computes (a * b + 0x4000) >> 15; only -1 * -1 is too large.
 ValueId MulQ15(PureOps& ops, ValueId a, ValueId b) {
   const ValueId product = ops.ShrS(ops.Add(ops.Mul(a, b), 0x4000), 15);
   return ops.Select(ops.Make(Opcode::kEq, product, 0x8000), ops.Word(0x7fff), product);
@@ -154,7 +154,7 @@ ValueId MulQ15Halves(const SimdCall& c, ValueId a, ValueId b) {
   return PackHalves(ops, low, high, false);
 }
 
-// Shifts the word and clears what came from the lane beside. `stays` is what a lane of ones becomes.
+// Shifts the word and clears bits that came from the neighbouring lane. `stays` is the result for a lane of ones.
 ValueId ShiftWord(const SimdCall& c, ValueId a, ValueId count, ValueId stays) {
   PureOps& ops = c.ops;
   if (c.row.code == Opcode::kShl) {

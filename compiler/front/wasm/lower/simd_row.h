@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the families of v128 instructions are put together: each family's file has one row an instruction.
+// The tables of v128 instruction families: each family's file has one row per instruction.
 #ifndef HPVMD_COMPILER_FRONT_WASM_LOWER_SIMD_ROW_H_
 #define HPVMD_COMPILER_FRONT_WASM_LOWER_SIMD_ROW_H_
 
@@ -15,7 +15,7 @@ namespace hpvm::wasm {
 
 struct SimdCall;
 
-// The operation of an instruction; or, up to `last`, those of it and of the instructions behind it.
+// The IR operation of an instruction, or the operations from `first` to `last` of it and the instructions after it.
 struct Codes {
   constexpr Codes(ir::Opcode only) : first(only), last(only) {}
   constexpr Codes(ir::Opcode from, ir::Opcode to) : first(from), last(to) {}
@@ -24,15 +24,15 @@ struct Codes {
 };
 
 struct SimdRow {
-  uint32_t from = 0;  // wabt::Opcode::Enum.
+  uint32_t from = 0;  // A wabt::Opcode::Enum.
   void (*lower)(SimdCall&) = nullptr;
-  uint8_t bits = 0;                 // Of a lane; of the narrower lanes where there are two kinds.
-  Codes code = ir::Opcode::kConst;  // Of a lane, where that is one operation.
+  uint8_t bits = 0;                 // Width of a lane; of the narrower lanes where there are two kinds.
+  Codes code = ir::Opcode::kConst;  // The operation on a lane, where it is a single one.
   bool sign = false;
   bool high = false;  // Takes the upper half of the lanes.
 };
 
-// An instruction at hand.
+// The instruction that is being lowered, with its context.
 struct SimdCall {
   const SimdRow& row;
   const SimdInstr& instr;
@@ -45,18 +45,18 @@ struct SimdCall {
 std::span<const SimdRow> SimdMoveRows();
 // simd_memory.cc.
 std::span<const SimdRow> SimdMemoryRows();
-// simd_bits.cc: v128.and ..., and any_true, all_true, bitmask of every shape.
+// simd_bits.cc: v128.and and similar, and any_true, all_true, bitmask of every shape.
 std::span<const SimdRow> SimdBitsRows();
-// simd_packed.cc: i8x16 and i16x8, whose lanes are computed together, in words.
+// simd_packed.cc: i8x16 and i16x8, which compute the lanes of a word together.
 std::span<const SimdRow> SimdPackedRows();
-// simd_widen.cc: what changes the width of integer lanes, and products of i16x8.
+// simd_widen.cc: instructions that change the width of integer lanes, and products of i16x8.
 std::span<const SimdRow> SimdWidenRows();
 // simd_wide.cc: i32x4 and i64x2.
 std::span<const SimdRow> SimdWideRows();
 // simd_float.cc: f32x4, f64x2 and their conversions.
 std::span<const SimdRow> SimdFloatRows();
 
-// Handlers for instructions that treat all words, or all pairs of words, alike.
+// These templates handle instructions that treat all words, or all pairs of words, alike.
 template <ir::ValueId (*kWord)(const SimdCall&, ir::ValueId)>
 void EachWord1(SimdCall& c) {
   const V128 a = c.stack.PopV128();
@@ -68,7 +68,7 @@ void EachWord2(SimdCall& c) {
   const V128 a = c.stack.PopV128();
   c.stack.PushV128({kWord(c, a[0], b[0]), kWord(c, a[1], b[1]), kWord(c, a[2], b[2]), kWord(c, a[3], b[3])});
 }
-// The i64 of words 2 * lane and the next, and the vector of two i64.
+// Pair returns the i64 of words 2 * lane and 2 * lane + 1; FromPairs returns the vector of two i64.
 inline ir::ValueId Pair(PureOps& ops, const V128& v, size_t lane) { return ops.Join(v[2 * lane], v[2 * lane + 1]); }
 inline V128 FromPairs(PureOps& ops, ir::ValueId a, ir::ValueId b) {
   return {ops.Low(a), ops.High(a), ops.Low(b), ops.High(b)};
@@ -86,16 +86,16 @@ void EachPair2(SimdCall& c) {
       FromPairs(c.ops, kPair(c, Pair(c.ops, a, 0), Pair(c.ops, b, 0)), kPair(c, Pair(c.ops, a, 1), Pair(c.ops, b, 1))));
 }
 
-// A lane of a word, extended to it.
+// Both return one lane of a word, extended to a word.
 ir::ValueId ByteOf(PureOps& ops, ir::ValueId word, uint32_t index, bool sign);
 ir::ValueId HalfOf(PureOps& ops, ir::ValueId word, uint32_t index, bool sign);
-// A word of lanes, of which the bits above them do not count, or (`clean`) are zero.
+// Both return a word of lanes. Operands' bits above the lane are ignored, or are zero when `clean`.
 ir::ValueId PackBytes(PureOps& ops, const std::array<ir::ValueId, 4>& bytes, bool clean);
 ir::ValueId PackHalves(PureOps& ops, ir::ValueId low, ir::ValueId high, bool clean);
-// A vector of the lower or upper half of the lanes, each extended to twice its width of 2 * bits.
+// Returns the lower or upper half of the lanes, each extended to twice its width, 2 * bits.
 V128 ExtendHalf(PureOps& ops, ir::ValueId low_word, ir::ValueId high_word, uint32_t bits, bool sign);
 
-// `lane` holds the bits in an i64, or in an i32 whose upper ones do not count.
+// `lane` holds the bits in an i64, or in an i32 whose upper bits are ignored.
 void ReplaceLane(PureOps& ops, V128& vector, uint32_t bits, uint32_t index, ir::ValueId lane);
 
 }  // namespace hpvm::wasm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every v128 instruction on its own, lowered without the rest of the front end.
+// Tests every v128 instruction alone, lowered without the rest of the front end.
 #include "compiler/front/wasm/lower/simd.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using ir::ValueId;
 
 const std::string kGolden = HPVMD_SOURCE_DIR "/tests/golden/wasm_simd/v128.golden";
 
-// The fixed-width instructions by name.
+// Returns the fixed-width instructions by name.
 const std::map<std::string, wabt::Opcode>& Instructions() {
   static const auto* const kInstructions = [] {
     auto* map = new std::map<std::string, wabt::Opcode>;
@@ -57,7 +57,7 @@ std::optional<Type> ScalarType(wabt::Type type) {
   }
 }
 
-// A kernel whose instance i does the instruction on case i of its buffer.
+// Builds a kernel whose instance i runs the instruction on case i of its buffer.
 class KernelBuilder {
  public:
   explicit KernelBuilder(Type address = Type::kI32) : address_type_(address) {
@@ -100,7 +100,7 @@ class KernelBuilder {
     });
     return std::move(module_);
   }
-  // Operations but for constants that the instruction became.
+  // Returns the number of operations, without constants, that the instruction became.
   size_t size() const { return size_; }
 
  private:
@@ -162,7 +162,7 @@ ir::TrapReport RunCases(const ir::Module& module, uint64_t instances, std::vecto
   return report.ok() ? *report : ir::TrapReport{.code = ir::TrapCode::kStopped};
 }
 
-// The instructions give what V8 gives.
+// The instructions give V8's results.
 TEST(SimdTest, ComputesAsV8Does) {
   std::set<std::string> tested;
   for (const V128Group& group : ReadV128Golden(kGolden)) {
@@ -186,7 +186,8 @@ TEST(SimdTest, ComputesAsV8Does) {
   EXPECT_EQ(Instructions().size(), 236u);
 }
 
-// What each instruction costs in operations of the IR. A chain costs less, since lanes between two are not packed.
+// Limits the number of IR operations per instruction. A chain costs less, since lanes between two instructions are
+// not packed.
 TEST(SimdTest, StaysSmall) {
   const auto limit = [](const std::string& name) -> size_t {
     if (name == "i8x16.swizzle") {
@@ -202,8 +203,8 @@ TEST(SimdTest, StaysSmall) {
   }
 }
 
-// Loads and stores reach the last bytes of a buffer, and trap one byte further, where they are in the file, having
-// written nothing.
+// Loads and stores reach the last bytes of a buffer. One byte further they trap at their file offset, without having
+// written anything.
 TEST(SimdTest, TrapsAtTheEdge) {
   size_t count = 0;
   for (const auto& [name, opcode] : Instructions()) {
@@ -237,7 +238,7 @@ TEST(SimdTest, TrapsAtTheEdge) {
   EXPECT_EQ(count, 22u * 2 * 3);
 }
 
-// Lowers into a function of four i32 without the rest of a kernel.
+// Lowers into a function of four i32, without the rest of a kernel.
 class SimdScopeTest : public testing::Test {
  protected:
   SimdScopeTest() {
@@ -252,7 +253,7 @@ class SimdScopeTest : public testing::Test {
     simd_.Lower({.opcode = opcode}, stack_);
     return stack_.PopV128();
   }
-  // Of what is left at the end.
+  // Counts operations that remain at the end.
   size_t Count(Opcode code) const {
     size_t count = 0;
     ir::ForEachOp(function_, [&](ir::OpId id) { count += function_.op(id).code == code; });
@@ -277,7 +278,7 @@ class SimdScopeTest : public testing::Test {
   V128 input_;
 };
 
-// What is known is used again inside nested regions, but not after they end nor in the other branch of an if.
+// Known values are reused inside nested regions, but not after these end nor in the other branch of an if.
 TEST_F(SimdScopeTest, ReusesWhatIsInScope) {
   const V128 first = Binary(wabt::Opcode::F32X4Add, input_, input_);
   const ir::OpId branch = builder_.BeginIf(input_[0], std::array{Type::kI32});
@@ -305,7 +306,7 @@ TEST_F(SimdScopeTest, ReusesWhatIsInScope) {
   EXPECT_EQ(Count(Opcode::kFAdd), 0u);
 }
 
-// A chain of float instructions goes from floats to floats: only its ends are reinterpreted.
+// A chain of float instructions passes floats: only its ends are reinterpreted.
 TEST_F(SimdScopeTest, ChainsStayInFloats) {
   V128 value = input_;
   for (int i = 0; i < 5; ++i) {
@@ -339,7 +340,7 @@ TEST_F(SimdScopeTest, FoldsConstants) {
   EXPECT_EQ(function_.op(function_.region(function_.body).ops[0]).imm, 0x7f7f7f7fu);
 }
 
-// Every instruction of the table but relaxed SIMD is taken.
+// Every instruction in the table except relaxed SIMD is accepted.
 TEST(SimdTest, RefusesRelaxedOnesByName) {
   EXPECT_EQ(SimdRefusal(wabt::Opcode::I8X16Add), nullptr);
   EXPECT_STREQ(SimdRefusal(wabt::Opcode::F32X4RelaxedMadd),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// i32x4 and i64x2: each lane is a value.
+// i32x4 and i64x2: each lane is one value.
 #include "wabt/opcode.h"
 
 #include "compiler/front/wasm/lower/simd_row.h"
@@ -9,7 +9,7 @@ namespace {
 
 using W = wabt::Opcode;
 
-// Of words or of i64.
+// Operate on words or on i64.
 ValueId Plain(const SimdCall& c, ValueId a, ValueId b) { return c.ops.Make(c.row.code, a, b); }
 ValueId Neg(const SimdCall& c, ValueId a) { return c.ops.Sub(c.ops.Const(c.ops.type_of(a), 0), a); }
 ValueId Abs(const SimdCall& c, ValueId a) {

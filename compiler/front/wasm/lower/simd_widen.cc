@@ -66,7 +66,7 @@ void Extend(SimdCall& c) {
   c.stack.PushV128(ExtendHalf(c.ops, a[first], a[first + 1], c.row.bits, c.row.sign));
 }
 
-// Limits a lane of an i32 to what a narrower one holds.
+// Clamps an i32 lane to the range of a narrower lane.
 ValueId Clamp(const SimdCall& c, ValueId lane) {
   PureOps& ops = c.ops;
   const uint32_t bits = c.row.bits;
@@ -94,7 +94,7 @@ void Narrow(SimdCall& c) {
   c.stack.PushV128(result);
 }
 
-// The words of products of two lanes of a word each; of one lane for pairs (extmul to i64x2).
+// Returns words of products of two lanes of a word each; of one lane for pairs (extmul to i64x2).
 ValueId ProductWord(const SimdCall& c, ValueId a, ValueId b, uint32_t index) {
   PureOps& ops = c.ops;
   const bool sign = c.row.sign;
@@ -131,8 +131,8 @@ void ExtmulPairs(SimdCall& c) {
   c.stack.PushV128(FromPairs(c.ops, products[0], products[1]));
 }
 
-// Each half is the sum of its two bytes. Signed ones are biased by 128, so that no sum is negative before the bias is
-// taken off, in the halves' lower 15 bits.
+// Each half is the sum of its two bytes. Signed bytes are biased by 128, so that no sum is negative before the bias
+// is subtracted in the lower 15 bits of each half.
 ValueId AddBytePairs(const SimdCall& c, ValueId a) {
   PureOps& ops = c.ops;
   const ValueId biased = c.row.sign ? ops.Xor(a, 0x80808080) : a;

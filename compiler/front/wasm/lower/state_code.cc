@@ -10,7 +10,7 @@ ValueId Add(ir::Builder& builder, ValueId a, ValueId b) {
   return builder.Append1({.code = Opcode::kAdd}, std::array{a, b}, Type::kI32);
 }
 
-// A loop that runs `body(i)` for i in [0, count).
+// Appends a loop that runs `body(i)` for i in [0, count).
 template <typename Body>
 void Repeat(ir::Builder& builder, ValueId count, Body body) {
   const OpId loop = builder.BeginBlock(Opcode::kLoop, std::array{builder.Const(Type::kI32, 0)}, {});
@@ -22,7 +22,7 @@ void Repeat(ir::Builder& builder, ValueId count, Body body) {
   builder.Else();
   builder.Leave(loop, {});
   builder.End();
-  builder.Trap(TrapCode::kUnreachable);  // The region must end, though nothing gets here.
+  builder.Trap(TrapCode::kUnreachable);  // The region must end, although it is unreachable.
   builder.End();
 }
 
@@ -36,7 +36,7 @@ ir::Op StateAccess(Opcode code) {
   return op;
 }
 
-// (first byte, reference, entries)
+// Parameters: first byte, reference, number of entries.
 ir::Function FillFunction() {
   ir::Function function;
   function.name = "(fill a table)";
@@ -50,7 +50,8 @@ ir::Function FillFunction() {
   return function;
 }
 
-// (first byte of the target, first byte of the source, entries): upwards, or downwards if the target lies above.
+// Parameters: first byte of the target, first byte of the source, number of entries. Copies upwards, or downwards
+// when the target lies above the source.
 ir::Function CopyFunction() {
   ir::Function function;
   function.name = "(copy entries of a table)";
@@ -120,11 +121,11 @@ void StateCode::CheckRange(ValueId at, ValueId count, ValueId size, TrapCode cod
   TrapUnless(Binary(Opcode::kLeU, end, wide(size), Type::kI64), code, source);
 }
 
-ValueId StateCode::SizeOf(const TablePlace& place) {
+ValueId StateCode::SizeOf(const TableLayout& place) {
   return place.fixed_size != kNowhere ? Const(place.fixed_size) : Load(place.offset);
 }
 
-ValueId StateCode::EntryAt(const TablePlace& place, ValueId index) {
+ValueId StateCode::EntryAt(const TableLayout& place, ValueId index) {
   return EntryOffset(builder_, Const(place.offset + kEntryBytes), index);
 }
 
@@ -136,11 +137,11 @@ void StateCode::Call(ir::FunctionId& function, const std::array<ValueId, 3>& ope
   builder_.Append(op, operands, {});
 }
 
-void StateCode::Fill(const TablePlace& place, ValueId at, ValueId value, ValueId count) {
+void StateCode::Fill(const TableLayout& place, ValueId at, ValueId value, ValueId count) {
   Call(functions_.fill, {EntryAt(place, at), value, count});
 }
 
-void StateCode::Copy(const TablePlace& to_place, ValueId to, const TablePlace& from_place, ValueId from,
+void StateCode::Copy(const TableLayout& to_place, ValueId to, const TableLayout& from_place, ValueId from,
                      ValueId count) {
   Call(functions_.copy, {EntryAt(to_place, to), EntryAt(from_place, from), count});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on tables, segments and globals that lie in the state (ir::Space::kState), appended to a function.
+// Appends operations on tables, segments and globals in the state (ir::Space::kState) to a function.
 #ifndef HPVMD_COMPILER_FRONT_WASM_LOWER_STATE_CODE_H_
 #define HPVMD_COMPILER_FRONT_WASM_LOWER_STATE_CODE_H_
 
@@ -11,12 +11,13 @@
 
 namespace hpvm::wasm {
 
-// Functions that loop over entries of tables, made once a module. Their ids follow those of the module's own.
+// Functions that loop over table entries, created once per module. Their ids follow those of the module's own
+// functions.
 struct TableFunctions {
   uint32_t next = 0;  // The next id.
   ir::FunctionId fill{}, copy{};
 
-  // Appends those that have come to be needed.
+  // Appends the functions that are needed.
   void AppendTo(ir::Module& out) const;
 };
 
@@ -31,20 +32,20 @@ class StateCode {
   ValueId Convert(ir::Opcode code, ValueId value, ir::Type from, ir::Type to);
   ValueId Load(uint64_t offset, ir::Type type = ir::Type::kI32) { return LoadAt(Const(0), offset, type); }
   void Store(uint64_t offset, ValueId value) { StoreAt(Const(0), offset, value); }
-  // At the byte `at` + offset.
+  // Both access the byte `at` + offset.
   ValueId LoadAt(ValueId at, uint64_t offset, ir::Type type = ir::Type::kI32);
   void StoreAt(ValueId at, uint64_t offset, ValueId value);
 
   void TrapUnless(ValueId condition, ir::TrapCode code, uint32_t source);
-  // Traps unless `count` elements from `at`, all i32, lie in `size`.
+  // Traps unless the `count` elements from `at` lie within `size`; all are i32.
   void CheckRange(ValueId at, ValueId count, ValueId size, ir::TrapCode code, uint32_t source);
 
-  ValueId SizeOf(const TablePlace& place);
-  // The byte where the entry is, if it is inside the table.
-  ValueId EntryAt(const TablePlace& place, ValueId index);
-  // Entries that are known to be inside.
-  void Fill(const TablePlace& place, ValueId at, ValueId value, ValueId count);
-  void Copy(const TablePlace& to_place, ValueId to, const TablePlace& from_place, ValueId from, ValueId count);
+  ValueId SizeOf(const TableLayout& place);
+  // Returns the byte offset of the entry; the caller has checked that it is inside the table.
+  ValueId EntryAt(const TableLayout& place, ValueId index);
+  // Both require entries that are inside the table.
+  void Fill(const TableLayout& place, ValueId at, ValueId value, ValueId count);
+  void Copy(const TableLayout& to_place, ValueId to, const TableLayout& from_place, ValueId from, ValueId count);
 
  private:
   void Call(ir::FunctionId& function, const std::array<ValueId, 3>& operands);

@@ -18,7 +18,7 @@ uint32_t InlineSignature(ValueType type) { return static_cast<uint32_t>(type) + 
 }  // namespace
 
 bool Reading::AddError(const wabt::Error& error) {
-  // Custom sections that cannot be read are skipped; their faults come as warnings.
+  // wabt skips unreadable custom sections and reports their faults as warnings.
   if (error.error_level == wabt::ErrorLevel::Error) {
     errors_.push_back(error);
   }
@@ -51,7 +51,8 @@ Result Reading::Refuse(uint64_t offset, std::string message) {
   return Result::Error;
 }
 
-// A number of ten bytes has one bit in the last of them; what precedes it never ends in a byte that is continued.
+// The last byte of a ten-byte number may use only one bit. A last byte is never preceded by the end of another
+// number.
 Result Reading::CheckUnsigned64(uint64_t end) {
   constexpr uint64_t kBytesMax = 10;
   if (end < kBytesMax || state->data[end - 1] <= 1) {
@@ -102,7 +103,7 @@ Result CodeRecorder::BeginBody(Index index, wabt::Offset size) {
   }
   function_ = &r_.module.functions[index];
   function_->source = static_cast<uint32_t>(r_.source);
-  // About what the instructions of compilers take; the size is not checked yet.
+  // A typical count for compiler output; the size has not been checked yet.
   function_->code.reserve(std::min(size, r_.state->size - r_.state->offset) / 2);
   local_starts_.clear();
   local_count_ = slot_count_ = 0;
@@ -140,7 +141,7 @@ void CodeRecorder::AddLocals(uint32_t count, ValueType type) {
 Result CodeRecorder::EndBody() {
   r_.source = r_.state->offset;
   function_ = nullptr;
-  if (depth_ != 0) {  // wabt's validator takes the last end for the function's.
+  if (depth_ != 0) {  // wabt's validator takes the last end for the end of the function.
     return r_.Refuse(r_.source, "The module is not valid WebAssembly: a function's body ends inside a block.");
   }
   return r_.validator.EndFunctionBody(r_.Here());
@@ -149,7 +150,7 @@ Result CodeRecorder::EndBody() {
 Result CodeRecorder::BeginInstruction(Opcode opcode) {
   if (opcode.IsInvalid()) {
     r_.source = r_.state->offset - 1;
-    return Result::Ok;  // The reader says so next.
+    return Result::Ok;  // The reader reports the fault next.
   }
   opcode_ = opcode;
   row_ = rows_ + static_cast<uint32_t>(opcode);
@@ -240,7 +241,7 @@ Result CodeRecorder::RecordSimd(Result validated, uint64_t lane, const SimdImmed
 }
 
 Result CodeRecorder::RecordAccess(Result validated, Address offset, std::optional<uint64_t> lane) {
-  // A lane is one byte behind the offset.
+  // The lane is one byte after the offset.
   if (Failed(r_.CheckUnsigned64(r_.state->offset - (lane.has_value() ? 1 : 0)))) {
     return Result::Error;
   }
@@ -260,7 +261,7 @@ Result CodeRecorder::RecordTable(Result validated, Index table, uint64_t imm) {
   return Record(validated, imm);
 }
 
-// An operation, scalar or with the prefix 0xfd.
+// Records an operation, scalar or with the prefix 0xfd.
 Result CodeRecorder::RecordPlain(Result validated) {
   return row_->instr.kind == InstrKind::kSimd ? RecordSimd(validated, 0, nullptr) : Record(validated);
 }
@@ -280,7 +281,7 @@ Result CodeRecorder::RecordEnd() {
     constant_ended_ = true;
     return Result::Ok;  // EndConstant checks the value.
   }
-  // The validator takes the function's own end in EndFunctionBody.
+  // EndFunctionBody passes the end of the function itself to the validator.
   return Record(--depth_ == 0 ? Result(Result::Ok) : r_.validator.OnEnd(r_.Here()));
 }
 
@@ -307,7 +308,7 @@ void CodeRecorder::BeginConstant() {
   constant_ended_ = false;
 }
 
-// wabt takes the end of the section for the end of an initial value.
+// wabt accepts the end of the section as the end of an initial value.
 Result CodeRecorder::EndConstant() {
   return constant_ended_ ? r_.validator.EndInitExpr()
                          : r_.Refuse(r_.source, "The section ends within an initial value.");

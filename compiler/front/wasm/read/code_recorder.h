@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a module's reading has so far, and the body that is read. Each instruction is recorded when wabt's validator has
-// taken it (code_recorder.cc).
+// The state of reading a module, and the recorder of the current body. It records each instruction after wabt's
+// validator has accepted it (code_recorder.cc).
 #ifndef HPVMD_COMPILER_FRONT_WASM_READ_CODE_RECORDER_H_
 #define HPVMD_COMPILER_FRONT_WASM_READ_CODE_RECORDER_H_
 
@@ -18,23 +18,23 @@
 
 namespace hpvm::wasm {
 
-// The validator, the module, and the first fault .
+// The validator, the module, and the first fault.
 class Reading {
  public:
   explicit Reading(const wabt::Features& features);
 
   bool AddError(const wabt::Error& error);
   bool HasFault() const { return refusal_.has_value() || !errors_.empty(); }
-  // Requires that reading failed or HasFault: the first fault.
+  // Returns the first fault. Requires that reading failed or HasFault().
   Diagnostic TakeFault(const std::string& place) const;
-  // Keeps the first fault of ours and stops the reader.
+  // Keeps our first fault and stops the reader.
   wabt::Result Refuse(uint64_t offset, std::string message);
-  // Refuses what would be one item of a kind too many.
+  // Refuses the module when another item would exceed the limit on items of that kind.
   wabt::Result CheckCount(size_t count, std::string_view items);
-  // wabt takes unsigned 64-bit numbers with bits beyond the 64th and drops those. Refuses one whose encoding ends at
-  // byte `end` of the module.
+  // wabt accepts unsigned 64-bit numbers with bits beyond the 64th and drops those bits. Refuses a number with such
+  // bits, whose encoding ends at byte `end` of the module.
   wabt::Result CheckUnsigned64(uint64_t end);
-  // Nothing, and a refusal: types of proposals that are not taken.
+  // Returns nothing, after a refusal, for types of proposals that are not supported.
   std::optional<ValueType> TypeOf(wabt::Type type, std::string_view what);
   bool IsTable64(wabt::Index table) const { return table < module.tables.size() && module.tables[table].limits.is_64; }
   wabt::Location Here() const { return wabt::Location(source); }
@@ -42,7 +42,7 @@ class Reading {
 
   wabt::SharedValidator validator;
   Module module;
-  uint64_t source = 0;  // Of the instruction or item at hand.
+  uint64_t source = 0;  // Offset of the current instruction or item.
   const wabt::BinaryReaderDelegate::State* state = nullptr;
 
  private:
@@ -50,7 +50,7 @@ class Reading {
   std::optional<Diagnostic> refusal_;
 };
 
-// The body, or initial value, that is read .
+// Records the current body or initial value.
 class CodeRecorder {
  public:
   using Result = wabt::Result;
@@ -64,21 +64,21 @@ class CodeRecorder {
   Result DeclareLocals(Index count, wabt::Type type);
   Result EndBody();
   Result BeginInstruction(Opcode opcode);
-  // The instruction last announced, if the validator took it.
+  // Records the instruction announced last if the validator accepted it.
   Result Record(Result validated, uint64_t imm = 0);
-  // Instructions whose validation takes as long as their signature is.
+  // Like Record, for instructions whose validation takes time proportional to the length of their signature.
   Result RecordTyped(Result validated, uint32_t signature, uint64_t imm);
   Result RecordPlain(Result validated);
   Result RecordBlock(Result validated, wabt::Type signature);
   Result RecordLocal(Result validated, Index local);
   Result RecordTable(Result validated, Index table, uint64_t imm);
-  // An access or an operation with the prefix 0xfd, or an ordinary one.
+  // RecordAccess records a memory access. RecordSimd records an operation with the prefix 0xfd.
   Result RecordAccess(Result validated, Address offset, std::optional<uint64_t> lane = std::nullopt);
   Result RecordSimd(Result validated, uint64_t lane, const SimdImmediates* immediates);
   Result RecordConst(wabt::Type type, uint64_t low, uint64_t high = 0);
   Result RecordEnd();
   Result RecordBrTable(Index count, Index* depths, Index default_depth);
-  // Around an initial value or a segment's offset.
+  // Call these around an initial value or a segment's offset.
   void BeginConstant();
   Result EndConstant();
   void SetConstant(const Constant& constant) { constant_ = constant; }
@@ -89,11 +89,11 @@ class CodeRecorder {
 
   Reading& r_;
   const OpcodeRow* const rows_ = &MapOpcode(0);
-  Opcode opcode_;                   // Of the instruction at hand.
-  const OpcodeRow* row_ = nullptr;  // Of the instruction at hand.
-  Function* function_ = nullptr;    // Whose body is read; null in initial values.
-  uint32_t depth_ = 0;              // Open blocks of the body, with the function's own; 0 after its end.
-  // The locals of the body. Slots differ from indices where there is a v128.
+  Opcode opcode_;                   // Opcode of the current instruction.
+  const OpcodeRow* row_ = nullptr;  // Row of the current instruction.
+  Function* function_ = nullptr;    // The function whose body is read; null in initial values.
+  uint32_t depth_ = 0;              // Open blocks of the body, including the function's own; 0 after its end.
+  // Locals of the body. Slots differ from indices when there is a v128.
   struct LocalStart {
     uint32_t index, slot;
     ValueType type;
@@ -102,7 +102,7 @@ class CodeRecorder {
   uint64_t local_count_ = 0;
   uint64_t slot_count_ = 0;
   uint64_t instructions_ = 0;
-  Constant constant_;            // The last one, for constant expressions.
+  Constant constant_;            // The latest value, for constant expressions.
   bool constant_ended_ = false;  // Its `end` has been read.
 };
 

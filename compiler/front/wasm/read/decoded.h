@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A validated WebAssembly module as plain data, free of wabt: what the reader leaves for the lowering.
+// A validated WebAssembly module as plain data, independent of wabt: the reader's output and the lowering's input.
 #ifndef HPVMD_COMPILER_FRONT_WASM_READ_DECODED_H_
 #define HPVMD_COMPILER_FRONT_WASM_READ_DECODED_H_
 
@@ -18,8 +18,8 @@ namespace hpvm::wasm {
 using namespace ir::words;
 
 enum class InstrKind : uint8_t {
-  kPlain,  // Takes `operands` values, computes `opcode`, gives `result` if there is one. imm is the operation's.
-  // imm: the first slot of the local; width: how many it has.
+  kPlain,  // Takes `operands` values, computes `opcode`, and gives `result` when has_result. imm is the operation's.
+  // imm: the first slot of the local; width: its number of slots.
   kLocalGet,
   kLocalSet,
   kLocalTee,
@@ -56,7 +56,7 @@ enum class InstrKind : uint8_t {
   // imm: the data segment.
   kMemoryInit,
   kDataDrop,
-  // imm: the offset. width: of what is compared.
+  // imm: the offset; width: that of the compared value.
   kNotify,
   kWait,
   kSimd,  // imm: PackSimd.
@@ -77,18 +77,18 @@ struct Instr {
 };
 static_assert(sizeof(Instr) == 16);
 
-// An instruction with the prefix 0xfd: wabt's enumerator, the lane, and where its offset or bytes are in
+// Packs an instruction with the prefix 0xfd: wabt's enumerator, the lane, and the index of its offset or bytes in
 // Function::simd, if it has any.
 constexpr uint64_t PackSimd(uint32_t opcode, uint64_t lane, uint64_t at) {
   return (opcode & 0xffffu) | (lane & 0xff) << 16 | at << 32;
 }
 struct SimdImmediates {
-  uint64_t low = 0;  // Also the offset.
+  uint64_t low = 0;  // Also holds an offset.
   uint64_t high = 0;
 };
 
-// A run of locals of one type; expanded only while a function is lowered, because a few bytes of module can declare
-// thousands.
+// A run of locals of one type. It is expanded only while its function is lowered, because a few bytes of module can
+// declare thousands.
 struct LocalRun {
   uint32_t count = 0;
   ValueType type = ValueType::kI32;
@@ -100,13 +100,13 @@ struct ImportDecl {
 };
 
 struct Function {
-  uint32_t signature = 0;            // In Module::signatures.
-  std::optional<ImportDecl> import;  // Then there is no body.
-  std::string name;                  // From the name section, or empty.
+  uint32_t signature = 0;            // Index in Module::signatures.
+  std::optional<ImportDecl> import;  // When present, the function has no body.
+  std::string name;                  // From the name section; may be empty.
   uint32_t source = 0;               // Byte offset of the body.
   std::vector<LocalRun> locals;      // Without the parameters.
   std::vector<Instr> code;
-  std::vector<uint32_t> br_depths;  // Of all br_table instructions; each list ends with the default.
+  std::vector<uint32_t> br_depths;  // Depths of all br_table instructions; each list ends with the default.
   std::vector<SimdImmediates> simd;
 };
 
@@ -114,8 +114,8 @@ struct Function {
 struct Constant {
   enum class Kind : uint8_t { kBits, kGlobal, kFunction };
   Kind kind = Kind::kBits;
-  uint32_t index = 0;          // The imported global whose value it is, or the function whose reference it is.
-  uint64_t low = 0, high = 0;  // The bits; `high` of a v128 only. A null reference is 0.
+  uint32_t index = 0;          // The imported global that provides the value, or the function that the reference names.
+  uint64_t low = 0, high = 0;  // The bits; `high` is for v128 only. A null reference is 0.
 };
 
 struct Global {
@@ -127,14 +127,14 @@ struct Global {
 };
 
 struct Memory {
-  SizeLimits limits;  // Pages.
+  SizeLimits limits;  // In pages.
   std::optional<ImportDecl> import;
   uint64_t source = 0;
 };
 
 struct Table {
   ValueType type = ValueType::kFuncRef;
-  SizeLimits limits;  // Entries.
+  SizeLimits limits;  // In entries.
   std::optional<ImportDecl> import;
   uint64_t source = 0;
 };
@@ -145,18 +145,18 @@ inline constexpr uint32_t kNullFunction = 0xffffffffu;
 struct ElemSegment {
   SegmentMode mode = SegmentMode::kActive;
   ValueType type = ValueType::kFuncRef;
-  uint32_t table = 0;               // Active ones.
-  Constant offset;                  // Active ones.
-  std::vector<uint32_t> functions;  // kNullFunction where the entry is null.
-  // Entries, null in `functions`, that have the value of an imported global: the entry and the global.
+  uint32_t table = 0;               // For active segments.
+  Constant offset;                  // For active segments.
+  std::vector<uint32_t> functions;  // kNullFunction for null entries.
+  // Entries that have the value of an imported global, as pairs of entry and global; they are null in `functions`.
   std::vector<std::pair<uint32_t, uint32_t>> globals;
   uint64_t source = 0;
 };
 
 struct DataSegment {
   SegmentMode mode = SegmentMode::kActive;
-  Constant offset;                 // Active ones.
-  std::span<const uint8_t> bytes;  // In the module's file.
+  Constant offset;                 // For active segments.
+  std::span<const uint8_t> bytes;  // Points into the module's file.
   uint64_t source = 0;
 };
 
@@ -171,9 +171,9 @@ inline constexpr uint32_t kInlineSignatures = 8;
 
 struct Module {
   std::string name;
-  std::vector<Signature> signatures;    // The type section's type i is at kInlineSignatures + i.
-  std::vector<ir::FunctionType> types;  // Those signatures in the kernel IR.
-  std::vector<Function> functions;      // Imports first, as everywhere below.
+  std::vector<Signature> signatures;    // The type with index i of the type section is at kInlineSignatures + i.
+  std::vector<ir::FunctionType> types;  // The same signatures in the kernel IR.
+  std::vector<Function> functions;      // Imports first, as in the following lists.
   std::optional<Memory> memory;
   std::vector<Global> globals;
   std::vector<Table> tables;
@@ -182,18 +182,19 @@ struct Module {
   std::vector<Export> exports;
   std::optional<uint32_t> start;
   uint64_t start_source = 0;
-  std::optional<uint32_t> stack_pointer;  // The global that points to the shadow stack, by its name or its looks.
+  std::optional<uint32_t> stack_pointer;  // The global that points to the shadow stack, recognised by its name or its
+                                          // shape.
 
   ir::Type address_type() const { return memory && memory->limits.is_64 ? ir::Type::kI64 : ir::Type::kI32; }
   const Signature& signature_of(const Function& function) const { return signatures[function.signature]; }
   const ir::FunctionType& type_of(const Function& function) const { return types[function.signature]; }
 };
 
-// How values of the type appear in the kernel IR: Slots(type) values of this type.
+// A value of the WebAssembly type becomes Slots(type) values of the returned IR type.
 ir::Type IrType(ValueType type);
 ir::FunctionType IrType(const Signature& signature);
 
-// "(i32, f32) -> (i32)".
+// Returns text such as "(i32, f32) -> (i32)".
 std::string ToString(const ir::FunctionType& type);
 std::string ToString(const Signature& signature);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Receives wabt's reading of a module: every callback first asks wabt's validator, then records. wabt's ReadBinaryIr is
-// not used because it aborts on some malformed modules.
+// Receives wabt's reading of a module: every callback first calls wabt's validator, then records. wabt's ReadBinaryIr
+// is not used because it aborts on some malformed modules.
 //
-// wabt calls one object with all of it. So the callbacks stand in three classes on top of each other, each with those
-// of its own; what they make of a module is in Reading and CodeRecorder.
+// wabt calls a single object. The callbacks are therefore spread over three classes that inherit from each other;
+// they store their results in Reading and CodeRecorder.
 #ifndef HPVMD_COMPILER_FRONT_WASM_READ_DELEGATE_H_
 #define HPVMD_COMPILER_FRONT_WASM_READ_DELEGATE_H_
 
@@ -19,7 +19,7 @@
 
 namespace hpvm::wasm {
 
-// Callbacks of memory, tables and vectors.
+// Callbacks for memory, table and vector instructions.
 class AccessCallbacks : public wabt::BinaryReaderNop {
  public:
   using Result = wabt::Result;
@@ -197,12 +197,12 @@ class CodeCallbacks : public AccessCallbacks {
     return code_.RecordTyped(Result::Ok, r_.module.functions[function].signature, function);
   }
   Result OnCallIndirectExpr(Index signature, Index table) override {
-    // The validator does not ask what the table holds.
+    // The validator does not check the table's element type.
     if (table < r_.module.tables.size() && r_.module.tables[table].type != ValueType::kFuncRef) {
       return r_.Refuse(r_.source,
                        "An indirect call goes through table " + std::to_string(table) + ", which holds no functions.");
     }
-    // The validator knows 32-bit tables only.
+    // The validator supports only 32-bit tables.
     if (r_.IsTable64(table) && Failed(validator_.OnConvert(Here(), Opcode::I32WrapI64))) {
       return Result::Error;
     }
@@ -218,11 +218,11 @@ class CodeCallbacks : public AccessCallbacks {
   Result OnUnreachableExpr() override { return code_.Record(validator_.OnUnreachable(Here())); }
 };
 
-// Calls for sections and for the whole module (delegate_sections.cc).
+// Callbacks for sections and for the whole module (delegate_sections.cc).
 class Delegate : public CodeCallbacks {
  public:
-  // `is_64`: tables whose flag NarrowTables cleared. `globals`: what ReplaceElementGlobals found. Data segments are
-  // spans of `bytes` at the offsets that they have in what is read.
+  // `is_64` marks tables whose flag NarrowTables cleared. `globals` is the result of ReplaceElementGlobals. Data
+  // segments become spans of `bytes` at their offsets in the bytes that wabt reads.
   Delegate(Reading& reading, CodeRecorder& code, std::vector<bool> is_64,
            std::unordered_map<uint64_t, uint32_t> globals, std::span<const uint8_t> bytes);
 
@@ -267,7 +267,7 @@ class Delegate : public CodeCallbacks {
   Result OnNameEntry(wabt::NameSectionSubsection kind, Index index, std::string_view name) override;
 
  private:
-  // The function's type is known; the validator is asked, and a function without a body appended.
+  // Validates a function whose type is known, and appends it without a body.
   Result AddFunction(Index signature, std::optional<ImportDecl> import);
   ImportDecl ImportOf(std::string_view module, std::string_view name) const;
   Result AddElementGlobal(uint32_t global, wabt::Type type);
@@ -276,8 +276,8 @@ class Delegate : public CodeCallbacks {
   Result AddMemory(const wabt::Limits& pages, std::optional<ImportDecl> import);
   Result AddGlobal(wabt::Type type, bool is_mutable, std::optional<ImportDecl> import);
 
-  uint64_t signature_values_ = 0;             // Parameters and results of all functions.
-  wabt::Type global_type_ = wabt::Type::I32;  // Of the global at hand.
+  uint64_t signature_values_ = 0;             // Number of parameters and results of all functions.
+  wabt::Type global_type_ = wabt::Type::I32;  // Type of the current global.
   std::unordered_map<uint64_t, uint32_t> element_globals_;
   std::vector<bool> is_64_;
   size_t tables_defined_ = 0;

@@ -17,10 +17,10 @@ namespace {
 
 using wabt::Result;
 
-constexpr size_t kNameBytesMax = 256;  // Names are for people; longer ones are cut.
+constexpr size_t kNameBytesMax = 256;  // Names are for people; longer names are cut.
 
 wabt::SegmentKind KindOf(uint8_t flags) {
-  // The bits that wabt's reader has checked: 1 passive, and with it 2 declared.
+  // wabt's reader has checked the bits: 1 means passive, and together with 2 declared.
   if ((flags & wabt::SegDeclared) == wabt::SegDeclared) {
     return wabt::SegmentKind::Declared;
   }
@@ -38,13 +38,13 @@ SegmentMode ModeOf(wabt::SegmentKind kind) {
   }
 }
 
-// Whatever a name says of it.
+// Checks the global's type, whatever its name.
 bool CanPointToStack(const Module& module, const Global& global) {
   const bool is_64 = module.memory && module.memory->limits.is_64;
   return global.is_mutable && global.type == (is_64 ? ValueType::kI64 : ValueType::kI32);
 }
 
-// wasm-ld makes it the first global; its stack ends at a multiple of 16 in the initial memory.
+// wasm-ld makes the stack pointer the first global; its stack ends at a multiple of 16 in the initial memory.
 std::optional<uint32_t> GuessStackPointer(const Module& module) {
   if (module.globals.empty() || !module.memory) {
     return std::nullopt;
@@ -90,7 +90,7 @@ Result Delegate::EndModule() {
   } else if (r_.module.stack_pointer && !CanPointToStack(r_.module, r_.module.globals[*r_.module.stack_pointer])) {
     r_.module.stack_pointer.reset();
   }
-  if (data_count_ && *data_count_ != r_.module.data.size()) {  // The code refers to that many.
+  if (data_count_ && *data_count_ != r_.module.data.size()) {  // The code refers to that many segments.
     return r_.Refuse(state->offset, "The module is not valid WebAssembly: the data count is " +
                                         std::to_string(*data_count_) + ", but the module has " +
                                         std::to_string(r_.module.data.size()) + " data segments.");
@@ -213,7 +213,7 @@ Result Delegate::OnTable(Index, wabt::Type type, const wabt::Limits* entries) {
   return Result::Ok;
 }
 
-// The reader has just passed the limits: the initial size and, where there is one, the maximum.
+// The reader's position is just after the limits: the initial size and, if present, the maximum.
 Result Delegate::CheckPages(const wabt::Limits& pages) {
   if (!pages.is_64) {
     return Result::Ok;
@@ -407,7 +407,7 @@ Result Delegate::OnNameEntry(wabt::NameSectionSubsection kind, Index index, std:
 }
 
 std::optional<Module> ReadModule(std::span<const uint8_t> bytes, const std::string& place, Diagnostics& diagnostics) {
-  // What is refused by name must be readable first; what is not enabled here wabt reports itself.
+  // Features that are refused by name must be readable first; wabt itself reports features that are not enabled here.
   wabt::Features features;
   features.enable_exceptions();
   features.enable_threads();

@@ -14,16 +14,16 @@ enum : uint32_t { kPassive = 1, kExplicitIndex = 2, kExpressions = 4, kFlagsMax 
 enum : uint8_t { kEnd = 0x0b, kGlobalGet = 0x23, kI32 = 0x41, kI64 = 0x42, kRefNull = 0xd0, kRefFunc = 0xd2 };
 constexpr uint8_t kFuncRef = 0x70;
 
-// Walks the section. Whatever it does not understand ends the walk: the reader says what is wrong.
+// Walks the section. The walk ends at anything that it does not understand: the reader reports the fault.
 class Walk {
  public:
   explicit Walk(const ByteReader& section) : in_(section) {}
 
   struct Found {
-    size_t at;   // Of the opcode.
-    size_t end;  // Behind the operand.
+    size_t at;   // Offset of the opcode.
+    size_t end;  // Offset after the operand.
     uint32_t global;
-    uint8_t type;  // Of the segment.
+    uint8_t type;  // Element type of the segment.
   };
   std::vector<Found> Run() {
     for (uint64_t count = in_.Uleb(); count > 0 && in_.ok(); --count) {
@@ -33,7 +33,7 @@ class Walk {
   }
 
  private:
-  // One instruction and `end`; an offset's, too, is no longer unless it is wrong.
+  // Reads one instruction and `end`. A valid offset expression is not longer, either.
   void Expression(uint8_t type, bool is_element) {
     const size_t begin = in_.position();
     const uint8_t opcode = in_.U8();
@@ -82,7 +82,7 @@ class Walk {
   std::vector<Found> found_;
 };
 
-// ref.null of the type, a negative number that fills all bytes of the operand.
+// Writes ref.null of the type, a negative number that fills all bytes of the operand.
 void Replace(const Walk::Found& found, std::vector<uint8_t>& bytes) {
   bytes[found.at] = kRefNull;
   for (size_t at = found.at + 1; at < found.end; ++at) {

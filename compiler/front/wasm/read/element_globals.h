@@ -9,12 +9,12 @@
 
 namespace hpvm::wasm {
 
-// Elements may be global.get of an imported global, which the wabt we link cannot read in an element segment: they are
-// replaced by ref.null. The reader takes over their checks.
+// The wabt we link cannot read an element that is global.get of an imported global. Such elements are replaced by
+// ref.null, and the reader takes over their checks.
 struct ElementGlobals {
-  // The module with such elements replaced and every offset unchanged; empty if there is none.
+  // The module with such elements replaced and every offset unchanged; empty when it has none.
   std::vector<uint8_t> bytes;
-  // The global, by the offset behind its element's operand.
+  // The global, by the offset after its element's operand.
   std::unordered_map<uint64_t, uint32_t> globals;
 };
 ElementGlobals ReplaceElementGlobals(std::span<const uint8_t> bytes);

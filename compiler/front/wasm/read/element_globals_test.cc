@@ -16,7 +16,8 @@ using testing::Pair;
 using testing::UnorderedElementsAre;
 using Bytes = std::vector<uint8_t>;
 
-// An imported global `type mutability` "a" "g", a table of one function, and an element section of those bytes.
+// Returns a module with an imported global "a" "g" of `type` and `mutability`, a table of one function, and an
+// element section of the given bytes.
 Bytes Module(const Bytes& section, uint8_t type = 0x70, uint8_t mutability = 0) {
   Bytes module = {0, 'a', 's', 'm', 1, 0, 0, 0, 2, 8, 1, 1, 'a', 1, 'g', 3, type, mutability, 4, 4, 1, 0x70, 0, 1, 9};
   module.push_back(static_cast<uint8_t>(section.size()));
@@ -25,14 +26,14 @@ Bytes Module(const Bytes& section, uint8_t type = 0x70, uint8_t mutability = 0) 
 }
 constexpr size_t kSectionBegin = 26;
 
-// One active segment at 0 with one element of `expression`.
+// Returns one active segment at 0 with one element `expression`.
 Bytes Segment(const Bytes& expression) {
   Bytes section = {1, 4, 0x41, 0, 0x0b, 1};
   section.insert(section.end(), expression.begin(), expression.end());
   return section;
 }
 
-// The operand keeps its length, whatever that is, and nothing moves.
+// The operand keeps its length, and nothing moves.
 TEST(ElementGlobalsTest, ReplacesByNullInPlace) {
   const Bytes module = Module(Segment({0x23, 0x80, 0x80, 0x00, 0x0b}));
   const ElementGlobals replaced = ReplaceElementGlobals(module);
@@ -42,7 +43,7 @@ TEST(ElementGlobalsTest, ReplacesByNullInPlace) {
   EXPECT_THAT(replaced.globals, UnorderedElementsAre(Pair(kSectionBegin + 10, 0)));
 }
 
-// Offsets may be global.get as they are; passive and declared segments have their type written.
+// Offsets may remain global.get; passive and declared segments state their type.
 TEST(ElementGlobalsTest, FindsElementsOfEveryKindOfSegment) {
   const Bytes module = Module({4,                                                       //
                                0, 0x23, 0,    0x0b, 1,    0,                            // Functions at a global.
@@ -54,7 +55,7 @@ TEST(ElementGlobalsTest, FindsElementsOfEveryKindOfSegment) {
   EXPECT_EQ(replaced.bytes.at(kSectionBegin + 11), 0x6f);
 }
 
-// Modules without such elements are not copied; what is cut off or unknown is left to the reader.
+// Modules without such elements are not copied; truncated or unknown sections are left to the reader.
 TEST(ElementGlobalsTest, LeavesOtherModulesAlone) {
   const Bytes whole = Module(Segment({0x23, 0, 0x0b}));
   for (size_t size = 0; size < whole.size(); ++size) {

@@ -59,7 +59,7 @@ constexpr Import kImports[] = {
     {"print", ImportShape::kPrint, Opcode::kPrint, Type::kI32},
 };
 
-// One a function of the math library, in its order.
+// One row per function of the math library, in the library's order.
 const std::vector<Import>& MathImports() {
   static const auto* const kRows = [] {
     auto* rows = new std::vector<Import>;
@@ -72,7 +72,8 @@ const std::vector<Import>& MathImports() {
   return *kRows;
 }
 
-constexpr size_t kNameBytesMax = 64;  // Longer ones are not compared: the distance costs the product of both lengths.
+constexpr size_t kNameBytesMax = 64;  // Longer names are not compared: the edit distance takes time proportional to
+                                      // the product of both lengths.
 constexpr size_t kNearNamesMax = 3;
 
 void AddNear(std::string_view name, std::span<const Import> imports,
@@ -101,10 +102,10 @@ std::string NearNames(std::string_view name) {
     text += text.empty() ? " Near names are " : ", ";
     text += near_name;
   }
-  return text.empty() ? " The names it has are those of client/kernel/hpvm.h." : text + ".";
+  return text.empty() ? " The functions of \"hpvm\" are those of client/kernel/hpvm.h." : text + ".";
 }
 
-// C's name of a function of the math library, "sinf" or "sin", as hpvm.h has it; empty if it is none.
+// Returns the name in hpvm.h of a function that C calls "sinf" or "sin"; empty when the math library has none.
 std::string MathName(std::string_view name) {
   const auto find = [](std::string_view stem, const char* type) {
     const Import* import = FindImport(std::string(stem) + type);
@@ -128,7 +129,7 @@ std::string Advice(const ImportDecl& declaration) {
                        : "hpvm.h has it as " + math + ".");
 }
 
-// Goes on only if the condition is not 0.
+// Traps when the condition is 0.
 void EmitAssert(ir::ValueId condition, uint32_t source, ir::Builder& builder) {
   const ir::OpId check = builder.BeginIf(condition, {}, source);
   builder.Leave(check, {});
@@ -137,11 +138,11 @@ void EmitAssert(ir::ValueId condition, uint32_t source, ir::Builder& builder) {
   builder.End();
 }
 
-// The bits of the constant that defines the value, if one does. A function under construction has its operations in the
-// order of their results.
+// Returns the bits of the constant that defines the value, if one does. The operations of a function under
+// construction are in the order of their results.
 std::optional<uint64_t> ConstantOf(const ir::Function& function, ir::ValueId value) {
-  const auto after = std::ranges::upper_bound(function.ops, value.index, {},
-                                              [](const ir::Op& op) { return op.first_result.index; });
+  const auto after =
+      std::ranges::upper_bound(function.ops, value.index, {}, [](const ir::Op& op) { return op.first_result.index; });
   if (after == function.ops.begin()) {
     return std::nullopt;
   }
@@ -161,7 +162,7 @@ uint32_t FormatIndex(std::string text, std::vector<std::string>& formats) {
   return index;
 }
 
-// The format that the address names; nothing after a fault.
+// Reads the format string at the address; returns nothing after a fault.
 std::optional<ir::PrintFormat> ReadFormat(ImportContext& context, std::optional<uint64_t> address, uint32_t source) {
   const auto fail = [&](std::string message) {
     if (context.diagnostics.size() < limits::kDiagnosticsMax) {
@@ -177,7 +178,7 @@ std::optional<ir::PrintFormat> ReadFormat(ImportContext& context, std::optional<
   const auto text = ir::FindLiteral(context.out.data, *address, limits::kPrintFormatBytesMax);
   if (!text) {
     return fail("The format of a print, at address " + std::to_string(*address) +
-                " of module memory, is no string of initial data that ends within " +
+                " of module memory, is not a string in the initial data that ends within " +
                 std::to_string(limits::kPrintFormatBytesMax) + " bytes. Pass a string literal.");
   }
   if (context.out.formats.size() >= limits::kPrintFormatsMax) {
@@ -212,8 +213,8 @@ void EmitPrint(ImportContext& context, std::span<const ir::ValueId> operands, ui
   builder.Append(print, values, {});
 }
 
-// The operation, if a form is this: it hands its argument to another function, and what that gives to an operation of
-// the device. Sine and cosine are, and share the function.
+// Returns the device operation when the form passes its argument to another function, and that function's result to
+// an operation of the device. Sine and cosine are such forms, and share the function.
 const ir::Op* OperationOf(const ir::Function& form) {
   const std::vector<ir::OpId>& ops = form.region(form.body).ops;
   if (ops.size() != 3 || form.op(ops[0]).code != Opcode::kCall) {
@@ -223,7 +224,7 @@ const ir::Op* OperationOf(const ir::Function& form) {
   return ir::Info(operation.code).family == ir::Family::kApprox ? &operation : nullptr;
 }
 
-// The call of such a form, whose function is called once for what asks for it again.
+// Emits a call of such a form. Its function is called once for all forms that share it and the argument.
 ir::ValueId EmitHandedOn(ImportContext& context, const ir::Function& form, std::span<const ir::ValueId> operands,
                          uint32_t source, const ir::Function& function, ir::Builder& builder) {
   if (context.caller != &function) {
@@ -304,7 +305,7 @@ std::string CheckImport(const ImportDecl& declaration, const ir::FunctionType& d
   }
   const ir::FunctionType wanted = ImportType(*import, address_type, declared);
   if (declared != wanted) {
-    return what + " is declared as " + ToString(declared) + "; it is " + ToString(wanted) + ".";
+    return what + " is declared as " + ToString(declared) + "; its type is " + ToString(wanted) + ".";
   }
   return "";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a module may import: the functions of "hpvm", which client/kernel/hpvm.h declares for authors, and
+// The functions that a module may import: those of "hpvm", which client/kernel/hpvm.h declares for authors, and
 // AssemblyScript's "env.abort".
 #ifndef HPVMD_COMPILER_FRONT_WASM_READ_IMPORTS_H_
 #define HPVMD_COMPILER_FRONT_WASM_READ_IMPORTS_H_
@@ -16,7 +16,7 @@
 
 namespace hpvm::wasm {
 
-// How a call of the import becomes operations. A is the address type, T the row's type.
+// The way a call of the import becomes operations. A is the address type, T the row's type.
 enum class ImportShape : uint8_t {
   kQuery,          // (i32) -> i32 or i64, as the module declares it
   kBarrier,        // () -> ()
@@ -34,27 +34,27 @@ enum class ImportShape : uint8_t {
 struct Import {
   std::string_view name;
   ImportShape shape;
-  ir::Opcode opcode;  // Means nothing for kAssert and kAbort.
+  ir::Opcode opcode;  // Ignored for kAssert and kAbort.
   ir::Type type;
-  uint32_t arguments = 0;  // kMath.
-  uint32_t math = 0;       // kMath: the index in math::MathFunctions().
+  uint32_t arguments = 0;  // For kMath.
+  uint32_t math = 0;       // For kMath: the index in math::MathFunctions().
 };
 
-// The import of that name, or null. One that CheckImport has let pass is there.
+// Returns the import of that name, or null. Every import that CheckImport accepts exists.
 const Import* FindImport(std::string_view name);
-// The signature it must have. For queries `declared` decides between the two results.
+// Returns the required signature. For queries, `declared` decides between the two result types.
 ir::FunctionType ImportType(const Import& import, ir::Type address_type, const ir::FunctionType& declared);
-// Why the import cannot be had, as a sentence; empty if it can.
+// Returns a sentence that says why the import is refused; empty when it is accepted.
 std::string CheckImport(const ImportDecl& declaration, const ir::FunctionType& declared, ir::Type address_type);
 
-// What calls of imports need of the kernel while its functions are lowered.
+// The kernel's state that calls of imports need while its functions are lowered.
 struct ImportContext {
-  ir::Module& out;                   // `data` is complete; `formats` grow.
-  std::vector<ir::FunctionId> math;  // AppendMath's.
+  ir::Module& out;                   // `data` is complete; `formats` grows.
+  std::vector<ir::FunctionId> math;  // The result of AppendMath.
   const std::string& place;
-  Diagnostics& diagnostics;  // Receives what is wrong with a print.
-  // Calls that a later one of the same function and argument may share, where their region is still open: in `caller`,
-  // by the function and the argument's value.
+  Diagnostics& diagnostics;  // Receives faults of print calls.
+  // Calls in `caller`, by function and argument value. A later call with the same key may share the result while the
+  // region is still open.
   struct Call {
     ir::RegionId region;
     ir::ValueId result;
@@ -63,8 +63,8 @@ struct ImportContext {
   std::map<std::pair<uint32_t, uint32_t>, Call> calls{};
 };
 
-// Appends what a call with `operands` does to `function`, which `builder` is building, and returns its result if it has
-// one.
+// Appends the operations of a call with `operands` to `function`, which `builder` is building. Returns the call's
+// result, if it has one.
 ir::ValueId EmitImport(ImportContext& context, const Import& import, const ir::FunctionType& type,
                        std::span<const ir::ValueId> operands, uint32_t source, ir::Function& function,
                        ir::Builder& builder);

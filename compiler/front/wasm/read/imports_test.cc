@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What imports become: mathematics, prints, assertions. The interpreter runs them.
+// Tests the code for imports: mathematics, prints, assertions. The interpreter runs it.
 #include "compiler/front/wasm/read/imports.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class Lines : public ir::PrintSink {
   const ir::Module& module_;
 };
 
-// Runs a kernel of no or one buffer.
+// Runs a kernel with no buffer or one buffer.
 ir::TrapReport Interpreted(const ir::Module& module, uint64_t instances, ir::PrintSink* sink,
                            std::vector<uint64_t>* buffer) {
   ir::Launch launch;
@@ -57,7 +57,7 @@ ir::TrapReport Interpreted(const ir::Module& module, uint64_t instances, ir::Pri
   return report.ok() ? *report : ir::TrapReport{};
 }
 
-// One of each function, in a kernel with memory of its own: results go where they belong.
+// Calls one function of each kind in a kernel that has memory of its own; the results go where they belong.
 TEST(MathImportTest, CallsTheLibrary) {
   const ReadOutcome outcome = Read(R"((module
     (import "hpvm" "sin_f64" (func $sin (param f64) (result f64)))
@@ -81,7 +81,7 @@ TEST(MathImportTest, CallsTheLibrary) {
   EXPECT_EQ(out[3], 0x04030201u);
 }
 
-// Only what is called is lowered, and a kernel without mathematics carries none of it.
+// Only called functions are lowered, and a kernel without mathematics contains none of the library.
 TEST(MathImportTest, AppendsWhatIsReached) {
   const std::string imports =
       "(module (import \"hpvm\" \"fmod_f32\" (func $fmod (param f32 f32) (result f32)))"
@@ -100,7 +100,7 @@ TEST(MathImportTest, AppendsWhatIsReached) {
   EXPECT_EQ(both.module->globals.size(), 0u) << "The stack pointer is a constant.";
 }
 
-// A math function that a table holds is called like any other.
+// A math function in a table is called like any other function.
 TEST(MathImportTest, IsReachedThroughTables) {
   const ReadOutcome table = Read(R"((module
     (import "hpvm" "cbrt_f64" (func $cbrt (param f64) (result f64)))
@@ -116,7 +116,7 @@ TEST(MathImportTest, IsReachedThroughTables) {
   EXPECT_EQ(std::bit_cast<double>(out[0]), 3);
 }
 
-// A start function may use it too.
+// Start functions may use the library, too.
 TEST(MathImportTest, RunsInStartFunctions) {
   const ReadOutcome outcome = Read(R"((module
     (import "hpvm" "cos_f64" (func $cos (param f64) (result f64)))
@@ -136,7 +136,7 @@ TEST(MathImportTest, RunsInStartFunctions) {
   EXPECT_EQ(std::bit_cast<float>(static_cast<uint32_t>(out[1])), 0.520499878f);
 }
 
-// A module with all functions of the library in those forms.
+// Returns a module with all functions of the library in the given forms.
 ir::Module LibraryOf(MathForms forms, std::vector<ir::FunctionId>& ids) {
   std::vector<uint32_t> all(math::MathFunctions().size());
   std::iota(all.begin(), all.end(), 0);
@@ -151,7 +151,7 @@ ir::Module LibraryOf(MathForms forms, std::vector<ir::FunctionId>& ids) {
   return module;
 }
 
-// The operations that devices compute by themselves stand in their forms alone, once each.
+// Device operations occur only in device forms, once each.
 TEST(MathImportTest, DeviceFormsAskTheDevice) {
   std::vector<ir::FunctionId> ids;
   for (const MathForms forms : {MathForms::kExact, MathForms::kFast, MathForms::kDevice}) {
@@ -172,7 +172,7 @@ TEST(MathImportTest, DeviceFormsAskTheDevice) {
   }
 }
 
-// Sine and cosine of one angle reduce it once; what stands in a branch is not there behind it.
+// Sine and cosine of one angle reduce it once; a reduction inside a branch is not reused after the branch.
 TEST(MathImportTest, SineAndCosineShareTheirAngle) {
   const std::vector<uint8_t> bytes = Assemble(R"((module
     (import "hpvm" "sin_f32" (func $sin (param f32) (result f32)))
@@ -228,7 +228,7 @@ constexpr char kPrint[] = R"((module
       (i32.store (i32.const 92) (i32.const 1053))
 )";
 
-// Values lie as C passes them: a double after an int at the next multiple of 8.
+// Values lie as C passes them: a double after an int lies at the next multiple of 8.
 TEST(PrintImportTest, LoadsItsArguments) {
   const ReadOutcome outcome = Read(std::string(kPrint) + R"(
       (call $print (i32.const 1024) (i32.const 64))
@@ -258,7 +258,7 @@ TEST(PrintImportTest, Memory64) {
   EXPECT_THAT(lines.lines, ElementsAre("0: 7 -1 0xff"));
 }
 
-// Formats that cannot be read at compile time are refused where they are used, with what to do.
+// Formats that cannot be read at compile time are refused at their use, with advice.
 TEST(PrintImportTest, RefusesOtherFormats) {
   const struct {
     const char* call;
@@ -268,8 +268,8 @@ TEST(PrintImportTest, RefusesOtherFormats) {
       {"(call $print (select (i32.const 1024) (i32.const 1058) (call $id (i32.const 0))) (i32.const 0))",
        "choose between literals with an if around two calls"},
       {"(call $print (i32.const 1064) (i32.const 0))", "has the conversion \"q\""},
-      {"(call $print (i32.const 5000) (i32.const 0))", "at address 5000 of module memory, is no string"},
-      {"(call $print (i32.const -1) (i32.const 0))", "at address 4294967295 of module memory, is no string"},
+      {"(call $print (i32.const 5000) (i32.const 0))", "at address 5000 of module memory, is not a string"},
+      {"(call $print (i32.const -1) (i32.const 0))", "at address 4294967295 of module memory, is not a string"},
   };
   for (const auto& [call, message] : cases) {
     const ReadOutcome outcome = Read(std::string(kPrint) + call + "))");
@@ -290,7 +290,7 @@ TEST(PrintImportTest, RefusesPrintInTables) {
   EXPECT_THAT(ToString(outcome.diagnostics), HasSubstr("not known at compile time"));
 }
 
-// AssemblyScript's abort is a failed assertion; nothing else of "env" is known, and "hpvm" has no abort.
+// AssemblyScript's abort is a failed assertion; "env" has no other known function, and "hpvm" has no abort.
 TEST(ImportTest, Abort) {
   const ReadOutcome outcome = Read(R"((module (import "env" "abort" (func $abort (param i32 i32 i32 i32)))
     (func (export "run") (call $abort (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 2)) unreachable)))");
@@ -301,12 +301,13 @@ TEST(ImportTest, Abort) {
     const char* message;
   } cases[] = {
       {"\"hpvm\" \"abort\" (func (param i32 i32 i32 i32))", "The import \"hpvm.abort\" does not exist."},
-      {"\"env\" \"abort\" (func)", "is declared as () -> (); it is (i32, i32, i32, i32) -> ()."},
+      {"\"env\" \"abort\" (func)", "is declared as () -> (); its type is (i32, i32, i32, i32) -> ()."},
       {"\"env\" \"sinf\" (func (param f32) (result f32))", "hpvm.h has it as hpvm_sin_f32."},
       {"\"env\" \"erf\" (func (param f64) (result f64))", "hpvm.h has it as hpvm_erf_f64."},
       {"\"hpvm\" \"sinf\" (func (param f32) (result f32))", "Near names are "},
-      {"\"hpvm\" \"exp_f32\" (func (param f64) (result f32))", "is declared as (f64) -> (f32); it is (f32) -> (f32)."},
-      {"\"hpvm\" \"print\" (func (param i32))", "it is (i32, i32) -> ()."},
+      {"\"hpvm\" \"exp_f32\" (func (param f64) (result f32))",
+       "is declared as (f64) -> (f32); its type is (f32) -> (f32)."},
+      {"\"hpvm\" \"print\" (func (param i32))", "its type is (i32, i32) -> ()."},
   };
   for (const auto& [import, message] : cases) {
     const ReadOutcome refused = Read("(module (import " + std::string(import) + ") (func (export \"run\")))");

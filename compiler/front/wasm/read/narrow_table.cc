@@ -16,7 +16,7 @@ NarrowedTables NarrowTables(std::span<const uint8_t> bytes) {
   NarrowedTables narrowed;
   std::optional<ByteReader> in = FindSection(bytes, kTableSection);
   const uint64_t count = in ? in->Uleb() : 0;
-  for (uint64_t i = 0; i < count && in->ok(); ++i) {  // The element's type, the flags, the limits.
+  for (uint64_t i = 0; i < count && in->ok(); ++i) {  // Each table has the element type, the flags and the limits.
     in->U8();
     const size_t at = in->position();
     const uint8_t flags = in->U8();

@@ -8,11 +8,11 @@
 
 namespace hpvm::wasm {
 
-// clang gives every module for wasm64 a table with 64-bit indices, which the wabt we link cannot read.
+// clang gives every wasm64 module a table with 64-bit indices, which the wabt we link cannot read.
 struct NarrowedTables {
-  // The module with that flag cleared and every offset unchanged; empty if there is no such table.
+  // The module with that flag cleared and every offset unchanged; empty when there is no such table.
   std::vector<uint8_t> bytes;
-  // By index among the tables that the module defines: those that had it. The reader takes over their checks.
+  // Indexed by table, without imported tables: true when the flag was set. The reader takes over their checks.
   std::vector<bool> is_64;
 };
 NarrowedTables NarrowTables(std::span<const uint8_t> bytes);

@@ -15,7 +15,7 @@ namespace {
 using W = wabt::Opcode;
 using O = ir::Opcode;
 
-// Runs of instructions that are one operation each, in the same order here and there.
+// Runs of consecutive instructions that are one IR operation each, in the same order in both enumerations.
 struct PlainRun {
   W::Enum from, last_from;
   O to, last_to;
@@ -38,7 +38,7 @@ static_assert(std::ranges::all_of(kPlainRuns, [](const PlainRun& run) {
   return run.last_from - run.from == static_cast<uint32_t>(run.last_to) - static_cast<uint32_t>(run.to);
 }));
 
-// Others that are one operation. Operands, results and widths come from wabt's own table.
+// Other instructions that are one operation. Operands, results and widths come from wabt's own table.
 struct PlainRow {
   O to;
   std::initializer_list<W::Enum> from;
@@ -157,7 +157,7 @@ constexpr RefusedRow kRefused[] = {
     {W::CallRef, kTypedReferences},
 };
 
-// Plain instructions have operands of these types only.
+// Plain instructions have only operands of these types.
 ir::Type ValueType(wabt::Type type) {
   switch (type) {
     case wabt::Type::I64:
@@ -171,7 +171,7 @@ ir::Type ValueType(wabt::Type type) {
   }
 }
 
-// By the IR's families where they say it: wabt's table gives the nearest instructions two operands.
+// Uses the IR's families where possible: wabt's table gives the nearest instructions two operands.
 uint8_t OperandCount(W::Enum from, O to) {
   switch (ir::Info(to).family) {
     case ir::Family::kIntUnary:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes to a decoded module, with full validation by wabt.
+// Decodes a module's bytes, with full validation by wabt.
 #ifndef HPVMD_COMPILER_FRONT_WASM_READ_READER_H_
 #define HPVMD_COMPILER_FRONT_WASM_READ_READER_H_
 
@@ -13,8 +13,8 @@
 
 namespace hpvm::wasm {
 
-// Nothing when the bytes are no valid module or use what is refused; `diagnostics` then has the first fault. The
-// module's data segments point into `bytes`. `place` names the module in messages.
+// Returns nothing when the bytes are no valid module or use a refused feature; `diagnostics` then has the first
+// fault. The module's data segments point into `bytes`. `place` names the module in messages.
 std::optional<Module> ReadModule(std::span<const uint8_t> bytes, const std::string& place, Diagnostics& diagnostics);
 
 }  // namespace hpvm::wasm

@@ -10,8 +10,9 @@
 
 namespace hpvm::wasm {
 
-// Stands where the contents of the first section with that id begin, and ends where they do; positions count from the
-// module's beginning. Nothing where there is none or something in front of it is malformed, which WABT's reader says.
+// Returns a reader that covers the contents of the first section with that id; positions count from the module's
+// beginning. Returns nothing when there is no such section or something before it is malformed, which wabt's reader
+// reports.
 std::optional<ByteReader> FindSection(std::span<const uint8_t> module, uint8_t id);
 
 }  // namespace hpvm::wasm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// WebAssembly's types: of values, functions, tables and memories.
+// WebAssembly's types of values, functions, tables and memories.
 #ifndef HPVMD_COMPILER_FRONT_WASM_READ_TYPES_H_
 #define HPVMD_COMPILER_FRONT_WASM_READ_TYPES_H_
 
@@ -11,9 +11,9 @@
 namespace hpvm::wasm {
 
 enum class ValueType : uint8_t { kI32, kI64, kF32, kF64, kV128, kFuncRef, kExternRef };
-// "i32", "v128", "funcref" ...
+// Returns a name such as "i32", "v128" or "funcref".
 std::string_view Name(ValueType type);
-// How many values of the kernel IR it is: 4 for v128 (i32 each), else 1; references are i32.
+// Returns the number of kernel IR values that represent the type: 4 for v128 (i32 each), else 1; references are i32.
 uint32_t Slots(ValueType type);
 
 struct Signature {

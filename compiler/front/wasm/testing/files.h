@@ -10,7 +10,7 @@
 
 namespace hpvm::wasm {
 
-// The file's bytes; empty when it cannot be read, which no test takes for a module.
+// Returns the file's bytes; empty when it cannot be read, which no test takes for a module.
 inline std::vector<uint8_t> ReadBytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

@@ -22,7 +22,7 @@ constexpr uint64_t kPageBytes = 64 * limits::kKiB;
 constexpr uint64_t kGlobalBytes = 16;
 constexpr uint64_t kWordBytes = 4;
 constexpr char kPlace[] = "the module";
-// What another module may add to an exported table that has no maximum and that its own module does not grow.
+// Growth that other modules get in an exported table that has no maximum and that its own module does not grow.
 constexpr uint64_t kImporterGrowth = 1'024;
 
 ExternType TypeOf(const Module& module, const Function& function) {
@@ -98,7 +98,7 @@ class Linker {
     out.memory_bytes_max = pages_max * kPageBytes;
   }
 
-  // The same index for equal signatures of all modules.
+  // Returns the same index for equal signatures of all modules.
   uint32_t TypeIndex(const Signature& signature) {
     std::vector<Signature>& known = *linkage_.signatures;
     const auto found = std::find(known.begin(), known.end(), signature);
@@ -153,7 +153,7 @@ class Linker {
   void Tables() {
     for (size_t i = 0; i < module_.tables.size(); ++i) {
       const Table& table = module_.tables[i];
-      TablePlace& place = layout_.tables.emplace_back();
+      TableLayout& place = layout_.tables.emplace_back();
       if (table.import) {
         place.offset = linkage_.tables[i];
         place.capacity = linkage_.table_capacities[i];
@@ -170,7 +170,7 @@ class Linker {
 
   void Segments() {
     for (const ElemSegment& segment : module_.elems) {
-      TablePlace& place = layout_.elems.emplace_back();
+      TableLayout& place = layout_.elems.emplace_back();
       place.capacity = segment.mode == SegmentMode::kDeclared ? 0 : static_cast<uint32_t>(segment.functions.size());
       place.offset = Take(kWordBytes * (1 + uint64_t{place.capacity}), kWordBytes);
     }
@@ -185,13 +185,13 @@ class Linker {
     std::memcpy(state_.data() + (at - linkage_.state_begin), words.data(), words.size_bytes());
   }
 
-  // An active data segment has nothing left for memory.init; the entry applies it all the same.
+  // Active data segments have no bytes left for memory.init; the entry applies them nevertheless.
   void FillState() {
     state_.resize(end_ - linkage_.state_begin);
     for (size_t i = 0; i < module_.globals.size(); ++i) {
       const Global& global = module_.globals[i];
       if (global.import || global.init.kind == Constant::Kind::kGlobal) {
-        continue;  // The entry copies those.
+        continue;  // The entry copies these globals.
       }
       const Constant& init = global.init;
       const uint64_t low = init.kind == Constant::Kind::kFunction ? layout_.references[init.index] : init.low;
@@ -210,7 +210,7 @@ class Linker {
         words.push_back(function == kNullFunction ? 0 : layout_.references[function]);
       }
       for (const auto& [entry, global] : module_.elems[i].globals) {
-        if (entry < layout_.elems[i].capacity) {  // Declared segments keep nothing.
+        if (entry < layout_.elems[i].capacity) {  // Declared segments keep no entries.
           words[1 + entry] = static_cast<uint32_t>(linkage_.global_bits[global]);
         }
       }
@@ -261,10 +261,10 @@ class Linker {
   Diagnostics& diagnostics_;
   LinkedModule result_;
   Layout layout_;
-  std::vector<uint32_t> types_;  // By signature.
+  std::vector<uint32_t> types_;  // Indexed by signature.
   std::vector<ir::FunctionId> ids_;
   uint64_t end_;
-  std::vector<uint8_t> state_;  // From state_begin.
+  std::vector<uint8_t> state_;  // Begins at state_begin.
 };
 
 }  // namespace

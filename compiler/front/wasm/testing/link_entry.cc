@@ -68,8 +68,8 @@ class EntryCode {
                                                     : builder_.Const(type, constant.low);
   }
 
-  void ApplyElems(const ElemSegment& segment, const TablePlace& source) {
-    const TablePlace& table = context_.layout.tables[segment.table];
+  void ApplyElems(const ElemSegment& segment, const TableLayout& source) {
+    const TableLayout& table = context_.layout.tables[segment.table];
     const auto offset_source = static_cast<uint32_t>(segment.source);
     ValueId at;
     if (module_.tables[segment.table].limits.is_64) {

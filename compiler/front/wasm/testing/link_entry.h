@@ -7,8 +7,8 @@
 
 namespace hpvm::wasm {
 
-// A linked module's entry (link.h), which takes the selector, and what its code needs, appended when the module's own
-// functions are lowered.
+// Appends a linked module's entry (link.h), which takes the selector, and the functions that its code needs. Call it
+// when the module's own functions are lowered.
 void AppendLinkedEntry(LowerContext& context, ir::Module& out);
 
 }  // namespace hpvm::wasm

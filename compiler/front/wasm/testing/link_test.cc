@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linked modules in the interpreter: one store, selectors, segments, start functions, calls of other modules.
+// Tests linked modules in the interpreter: one store, selectors, segments, start functions, calls of other modules.
 #include "compiler/front/wasm/testing/link.h"
 
 #include <array>
@@ -34,7 +34,7 @@ class Store : public ir::HostCalls {
     ir::InstanceStorage storage;
   };
 
-  // Links and instantiates; returns how the instantiation ended.
+  // Links and instantiates a module; returns how the instantiation ended.
   TrapCode Add(const std::string& name, const std::string& wat) {
     const std::vector<uint8_t> bytes = Assemble(wat);
     Diagnostics diagnostics;
@@ -87,7 +87,7 @@ class Store : public ir::HostCalls {
     return report.ok() ? report->code : TrapCode::kHost;
   }
 
-  // Calls an export with slots, which receive the results.
+  // Calls an export with `slots`, which receive the results.
   TrapCode Call(const std::string& module, const std::string& name, std::vector<uint64_t>& slots) {
     for (const auto& instance : instances_) {
       for (const ModuleExport& item : instance->outline.exports) {
@@ -103,7 +103,7 @@ class Store : public ir::HostCalls {
     ADD_FAILURE() << name;
     return TrapCode::kHost;
   }
-  // The low 32 bits of the only result.
+  // Returns the low 32 bits of the only result.
   uint32_t Value(const std::string& module, const std::string& name, std::vector<uint64_t> slots = {}) {
     EXPECT_EQ(Call(module, name, slots), TrapCode::kNone) << name;
     return static_cast<uint32_t>(slots.empty() ? 0 : slots[0]);
@@ -165,7 +165,7 @@ class Store : public ir::HostCalls {
   uint32_t state_end_ = kCallArea + kCallAreaBytes;
 };
 
-// What a module asks for and offers.
+// An outline lists a module's imports and exports.
 TEST(LinkTest, Outlines) {
   Diagnostics diagnostics;
   const auto outline = OutlineModule(
@@ -214,7 +214,7 @@ constexpr char kTables[] =
     " (func (export \"x\") (param externref) (result externref) (table.set $x (i32.const 1) (local.get 0))"
     "   (table.get $x (i32.const 1))))";
 
-// Table instructions and their traps.
+// Table instructions work and trap.
 TEST(LinkTest, Tables) {
   Store store;
   ASSERT_EQ(store.Add("m", kTables), TrapCode::kNone);
@@ -265,7 +265,7 @@ TEST(LinkTest, Tables) {
   EXPECT_EQ(call("copy_to_g", {0, 0, 2}), TrapCode::kNone);
 }
 
-// Functions, tables, globals and memories of one module in another.
+// A module imports functions, tables, globals and memories of another.
 TEST(LinkTest, Imports) {
   Store store;
   ASSERT_EQ(
@@ -317,7 +317,7 @@ TEST(LinkTest, Imports) {
   EXPECT_EQ(static_cast<uint32_t>(slots[4]), 6u);
 }
 
-// Segments apply in order until one traps; then the start function runs.
+// Segments apply in order until one traps; otherwise the start function runs.
 TEST(LinkTest, Instantiation) {
   Store store;
   const std::string base =
@@ -345,7 +345,7 @@ TEST(LinkTest, Instantiation) {
   EXPECT_EQ(store.Value("a", "byte", {1}), 'z');
 }
 
-// memory.init and data.drop; of active segments nothing is left.
+// memory.init and data.drop work; active segments are empty after instantiation.
 TEST(LinkTest, PassiveData) {
   Store store;
   ASSERT_EQ(
@@ -370,7 +370,7 @@ TEST(LinkTest, PassiveData) {
   EXPECT_EQ(call("init", {0, 0, 0}), TrapCode::kNone);
 }
 
-// Waiting and notifying, alone.
+// An instance waits and notifies alone.
 TEST(LinkTest, WaitAndNotify) {
   Store store;
   const std::string body =

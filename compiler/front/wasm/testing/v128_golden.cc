@@ -13,7 +13,7 @@
 namespace hpvm::wasm {
 namespace {
 
-// Whether the whole text is pairs of hexadecimal digits.
+// Returns true when the whole text is pairs of hexadecimal digits.
 bool ParseHex(std::string_view text, std::vector<uint8_t>& bytes) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   bytes.clear();
@@ -69,7 +69,7 @@ bool ParseCase(const std::string& line, V128Group& group) {
   return true;
 }
 
-// Bytes of a float lane that arithmetic made, or 0.
+// Returns the size of a float lane when arithmetic computed it, else 0.
 size_t FloatResultBytes(std::string_view name) {
   const size_t bytes = name.starts_with("f32x4.") ? 4 : name.starts_with("f64x2.") ? 8 : 0;
   constexpr std::string_view kArithmetic[] = {"add",  "sub",   "mul",   "div",     "min",    "max",    "sqrt",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tests/golden/wasm_simd/v128.golden: what V8 computed. Its generator says how a case lies in memory.
+// Reads tests/golden/wasm_simd/v128.golden, which holds V8's results. Its generator documents the memory layout of a
+// case.
 #ifndef HPVMD_COMPILER_FRONT_WASM_TESTING_V128_GOLDEN_H_
 #define HPVMD_COMPILER_FRONT_WASM_TESTING_V128_GOLDEN_H_
 
@@ -15,30 +16,31 @@ inline constexpr size_t kV128CaseBytes = 64;
 inline constexpr size_t kV128ResultAt = 48;
 
 struct V128Immediate {
-  std::string text;  // As the file has it.
+  std::string text;  // As written in the file.
   uint64_t offset = 0;
   uint8_t lane = 0;
-  std::vector<uint8_t> bytes;  // 16, or none.
+  std::vector<uint8_t> bytes;  // 16 bytes, or none.
 };
 
-// The cases of one instruction with one immediate.
+// Cases of one instruction with one immediate.
 struct V128Group {
   std::string name;
   V128Immediate immediate;
-  std::vector<uint8_t> memory;  // kV128CaseBytes a case, before it runs.
-  std::vector<uint8_t> want;    // 16 bytes a case: the result's block.
+  std::vector<uint8_t> memory;  // Memory before the instruction runs, kV128CaseBytes per case.
+  std::vector<uint8_t> want;    // The block that holds the result, 16 bytes per case.
 
   size_t cases() const { return want.size() / 16; }
 };
 
-// Empty, with a GoogleTest failure, when the file is missing or malformed.
+// Returns nothing, with a GoogleTest failure, when the file is missing or malformed.
 std::vector<V128Group> ReadV128Golden(const std::string& path);
 
-// Whether it is float arithmetic: the sign and payload of a NaN that it gives are free.
+// Returns true for float arithmetic, where the sign and payload of a NaN result are unspecified.
 bool IsV128Arithmetic(std::string_view instruction);
-// Whether the result is right: to the bit, but for the payload and sign of a NaN that arithmetic gave.
+// Returns true when the result equals the expected one to the bit, except the sign and payload of a NaN from
+// arithmetic.
 bool SameV128(std::string_view instruction, const uint8_t* found, const uint8_t* want);
-// "00ff..."
+// Returns text such as "00ff...".
 std::string HexOf(const uint8_t* bytes, size_t count);
 
 }  // namespace hpvm::wasm

@@ -15,7 +15,7 @@
 namespace hpvm::wasm {
 namespace {
 
-constexpr uint32_t kOut = 1024;  // Where the array is.
+constexpr uint32_t kOut = 1024;  // Address of the array.
 
 wabt::Features AllFeatures() {
   wabt::Features features;
@@ -70,7 +70,8 @@ std::optional<std::vector<uint32_t>> RunInWabt(const std::vector<uint8_t>& bytes
   uint32_t current = 0;
   std::vector<uint32_t> out(instances);
   for (; current < instances; ++current) {
-    in::Store store(features);  // Module state is private to an instance; only the array is shared, and it is disjoint.
+    in::Store store(features);  // Module state is private to an instance; only the array is shared, and instances use
+                                // disjoint parts.
     const auto module = in::Module::New(store, description);
     const auto id = InstanceId(store, current);
     const in::RefVec imports(description.imports.size(), id.ref());

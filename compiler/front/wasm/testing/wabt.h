@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wabt's assembler and its interpreter, for tests: the second opinion on what a module means. C++17, because wabt's
-// interpreter headers are not C++20.
+// wabt's assembler and interpreter, for tests: an independent implementation of WebAssembly's semantics. The header
+// is C++17, because wabt's interpreter headers do not compile as C++20.
 #ifndef HPVMD_COMPILER_FRONT_WASM_TESTING_WABT_H_
 #define HPVMD_COMPILER_FRONT_WASM_TESTING_WABT_H_
 
@@ -11,12 +11,13 @@
 
 namespace hpvm::wasm {
 
-// The module of a text, which is not validated. Fails the current test and returns nothing when the text does not
-// parse.
+// Returns the module that `wat` describes, without validating it. Fails the current test and returns nothing when the
+// text does not parse.
 std::vector<uint8_t> Assemble(std::string_view wat);
 
 // Calls the export "run" with one address for each of `instances` instances in turn, on one memory, with
-// hpvm.instance_id as the only import allowed. Returns the i32 array at that address, or nothing if an instance traps.
+// hpvm.instance_id as the only import allowed. Returns the i32 array at that address, or nothing when an instance
+// traps.
 std::optional<std::vector<uint32_t>> RunInWabt(const std::vector<uint8_t>& module, uint32_t instances);
 
 }  // namespace hpvm::wasm

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// ClusterStore is the job store that several hosts share, in terms of jobs: hosts claim jobs, and every later write for
+// a job carries the claim's fence.
+//
+// A job waits, runs on one host, and ends in exactly one state. A claim gives it to a host with a fence, a number that
+// grows with each claim of the job. The host holds all of its claims under one lease, which it renews. When the lease
+// has expired by the store's clock, Sweep takes the host's jobs back: a job is claimed again, or is DEAD after its last
+// attempt. A write with an old fence changes nothing, so that a host that was paused or cut off cannot end a job that
+// another host runs (Gray and Cheriton, "Leases", SOSP 1989).
+//
+// All times are the store's. Hosts measure durations only, by their own monotonic clocks (agent.h).
+//
+// Calls are asynchronous. A callback is called once, on any thread, perhaps before the call returns. After kUnavailable
+// or kDeadlineExceeded it is unknown whether the call had an effect; every call may then be repeated: a repeated call
+// that had its effect changes nothing and returns OK.
+#ifndef HPVMD_SERVER_CLUSTER_CLUSTER_STORE_H_
+#define HPVMD_SERVER_CLUSTER_CLUSTER_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace hpvm::server::cluster {
+
+enum class JobState : uint8_t { kWaiting, kRunning, kSucceeded, kFailed, kCancelled, kExpired, kDead };
+constexpr bool IsEnd(JobState state) { return state > JobState::kRunning; }
+std::string_view Name(JobState state);  // "WAITING", "RUNNING", ...
+
+// Properties of a host, and the demands of a job, are words: "kind:gpu", "device:opencl:0", "feature:f64", "label:lab".
+struct Needs {
+  std::vector<std::set<std::string>> any_of;  // The host has at least one word of each set.
+  uint64_t memory_bytes = 0;                  // The host has that much memory free of other claims.
+  std::string host;                           // The only host that may run it, as it has the job's buffers; empty: any.
+  std::set<std::string> prefers;              // For a while after the submit, only these hosts claim it, if one lives.
+};
+
+struct Dependency {
+  enum class Condition : uint8_t { kSucceeded, kFailed, kEnded };
+  std::string job;
+  Condition condition = Condition::kSucceeded;
+};
+
+struct NewJob {
+  std::string tenant, id;       // `id` is unique in the cluster; the caller draws it at random.
+  std::string idempotency_key;  // Empty: none; the id then serves as key.
+  std::string request;          // A StoredRequest; the store does not look into it.
+  int32_t priority = 0;         // Higher is claimed first, within a tenant.
+  uint32_t attempts_max = 1;    // At least 1.
+  Duration deadline{0};         // From the submit to the end; 0: none.
+  std::vector<Dependency> after;
+  Needs needs;
+};
+
+struct JobView {
+  std::string tenant, id;
+  JobState state = JobState::kWaiting;
+  uint32_t attempts = 0;  // Number of claims that count.
+  uint64_t fence = 0;     // The last claim's.
+  std::string host;       // The last claim's.
+  std::string result;     // A StoredResults, or an error; set at the end.
+  bool cancel_requested = false;
+};
+
+// A host's process.
+struct Worker {
+  std::string name;           // The host's, unique in the cluster.
+  std::set<std::string> has;  // Words, as in Needs.
+  uint64_t memory_bytes = 0;
+  std::string process;   // Drawn at random by each process.
+  uint64_t joins = 0;    // Grows with each Join of the process, so that a late copy of a former call has no effect.
+  std::string replaces;  // The host's former process, which has ended; empty: none known.
+};
+
+struct Lease {
+  uint64_t incarnation = 0;  // Grows with each Join of the cluster.
+  Duration length{0};        // Counted by the store from the time at which it handled the call.
+};
+
+struct Claim {
+  std::string tenant, id, request;
+  uint64_t fence = 0;
+  bool is_last_attempt = false;
+};
+
+struct Claims {
+  std::vector<Claim> jobs;
+};
+
+struct ClaimRequest {
+  std::string worker;
+  uint64_t incarnation = 0;
+  uint64_t number = 0;  // Grows with each Claim of the incarnation.
+  uint32_t jobs_max = 1;
+};
+
+struct HeldJob {
+  std::string tenant, id;
+  uint64_t fence = 0;
+  friend auto operator<=>(const HeldJob&, const HeldJob&) = default;
+};
+
+struct RenewRequest {
+  std::string worker;
+  uint64_t incarnation = 0;
+  // The jobs that the host runs, or whose ends it has not recorded yet.
+  std::vector<HeldJob> held;
+  // Claims up to this number have been answered, or their answers will be ignored: jobs of such claims that are not
+  // held go back to the queue, and the attempt does not count.
+  uint64_t claims_settled = 0;
+};
+
+struct Renewal {
+  Duration length{0};
+  std::vector<HeldJob> lost;                // Held by the caller, but not by the store: their runs have to be stopped.
+  std::vector<HeldJob> cancelled, expired;  // To be stopped: the user wants it; the deadline has passed.
+};
+
+struct FinishRequest {
+  std::string worker;
+  HeldJob job;
+  JobState state = JobState::kSucceeded;  // kSucceeded, kFailed, kCancelled or kExpired; kWaiting: see is_lost.
+  std::string result;
+  // With kWaiting: the attempt was lost and counts; the job waits again, or is DEAD. Otherwise it is put back
+  // uncounted.
+  bool is_lost = false;
+  Duration device_time{0};  // Charged to the tenant's clock.
+};
+
+struct TenantLimits {
+  uint32_t weight = 1;  // At least 1.
+  uint64_t waiting_max = UINT64_MAX, running_max = UINT64_MAX;
+  bool is_disabled = false;  // Nothing is claimed or submitted.
+};
+
+// A change of a job's state. Numbers of a tenant's events grow; none is left out.
+struct Event {
+  uint64_t number = 0;
+  std::string id;
+  JobState state = JobState::kWaiting;
+  uint64_t fence = 0;
+};
+struct Events {
+  std::vector<Event> events;
+  uint64_t cursor = 0;  // For the next Watch.
+};
+
+struct SweepResult {
+  uint64_t changes = 0;
+  bool has_more = false;
+};
+
+struct Nothing {};
+
+class ClusterStore {
+ public:
+  virtual ~ClusterStore() = default;
+  template <typename T>
+  using Done = std::function<void(StatusOr<T>)>;
+
+  // Adds the jobs, all or none, and returns each as it is: a job whose idempotency key the tenant has used already is
+  // the one that was made then. kResourceExhausted: TenantLimits::waiting_max. kInvalidArgument: a job comes after one
+  // that the tenant does not have. kFailedPrecondition: the key was used for another request, or the tenant is
+  // disabled.
+  virtual void Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) = 0;
+
+  // Registers a host's process, which runs nothing yet: what the store still counts as run by it, or by the process
+  // that it replaces, is taken back at once as lost. kAlreadyExists while another process of that name has a lease: two
+  // daemons with one name. kFailedPrecondition when `joins` is not larger than that of an earlier call.
+  virtual void Join(Worker worker, Done<Lease> done) = 0;
+  // Ends the lease in order: claims that are left go back to the queue, uncounted.
+  virtual void Leave(std::string worker, uint64_t incarnation, Done<Nothing> done) = 0;
+  // Keeps the lease. kFailedPrecondition: it has expired, or another process has joined under the name.
+  virtual void Renew(RenewRequest request, Done<Renewal> done) = 0;
+
+  // Claims jobs that this host may run: of the tenant with the least use for its weight first, within a tenant the
+  // highest priority first, then the oldest. kFailedPrecondition as for Renew; also when the number is not larger than
+  // that of an earlier Claim, or settled.
+  virtual void Claim(ClaimRequest request, Done<Claims> done) = 0;
+  // Ends a claim. kFailedPrecondition: the fence is old, so the result is dropped. OK again when it was this call's
+  // claim that ended the job.
+  virtual void Finish(FinishRequest request, Done<JobView> done) = 0;
+
+  // A waiting job ends as CANCELLED at once; that of a running one is left to its host, or to the end of the host's
+  // lease. Jobs that have ended stay as they are. kNotFound for absent and foreign ids alike.
+  virtual void Cancel(std::string tenant, std::string id, Done<JobView> done) = 0;
+  virtual void Get(std::string tenant, std::string id, Done<JobView> done) = 0;
+  // Returns up to `most` events of the tenant after `cursor` (0: the first). kFailedPrecondition when some are no
+  // longer kept.
+  virtual void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) = 0;
+
+  virtual void SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) = 0;
+  virtual void SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) = 0;
+
+  // Takes at most about `most` steps of what is due: expired leases, deadlines, and ends that dependent jobs have to
+  // learn. Any daemon calls it, at any time, as often as it likes; two at once are harmless.
+  virtual void Sweep(uint32_t most, Done<SweepResult> done) = 0;
+};
+
+}  // namespace hpvm::server::cluster
+
+#endif  // HPVMD_SERVER_CLUSTER_CLUSTER_STORE_H_

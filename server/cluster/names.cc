@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/cluster/cluster_store.h"
+
+namespace hpvm::server::cluster {
+
+std::string_view Name(JobState state) {
+  switch (state) {
+    case JobState::kWaiting:
+      return "WAITING";
+    case JobState::kRunning:
+      return "RUNNING";
+    case JobState::kSucceeded:
+      return "SUCCEEDED";
+    case JobState::kFailed:
+      return "FAILED";
+    case JobState::kCancelled:
+      return "CANCELLED";
+    case JobState::kExpired:
+      return "EXPIRED";
+    case JobState::kDead:
+      return "DEAD";
+  }
+  return "";
+}
+
+}  // namespace hpvm::server::cluster

@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0
+// Method: one table of jobs, searched through. Each call is one transaction, made before it answers.
+// Invariants, which a database's implementation keeps by its transactions: a job is RUNNING exactly while its fence is
+// its host's claim; counters of tenants equal the numbers of their rows; each change of a state is one event; each pair
+// of a dependent and a job that it waits for is judged once.
+#include "server/cluster/testing/model_cluster_store.h"
+
+#include <algorithm>
+
+namespace hpvm::server::cluster {
+namespace {
+
+constexpr Duration kRetryMax = std::chrono::minutes(1);
+
+std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
+
+}  // namespace
+
+ModelClusterStore::Job* ModelClusterStore::Find(const std::string& tenant, const std::string& id) {
+  const auto found = jobs_.find({tenant, id});
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+StatusOr<ModelClusterStore::Host*> ModelClusterStore::FindHost(const std::string& name, uint64_t incarnation) {
+  const auto found = hosts_.find(name);
+  if (found == hosts_.end() || found->second.incarnation != incarnation || found->second.has_left) {
+    return FailedPrecondition("The host " + Quoted(name) + " has no lease of incarnation " +
+                              std::to_string(incarnation) + ": another process has joined, or it has left.");
+  }
+  if (!IsLive(found->second)) {
+    return FailedPrecondition("The lease of the host " + Quoted(name) + " has expired; it has to join again.");
+  }
+  return &found->second;
+}
+
+void ModelClusterStore::Change(Job& job, JobState state) {
+  const JobView before = job.view;
+  TenantRow& tenant = tenants_[job.view.tenant];
+  tenant.waiting -= before.state == JobState::kWaiting ? 1 : 0;
+  tenant.running -= before.state == JobState::kRunning ? 1 : 0;
+  tenant.waiting += state == JobState::kWaiting ? 1 : 0;
+  tenant.running += state == JobState::kRunning ? 1 : 0;
+  job.view.state = state;
+  tenant.kept.push_back({++tenant.events, job.view.id, state, job.view.fence});
+  if (tenant.kept.size() > options_.events_max) {
+    tenant.kept.pop_front();
+  }
+  if (on_change) {
+    on_change(job.request, before, job.view);
+  }
+}
+
+void ModelClusterStore::End(Job& job, JobState state, std::string result) {
+  job.view.result = std::move(result);
+  Change(job, state);
+  if (waits_.contains({job.view.tenant, job.view.id})) {
+    ended_.emplace_back(job.view.tenant, job.view.id);
+  }
+}
+
+// The claim is over without a result.
+void ModelClusterStore::TakeBack(Job& job, bool counts) {
+  if (!counts) {
+    --job.view.attempts;
+  } else {
+    ++job.lost;
+    const Duration delay = std::min<Duration>(kRetryMax, options_.retry_after * (1u << std::min(job.lost - 1, 6u)));
+    job.not_before = clock_.Now() + delay;
+  }
+  if (job.view.cancel_requested) {
+    End(job, JobState::kCancelled, "cancelled");
+  } else if (clock_.Now() >= job.deadline) {
+    End(job, JobState::kFailed, "deadline");
+  } else if (counts && job.view.attempts >= job.request.attempts_max) {
+    End(job, JobState::kDead, "lost");
+  } else {
+    Change(job, JobState::kWaiting);
+  }
+}
+
+void ModelClusterStore::TakeBackAll(const std::string& host, uint64_t incarnation, bool counts) {
+  for (auto& [key, job] : jobs_) {
+    if (job.view.state == JobState::kRunning && job.view.host == host && job.incarnation == incarnation) {
+      TakeBack(job, counts);
+    }
+  }
+}
+
+bool ModelClusterStore::IsMet(Dependency::Condition condition, JobState state) {
+  return condition == Dependency::Condition::kEnded ||
+         (condition == Dependency::Condition::kSucceeded) == (state == JobState::kSucceeded);
+}
+
+Status ModelClusterStore::CheckInsert(const std::vector<NewJob>& jobs) {
+  std::map<std::string, size_t> added;
+  std::set<Key> ids;
+  for (const NewJob& job : jobs) {
+    ids.emplace(job.tenant, job.id);
+  }
+  for (const NewJob& job : jobs) {
+    TenantRow& tenant = tenants_[job.tenant];
+    const std::string& name = job.idempotency_key.empty() ? job.id : job.idempotency_key;
+    if (const auto known = tenant.keys.find(name); known != tenant.keys.end()) {
+      if (Find(job.tenant, known->second)->request.request != job.request) {
+        return FailedPrecondition("The key " + Quoted(name) + " was used for another request.");
+      }
+      continue;
+    }
+    if (tenant.limits.is_disabled) {
+      return FailedPrecondition("The tenant " + Quoted(job.tenant) + " is disabled.");
+    }
+    for (const Dependency& dependency : job.after) {
+      if (Find(job.tenant, dependency.job) == nullptr && !ids.contains({job.tenant, dependency.job})) {
+        return InvalidArgument("The tenant has no job " + Quoted(dependency.job) + " to come after.");
+      }
+    }
+    if (tenant.waiting + ++added[job.tenant] > tenant.limits.waiting_max) {
+      return ResourceExhausted("The tenant " + Quoted(job.tenant) + " has " + std::to_string(tenant.waiting) +
+                               " waiting jobs; the limit is " + std::to_string(tenant.limits.waiting_max) + ".");
+    }
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<JobView> ModelClusterStore::Insert(NewJob&& request) {
+  TenantRow& tenant = tenants_[request.tenant];
+  const std::string& name = request.idempotency_key.empty() ? request.id : request.idempotency_key;
+  const auto [known, is_new] = tenant.keys.try_emplace(name, request.id);
+  if (!is_new) {
+    return Find(request.tenant, known->second)->view;
+  }
+  Job& job = jobs_[{request.tenant, request.id}];
+  job.request = std::move(request);
+  job.view.tenant = job.request.tenant;
+  job.view.id = job.request.id;
+  job.sequence = next_sequence_++;
+  job.submitted = clock_.Now();
+  job.deadline = job.request.deadline > Duration{0} ? job.submitted + job.request.deadline : kNever;
+  ++tenant.waiting;
+  tenant.kept.push_back({++tenant.events, job.view.id, JobState::kWaiting, 0});
+  if (on_change) {
+    on_change(job.request, JobView(), job.view);
+  }
+  for (const Dependency& dependency : job.request.after) {
+    const Job* on = Find(job.view.tenant, dependency.job);
+    if (on == nullptr || !IsEnd(on->view.state)) {  // A job of the same batch may be inserted later.
+      waits_[{job.view.tenant, dependency.job}].push_back({job.view.id, dependency.condition});
+      ++job.pending;
+    } else if (!IsMet(dependency.condition, on->view.state)) {
+      job.cannot_start = true;
+    }
+  }
+  if (job.cannot_start) {
+    End(job, JobState::kFailed, "dependency");
+  }
+  return job.view;
+}
+
+void ModelClusterStore::Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) {
+  if (Status refused = CheckInsert(jobs); !refused.ok()) {
+    return done(std::move(refused));
+  }
+  std::vector<JobView> views;
+  for (NewJob& job : jobs) {
+    views.push_back(*Insert(std::move(job)));
+  }
+  done(std::move(views));
+}
+
+void ModelClusterStore::Join(Worker worker, Done<Lease> done) {
+  const auto found = hosts_.find(worker.name);
+  bool is_cordoned = false;
+  if (found != hosts_.end()) {
+    Host& before = found->second;
+    const bool is_same = before.worker.process == worker.process;
+    if (!is_same && before.worker.process != worker.replaces && IsLive(before)) {
+      return done(AlreadyExists("Another process of the host " + Quoted(worker.name) +
+                                " has a lease: two daemons have one name."));
+    }
+    if (is_same && worker.joins <= before.worker.joins) {
+      return done(FailedPrecondition("Join " + std::to_string(worker.joins) + " of the host " + Quoted(worker.name) +
+                                     " comes late."));
+    }
+    is_cordoned = before.is_cordoned;
+    TakeBackAll(worker.name, before.incarnation, /*counts=*/true);
+  }
+  Host host{.worker = std::move(worker),
+            .incarnation = next_incarnation_++,
+            .until = clock_.Now() + options_.lease,
+            .is_cordoned = is_cordoned};
+  const Lease lease{.incarnation = host.incarnation, .length = options_.lease};
+  hosts_[host.worker.name] = std::move(host);
+  done(lease);
+}
+
+void ModelClusterStore::Leave(std::string worker, uint64_t incarnation, Done<Nothing> done) {
+  const StatusOr<Host*> host = FindHost(worker, incarnation);
+  if (!host.ok()) {
+    return done(host.status());
+  }
+  TakeBackAll(worker, incarnation, /*counts=*/false);
+  (*host)->has_left = true;
+  done(Nothing());
+}
+
+void ModelClusterStore::Renew(RenewRequest request, Done<Renewal> done) {
+  const StatusOr<Host*> host = FindHost(request.worker, request.incarnation);
+  if (!host.ok()) {
+    return done(host.status());
+  }
+  (*host)->until = clock_.Now() + options_.lease;
+  (*host)->settled = std::max((*host)->settled, request.claims_settled);
+  Renewal renewal{.length = options_.lease, .lost = {}, .cancelled = {}, .expired = {}};
+  const std::set<HeldJob> held(request.held.begin(), request.held.end());
+  for (const HeldJob& claim : held) {
+    const Job* job = Find(claim.tenant, claim.id);
+    if (job == nullptr || job->view.state != JobState::kRunning || job->view.fence != claim.fence) {
+      renewal.lost.push_back(claim);
+    } else if (job->view.cancel_requested) {
+      renewal.cancelled.push_back(claim);
+    } else if (clock_.Now() >= job->deadline) {
+      renewal.expired.push_back(claim);
+    }
+  }
+  for (auto& [key, job] : jobs_) {
+    const bool is_claim = job.view.state == JobState::kRunning && job.view.host == request.worker &&
+                          job.incarnation == request.incarnation;
+    if (!is_claim || held.contains({job.view.tenant, job.view.id, job.view.fence})) {
+      continue;
+    }
+    // The answer to its claim was lost.
+    if (job.claim_number <= request.claims_settled) {
+      TakeBack(job, /*counts=*/false);
+    }
+  }
+  done(std::move(renewal));
+}
+
+uint64_t ModelClusterStore::MemoryUsed(const Host& host) const {
+  uint64_t bytes = 0;
+  for (const auto& [key, job] : jobs_) {
+    if (job.view.state == JobState::kRunning && job.view.host == host.worker.name) {
+      bytes += job.request.needs.memory_bytes;
+    }
+  }
+  return bytes;
+}
+
+bool ModelClusterStore::MayClaim(const Job& job, const Host& host) const {
+  const Needs& needs = job.request.needs;
+  const Time now = clock_.Now();
+  if (job.view.state != JobState::kWaiting || job.not_before > now) {
+    return false;
+  }
+  if (job.pending > 0) {
+    return false;
+  }
+  if (!needs.host.empty() && needs.host != host.worker.name) {
+    return false;
+  }
+  if (job.deadline <= now) {
+    return false;
+  }
+  if (!std::ranges::all_of(needs.any_of, [&](const std::set<std::string>& words) {
+        return std::ranges::any_of(words, [&](const std::string& word) { return host.worker.has.contains(word); });
+      })) {
+    return false;
+  }
+  if (MemoryUsed(host) + needs.memory_bytes > host.worker.memory_bytes) {
+    return false;
+  }
+  const bool is_preferred = needs.prefers.empty() || needs.prefers.contains(host.worker.name);
+  return is_preferred || now >= job.submitted + options_.prefer_for ||
+         std::ranges::none_of(needs.prefers, [&](const std::string& name) {
+           const auto found = hosts_.find(name);
+           return found != hosts_.end() && IsLive(found->second) && !found->second.is_cordoned;
+         });
+}
+
+ModelClusterStore::Job* ModelClusterStore::NextFor(const Host& host) {
+  Job* best = nullptr;
+  const auto rank = [&](const Job& job) {
+    return std::tuple(tenants_[job.view.tenant].clock, job.view.tenant, -int64_t{job.request.priority}, job.sequence);
+  };
+  for (auto& [key, job] : jobs_) {
+    const TenantRow& tenant = tenants_[job.view.tenant];
+    if (tenant.limits.is_disabled || tenant.running >= tenant.limits.running_max || !MayClaim(job, host)) {
+      continue;
+    }
+    if (best == nullptr || rank(job) < rank(*best)) {
+      best = &job;
+    }
+  }
+  return best;
+}
+
+void ModelClusterStore::Claim(ClaimRequest request, Done<Claims> done) {
+  const StatusOr<Host*> host = FindHost(request.worker, request.incarnation);
+  if (!host.ok()) {
+    return done(host.status());
+  }
+  if (request.number <= (*host)->last_claim || request.number <= (*host)->settled) {
+    return done(FailedPrecondition("Claim " + std::to_string(request.number) + " of the host " +
+                                   Quoted(request.worker) + " comes late."));
+  }
+  (*host)->last_claim = request.number;
+  Claims claims;
+  while (claims.jobs.size() < request.jobs_max && !(*host)->is_cordoned) {
+    Job* const job = NextFor(**host);
+    if (job == nullptr) {
+      break;
+    }
+    TenantRow& tenant = tenants_[job->view.tenant];
+    // A tenant that was idle gets no credit for the past.
+    double least = tenant.clock;
+    for (const auto& [name, other] : tenants_) {
+      least = other.running > 0 ? std::min(least, other.clock) : least;
+    }
+    tenant.clock = std::max(tenant.clock, least) +
+                   std::chrono::duration<double>(options_.start_cost).count() / std::max(1u, tenant.limits.weight);
+    ++job->view.attempts;
+    ++job->view.fence;
+    job->view.host = request.worker;
+    job->incarnation = request.incarnation;
+    job->claim_number = request.number;
+    Change(*job, JobState::kRunning);
+    claims.jobs.push_back({.tenant = job->view.tenant,
+                           .id = job->view.id,
+                           .request = job->request.request,
+                           .fence = job->view.fence,
+                           .is_last_attempt = job->view.attempts >= job->request.attempts_max});
+  }
+  done(std::move(claims));
+}
+
+void ModelClusterStore::Finish(FinishRequest request, Done<JobView> done) {
+  Job* const job = Find(request.job.tenant, request.job.id);
+  if (job == nullptr) {
+    return done(NotFound("There is no job " + Quoted(request.job.id) + "."));
+  }
+  if (job->ended_fence == request.job.fence) {
+    return done(job->view);  // A repeated call.
+  }
+  if (job->view.state != JobState::kRunning || job->view.fence != request.job.fence) {
+    return done(FailedPrecondition("The claim " + std::to_string(request.job.fence) + " of the job " +
+                                   Quoted(request.job.id) + " is over; the last one is " +
+                                   std::to_string(job->view.fence) + "."));
+  }
+  TenantRow& tenant = tenants_[job->view.tenant];
+  tenant.clock += std::chrono::duration<double>(request.device_time).count() / std::max(1u, tenant.limits.weight);
+  job->ended_fence = request.job.fence;
+  if (request.state == JobState::kWaiting) {
+    TakeBack(*job, request.is_lost);
+  } else {
+    End(*job, request.state, std::move(request.result));
+  }
+  done(job->view);
+}
+
+void ModelClusterStore::Cancel(std::string tenant, std::string id, Done<JobView> done) {
+  Job* const job = Find(tenant, id);
+  if (job == nullptr) {
+    return done(NotFound("The tenant has no job " + Quoted(id) + "."));
+  }
+  if (!IsEnd(job->view.state)) {
+    job->view.cancel_requested = true;
+    if (job->view.state == JobState::kWaiting) {
+      End(*job, JobState::kCancelled, "cancelled");
+    }
+  }
+  done(job->view);
+}
+
+void ModelClusterStore::Get(std::string tenant, std::string id, Done<JobView> done) {
+  const Job* const job = Find(tenant, id);
+  if (job == nullptr) {
+    return done(NotFound("The tenant has no job " + Quoted(id) + "."));
+  }
+  done(job->view);
+}
+
+void ModelClusterStore::Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) {
+  const TenantRow& row = tenants_[tenant];
+  Events events{.events = {}, .cursor = cursor};
+  if (cursor > row.events) {
+    return done(InvalidArgument("The cursor (" + std::to_string(cursor) + ") is beyond the last event (" +
+                                std::to_string(row.events) + ")."));
+  }
+  if (row.events - cursor > row.kept.size()) {
+    return done(
+        FailedPrecondition("Events after " + std::to_string(cursor) + " are no longer kept; list the jobs again."));
+  }
+  for (const Event& event : row.kept) {
+    if (event.number > cursor && events.events.size() < most) {
+      events.events.push_back(event);
+      events.cursor = event.number;
+    }
+  }
+  done(std::move(events));
+}
+
+void ModelClusterStore::SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) {
+  tenants_[tenant].limits = limits;
+  done(Nothing());
+}
+
+void ModelClusterStore::SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) {
+  const auto found = hosts_.find(worker);
+  if (found == hosts_.end()) {
+    return done(NotFound("There is no host " + Quoted(worker) + "."));
+  }
+  found->second.is_cordoned = is_cordoned;
+  done(Nothing());
+}
+
+void ModelClusterStore::Sweep(uint32_t most, Done<SweepResult> done) {
+  SweepResult result;
+  const Time now = clock_.Now();
+  for (auto& [key, job] : jobs_) {
+    if (result.changes >= most) {
+      result.has_more = true;
+      return done(result);
+    }
+    if (job.view.state == JobState::kRunning) {
+      const auto host = hosts_.find(job.view.host);
+      if (host == hosts_.end() || host->second.incarnation != job.incarnation || !IsLive(host->second)) {
+        TakeBack(job, /*counts=*/true);
+        ++result.changes;
+      }
+    } else if (job.view.state == JobState::kWaiting && job.deadline <= now) {
+      End(job, job.view.fence > 0 ? JobState::kFailed : JobState::kExpired, "deadline");
+      ++result.changes;
+    }
+  }
+  while (!ended_.empty() && result.changes < most) {
+    const Key key = ended_.front();
+    std::vector<Wait>& waits = waits_[key];
+    if (waits.empty()) {
+      waits_.erase(key);
+      ended_.pop_front();
+      continue;
+    }
+    const Wait wait = waits.back();
+    waits.pop_back();
+    ++result.changes;
+    Job* const waiter = Find(key.first, wait.waiter);
+    --waiter->pending;
+    if (waiter->view.state == JobState::kWaiting && !IsMet(wait.condition, jobs_.at(key).view.state)) {
+      End(*waiter, JobState::kFailed, "dependency");
+    }
+  }
+  result.has_more = !ended_.empty();
+  done(result);
+}
+
+void ModelClusterStore::ForEach(const std::function<void(const NewJob&, const JobView&)>& each) const {
+  for (const auto& [key, job] : jobs_) {
+    each(job.request, job.view);
+  }
+}
+
+size_t ModelClusterStore::running(const std::string& tenant) const {
+  const auto found = tenants_.find(tenant);
+  return found == tenants_.end() ? 0 : found->second.running;
+}
+
+size_t ModelClusterStore::waiting(const std::string& tenant) const {
+  const auto found = tenants_.find(tenant);
+  return found == tenants_.end() ? 0 : found->second.waiting;
+}
+
+}  // namespace hpvm::server::cluster

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModelClusterStore is a ClusterStore in memory: the reference for those on databases, and the store of simulations. It
+// answers each call before the call returns.
+#ifndef HPVMD_SERVER_CLUSTER_TESTING_MODEL_CLUSTER_STORE_H_
+#define HPVMD_SERVER_CLUSTER_TESTING_MODEL_CLUSTER_STORE_H_
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "server/cluster/cluster_store.h"
+
+namespace hpvm::server::cluster {
+
+struct ModelClusterStoreOptions {
+  Duration lease = std::chrono::seconds(10);
+  Duration prefer_for = std::chrono::seconds(5);   // Needs::prefers.
+  Duration retry_after = std::chrono::seconds(1);  // Doubles with each lost attempt, up to a minute.
+  size_t events_max = 10'000;                      // Kept per tenant.
+  // Device time, divided by the tenant's weight, that a start costs at once.
+  Duration start_cost = std::chrono::milliseconds(10);
+};
+
+// Not thread-safe.
+class ModelClusterStore final : public ClusterStore {
+ public:
+  // Borrows the clock, whose Now is the store's time.
+  ModelClusterStore(ModelClusterStoreOptions options, const Clock& clock) : options_(options), clock_(clock) {}
+
+  void Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) override;
+  void Join(Worker worker, Done<Lease> done) override;
+  void Leave(std::string worker, uint64_t incarnation, Done<Nothing> done) override;
+  void Renew(RenewRequest request, Done<Renewal> done) override;
+  void Claim(ClaimRequest request, Done<Claims> done) override;
+  void Finish(FinishRequest request, Done<JobView> done) override;
+  void Cancel(std::string tenant, std::string id, Done<JobView> done) override;
+  void Get(std::string tenant, std::string id, Done<JobView> done) override;
+  void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) override;
+  void SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) override;
+  void SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) override;
+  void Sweep(uint32_t most, Done<SweepResult> done) override;
+
+  // Called after each insert, with `before` empty, and after each change of a job's state, for checks.
+  std::function<void(const NewJob&, const JobView& before, const JobView& after)> on_change;
+  // Every job with its request, for checks.
+  void ForEach(const std::function<void(const NewJob&, const JobView&)>& each) const;
+  size_t running(const std::string& tenant) const;
+  size_t waiting(const std::string& tenant) const;
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // Tenant and id.
+  struct Job {
+    NewJob request;
+    JobView view;
+    uint64_t sequence = 0;
+    Time submitted{0}, not_before{0}, deadline = kNever;
+    uint32_t pending = 0;       // Dependencies that have not ended.
+    bool cannot_start = false;  // One of them has ended otherwise than required.
+    uint32_t lost = 0;          // Attempts that were lost.
+    // The claim's:
+    uint64_t incarnation = 0, claim_number = 0;
+    uint64_t ended_fence = 0;  // The last claim that its host finished.
+  };
+  struct Host {
+    Worker worker;
+    uint64_t incarnation = 0;
+    Time until{0};
+    bool is_cordoned = false, has_left = false;
+    uint64_t last_claim = 0, settled = 0;
+  };
+  struct TenantRow {
+    TenantLimits limits;
+    double clock = 0;  // Device time, in seconds, divided by the weight.
+    size_t waiting = 0, running = 0;
+    uint64_t events = 0;
+    std::deque<Event> kept;
+    std::map<std::string, std::string> keys;
+  };
+  struct Wait {
+    std::string waiter;
+    Dependency::Condition condition;
+  };
+
+  bool IsLive(const Host& host) const { return !host.has_left && clock_.Now() < host.until; }
+  StatusOr<Host*> FindHost(const std::string& name, uint64_t incarnation);
+  Job* Find(const std::string& tenant, const std::string& id);
+  // Every change of a job's state goes through here: counters, event, callback.
+  void Change(Job& job, JobState state);
+  void End(Job& job, JobState state, std::string result);
+  void TakeBack(Job& job, bool counts);
+  void TakeBackAll(const std::string& host, uint64_t incarnation, bool counts);
+  StatusOr<JobView> Insert(NewJob&& request);
+  Status CheckInsert(const std::vector<NewJob>& jobs);
+  static bool IsMet(Dependency::Condition condition, JobState state);
+  bool MayClaim(const Job& job, const Host& host) const;
+  uint64_t MemoryUsed(const Host& host) const;
+  Job* NextFor(const Host& host);
+
+  const ModelClusterStoreOptions options_;
+  const Clock& clock_;
+  std::map<Key, Job> jobs_;
+  std::map<std::string, Host> hosts_;
+  std::map<std::string, TenantRow> tenants_;
+  std::map<Key, std::vector<Wait>> waits_;  // Keyed by the job that is waited for.
+  std::deque<Key> ended_;                   // Jobs whose ends their dependents have not learned yet.
+  uint64_t next_sequence_ = 1, next_incarnation_ = 1;
+};
+
+}  // namespace hpvm::server::cluster
+
+#endif  // HPVMD_SERVER_CLUSTER_TESTING_MODEL_CLUSTER_STORE_H_

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/failpoint.h"
-#include "server/jobs/sqlite/sqlite_connection.h"
+#include "server/sqlite/sqlite_connection.h"
 
 namespace hpvm::server {
 namespace {

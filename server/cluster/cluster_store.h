@@ -30,7 +30,10 @@ namespace hpvm::server::cluster {
 
 enum class JobState : uint8_t { kWaiting, kRunning, kSucceeded, kFailed, kCancelled, kExpired, kDead };
 constexpr bool IsEnd(JobState state) { return state > JobState::kRunning; }
+constexpr JobState kLastJobState = JobState::kDead;
 std::string_view Name(JobState state);  // "WAITING", "RUNNING", ...
+// Returns the state with that number; kDead for other numbers.
+JobState StateFrom(int64_t number);
 
 // Properties of a host, and the demands of a job, are words: "kind:gpu", "device:opencl:0", "feature:f64", "label:lab".
 struct Needs {
@@ -45,6 +48,8 @@ struct Dependency {
   std::string job;
   Condition condition = Condition::kSucceeded;
 };
+// Returns true when a job may run that comes after one that has ended in this state.
+bool IsMet(Dependency::Condition condition, JobState end);
 
 struct NewJob {
   std::string tenant, id;       // `id` is unique in the cluster; the caller draws it at random.
@@ -156,6 +161,17 @@ struct SweepResult {
 };
 
 struct Nothing {};
+
+struct ClusterStoreOptions {
+  Duration lease = std::chrono::seconds(10);
+  Duration prefer_for = std::chrono::seconds(5);   // Needs::prefers.
+  Duration retry_after = std::chrono::seconds(1);  // Doubles with each lost attempt, up to a minute.
+  uint64_t events_max = 10'000;                    // Kept per tenant.
+  // Device time, divided by the tenant's weight, that a start costs at once.
+  Duration start_cost = std::chrono::milliseconds(10);
+  // The most by which the store's time advances without a sweep.
+  Duration clock_leap_max = std::chrono::seconds(5);
+};
 
 class ClusterStore {
  public:

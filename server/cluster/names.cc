@@ -23,4 +23,13 @@ std::string_view Name(JobState state) {
   return "";
 }
 
+JobState StateFrom(int64_t number) {
+  return number < 0 || number > static_cast<int64_t>(kLastJobState) ? JobState::kDead : static_cast<JobState>(number);
+}
+
+bool IsMet(Dependency::Condition condition, JobState end) {
+  return condition == Dependency::Condition::kEnded ||
+         (condition == Dependency::Condition::kSucceeded) == (end == JobState::kSucceeded);
+}
+
 }  // namespace hpvm::server::cluster

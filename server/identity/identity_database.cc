@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/failpoint.h"
-#include "server/jobs/sqlite/sqlite_connection.h"
+#include "server/sqlite/sqlite_connection.h"
 
 namespace hpvm::server {
 namespace {

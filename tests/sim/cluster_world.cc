@@ -6,6 +6,9 @@
 #include <algorithm>
 
 #include "server/cluster/agent.h"
+#include "server/cluster/sqlite/sqlite_session.h"
+#include "server/cluster/testing/direct_sql_store.h"
+#include "server/cluster/testing/model_cluster_store.h"
 
 namespace hpvm::server::sim {
 
@@ -61,46 +64,46 @@ class ClusterWorld::Link final : public cluster::ClusterStore {
   bool is_cut = false;
 
   void Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) override {
-    Call<std::vector<JobView>>([this, jobs](auto then) { world_.store_.Submit(jobs, then); }, done);
+    Call<std::vector<JobView>>([this, jobs](auto then) { world_.store_->Submit(jobs, then); }, done);
   }
   void Join(cluster::Worker worker, Done<cluster::Lease> done) override {
-    Call<cluster::Lease>([this, worker](auto then) { world_.store_.Join(worker, then); }, done);
+    Call<cluster::Lease>([this, worker](auto then) { world_.store_->Join(worker, then); }, done);
   }
   void Leave(std::string worker, uint64_t incarnation, Done<cluster::Nothing> done) override {
-    Call<cluster::Nothing>([this, worker, incarnation](auto then) { world_.store_.Leave(worker, incarnation, then); },
+    Call<cluster::Nothing>([this, worker, incarnation](auto then) { world_.store_->Leave(worker, incarnation, then); },
                            done);
   }
   void Renew(cluster::RenewRequest request, Done<cluster::Renewal> done) override {
-    Call<cluster::Renewal>([this, request](auto then) { world_.store_.Renew(request, then); }, done);
+    Call<cluster::Renewal>([this, request](auto then) { world_.store_->Renew(request, then); }, done);
   }
   void Claim(cluster::ClaimRequest request, Done<cluster::Claims> done) override {
     if (world_.has_faults() && Chance(world_.rng_, world_.plan_.pause_at_claim)) {
       world_.context_.events.After(Microseconds(1), 0, [this] { world_.PauseHost(host_); });
     }
-    Call<cluster::Claims>([this, request](auto then) { world_.store_.Claim(request, then); }, done);
+    Call<cluster::Claims>([this, request](auto then) { world_.store_->Claim(request, then); }, done);
   }
   void Finish(cluster::FinishRequest request, Done<JobView> done) override {
-    Call<JobView>([this, request](auto then) { world_.store_.Finish(request, then); }, done);
+    Call<JobView>([this, request](auto then) { world_.store_->Finish(request, then); }, done);
   }
   void Cancel(std::string tenant, std::string id, Done<JobView> done) override {
-    Call<JobView>([this, tenant, id](auto then) { world_.store_.Cancel(tenant, id, then); }, done);
+    Call<JobView>([this, tenant, id](auto then) { world_.store_->Cancel(tenant, id, then); }, done);
   }
   void Get(std::string tenant, std::string id, Done<JobView> done) override {
-    Call<JobView>([this, tenant, id](auto then) { world_.store_.Get(tenant, id, then); }, done);
+    Call<JobView>([this, tenant, id](auto then) { world_.store_->Get(tenant, id, then); }, done);
   }
   void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<cluster::Events> done) override {
-    Call<cluster::Events>([this, tenant, cursor, most](auto then) { world_.store_.Watch(tenant, cursor, most, then); },
+    Call<cluster::Events>([this, tenant, cursor, most](auto then) { world_.store_->Watch(tenant, cursor, most, then); },
                           done);
   }
   void SetLimits(std::string tenant, cluster::TenantLimits limits, Done<cluster::Nothing> done) override {
-    Call<cluster::Nothing>([this, tenant, limits](auto then) { world_.store_.SetLimits(tenant, limits, then); }, done);
+    Call<cluster::Nothing>([this, tenant, limits](auto then) { world_.store_->SetLimits(tenant, limits, then); }, done);
   }
   void SetCordon(std::string worker, bool is_cordoned, Done<cluster::Nothing> done) override {
     Call<cluster::Nothing>(
-        [this, worker, is_cordoned](auto then) { world_.store_.SetCordon(worker, is_cordoned, then); }, done);
+        [this, worker, is_cordoned](auto then) { world_.store_->SetCordon(worker, is_cordoned, then); }, done);
   }
   void Sweep(uint32_t most, Done<cluster::SweepResult> done) override {
-    Call<cluster::SweepResult>([this, most](auto then) { world_.store_.Sweep(most, then); }, done);
+    Call<cluster::SweepResult>([this, most](auto then) { world_.store_->Sweep(most, then); }, done);
   }
 
  private:
@@ -206,15 +209,33 @@ ClusterPlan ClusterWorld::DrawPlan(SeededRng rng) {
   return plan;
 }
 
-ClusterWorld::ClusterWorld(uint64_t seed, bool prints)
+namespace {
+
+std::unique_ptr<cluster::CheckedClusterStore> MakeStore(ClusterWorld::Store store, cluster::ClusterStoreOptions options,
+                                                        const Clock& clock) {
+  if (store == ClusterWorld::Store::kModel) {
+    return std::make_unique<cluster::ModelClusterStore>(options, clock);
+  }
+  auto session = cluster::SqliteSession::OpenInMemory(clock);
+  HPVMD_CHECK(session.ok());
+  return std::make_unique<cluster::DirectSqlStore>(options, *std::move(session));
+}
+
+}  // namespace
+
+ClusterWorld::ClusterWorld(uint64_t seed, bool prints, Store store)
     : context_(seed, prints),
       plan_(DrawPlan(context_.RngFor("cluster"))),
       rng_(context_.RngFor("faults")),
       network_rng_(context_.RngFor("network")),
       client_rng_(context_.RngFor("clients")),
       run_rng_(context_.RngFor("runs")),
-      store_({.retry_after = Milliseconds(plan_.hasty_retries ? 1 : 1'000)}, context_.clock) {
-  store_.on_change = [this](const NewJob& request, const JobView& before, const JobView& after) {
+      store_(MakeStore(store,
+                       {.retry_after = Milliseconds(plan_.hasty_retries ? 1 : 1'000),
+                        // Checks go by the world's time.
+                        .clock_leap_max = std::chrono::hours(24)},
+                       context_.clock)) {
+  store_->on_change = [this](const NewJob& request, const JobView& before, const JobView& after) {
     OnChange(request, before, after);
   };
 }
@@ -631,7 +652,7 @@ void ClusterWorld::EndFaults() {
   is_down_ = false;
   for (uint32_t host = 0; host < plan_.hosts; ++host) {
     hosts_[host]->link.is_cut = false;
-    store_.SetCordon(HostName(host), false, [](const auto&) {});
+    store_->SetCordon(HostName(host), false, [](const auto&) {});
     if (hosts_[host]->is_paused) {
       ResumeHost(host);
     }
@@ -661,9 +682,9 @@ void ClusterWorld::CheckAtEnd() {
   for (const std::unique_ptr<Client>& client : clients_) {
     context_.Check(client->left == 0 && !client->is_waiting, "liveness",
                    [&] { return "A client of " + client->tenant + " still waits for an answer."; });
-    context_.Check(store_.running(client->tenant) == 0 && store_.waiting(client->tenant) == 0, "counters", [&] {
-      return "Tenant " + client->tenant + " has " + std::to_string(store_.waiting(client->tenant)) + " waiting and " +
-             std::to_string(store_.running(client->tenant)) + " running jobs, and all have ended.";
+    context_.Check(store_->running(client->tenant) == 0 && store_->waiting(client->tenant) == 0, "counters", [&] {
+      return "Tenant " + client->tenant + " has " + std::to_string(store_->waiting(client->tenant)) + " waiting and " +
+             std::to_string(store_->running(client->tenant)) + " running jobs, and all have ended.";
     });
   }
 }
@@ -680,7 +701,7 @@ Verdict ClusterWorld::Run() {
     client->left = std::max(1u, plan_.jobs / plan_.tenants);
     client->link = std::make_unique<Link>(*this, Link::kClient);
     running_max_[client->tenant] = Between(rng_, 1, 8);
-    store_.SetLimits(
+    store_->SetLimits(
         client->tenant,
         {.weight = static_cast<uint32_t>(Between(rng_, 1, 4)), .running_max = running_max_[client->tenant]},
         [](const auto&) {});
@@ -717,7 +738,7 @@ Verdict ClusterWorld::Run() {
   Repeat(plan_.cordon_every, "cordon", [this, any] {
     const std::string host = HostName(any());
     const bool is_cordoned = !cordoned_.contains(host);
-    store_.SetCordon(host, is_cordoned, [&](const StatusOr<cluster::Nothing>& set) {
+    store_->SetCordon(host, is_cordoned, [&](const StatusOr<cluster::Nothing>& set) {
       if (set.ok()) {
         is_cordoned ? (void)cordoned_.insert(host) : (void)cordoned_.erase(host);
       }

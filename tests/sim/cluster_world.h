@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ClusterWorld is a few hosts and clients that share one model store (server/cluster): hosts are killed, paused,
+// ClusterWorld is a few hosts and clients that share one store (server/cluster): hosts are killed, paused,
 // drained and cut off, messages are lost, late and doubled, the store is down for a while. Checks compare what the
 // store does and what hosts run with the promises of a cluster.
 //
@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/cluster/testing/model_cluster_store.h"
+#include "server/cluster/testing/checked_cluster_store.h"
 #include "tests/sim/context.h"
 #include "tests/sim/verdict.h"
 
@@ -43,7 +43,9 @@ struct ClusterPlan {
 
 class ClusterWorld {
  public:
-  ClusterWorld(uint64_t seed, bool prints);
+  // The model, or the store of a daemon on a database of SQLite in memory.
+  enum class Store : uint8_t { kModel, kSqlite };
+  ClusterWorld(uint64_t seed, bool prints, Store store = Store::kModel);
   ~ClusterWorld();
   Verdict Run();
   const Trace& trace() const { return context_.trace; }
@@ -99,7 +101,7 @@ class ClusterWorld {
   Context context_;
   const ClusterPlan plan_;
   SeededRng rng_, network_rng_, client_rng_, run_rng_;
-  cluster::ModelClusterStore store_;
+  const std::unique_ptr<cluster::CheckedClusterStore> store_;
   bool is_down_ = false;
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::unique_ptr<Client>> clients_;
@@ -109,6 +111,11 @@ class ClusterWorld {
   std::map<std::string, uint64_t> cursors_;
   std::set<std::string> cordoned_;
   uint64_t next_id_ = 1, next_process_ = 1, runs_ = 0, starts_ = 0, steps_ = 0;
+};
+
+class SqliteClusterWorld : public ClusterWorld {
+ public:
+  SqliteClusterWorld(uint64_t seed, bool prints) : ClusterWorld(seed, prints, Store::kSqlite) {}
 };
 
 }  // namespace hpvm::server::sim

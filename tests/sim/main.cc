@@ -6,6 +6,7 @@
 //   hpv-sim --seconds 60 [--seeds 0..] as many seeds as fit
 //   hpv-sim --store ...                the job store alone, much faster
 //   hpv-sim --cluster ...              hosts that share a model of a store (server/cluster)
+//   hpv-sim --cluster --sqlite ...     hosts that share a daemon's store, on SQLite
 //   hpv-sim --mutant NAME ...          with a seeded bug (builds with HPVMD_MUTANTS)
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@ struct Options {
   double seconds = 0;
   uint32_t jobs = 1;
   uint32_t failures_max = 10;
-  bool trace = false, twice = false, hashes = false, verbose = false, store = false, cluster = false;
+  bool trace = false, twice = false, hashes = false, verbose = false, store = false, cluster = false, sqlite = false;
   std::string log, mutant;
 };
 
@@ -100,7 +101,8 @@ Totals RunRange(const Options& options, uint64_t offset) {
       break;
     }
     if (options.cluster) {
-      RunSeed<ClusterWorld>(seed, options, totals);
+      options.sqlite ? RunSeed<SqliteClusterWorld>(seed, options, totals)
+                     : RunSeed<ClusterWorld>(seed, options, totals);
     } else {
       options.store ? RunSeed<StoreWorld>(seed, options, totals) : RunSeed<World>(seed, options, totals);
     }
@@ -171,7 +173,9 @@ int Main(int argc, char** argv) {
   app.add_option("--log", options.log, "Append a line on what was run to this file");
   app.add_option("--mutant", options.mutant, "Switch on a seeded bug");
   CLI::Option* const store = app.add_flag("--store", options.store, "The job store alone");
-  app.add_flag("--cluster", options.cluster, "Hosts that share a model of a store")->excludes(store);
+  CLI::Option* const cluster =
+      app.add_flag("--cluster", options.cluster, "Hosts that share a model of a store")->excludes(store);
+  app.add_flag("--sqlite", options.sqlite, "The hosts share a daemon's store, on SQLite")->needs(cluster);
   app.add_flag("--trace", options.trace, "Print every line");
   app.add_flag("--twice", options.twice, "Run each seed twice and compare");
   app.add_flag("--hashes", options.hashes, "Print each seed's trace hash");

@@ -19,12 +19,12 @@ std::string Explain(uint64_t seed, const ClusterWorld& world, const Verdict& ver
   return text;
 }
 
-// Every promise holds in 2,000 worlds, or in as many as fit into 30 seconds on a slow machine.
-TEST(SimClusterTest, PromisesHold) {
+// Every promise holds in so many worlds, or in as many as fit into 30 seconds on a slow machine.
+void ExpectPromises(ClusterWorld::Store store, uint64_t worlds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   uint64_t jobs = 0, runs = 0, starts = 0, seeds = 0;
-  for (; seeds < 2'000 && std::chrono::steady_clock::now() < end; ++seeds) {
-    ClusterWorld world(seeds, /*prints=*/false);
+  for (; seeds < worlds && std::chrono::steady_clock::now() < end; ++seeds) {
+    ClusterWorld world(seeds, /*prints=*/false, store);
     const Verdict verdict = world.Run();
     ASSERT_FALSE(verdict.failure.has_value()) << Explain(seeds, world, verdict);
     jobs += verdict.jobs;
@@ -36,6 +36,9 @@ TEST(SimClusterTest, PromisesHold) {
   EXPECT_GT(runs, seeds * 10);
   EXPECT_GT(starts, seeds * 3);
 }
+
+TEST(SimClusterTest, PromisesHold) { ExpectPromises(ClusterWorld::Store::kModel, 2'000); }
+TEST(SimClusterTest, PromisesHoldOnSqlite) { ExpectPromises(ClusterWorld::Store::kSqlite, 300); }
 
 // A seed gives the same world each time.
 TEST(SimClusterTest, SeedsReplay) {

@@ -84,18 +84,37 @@ _fork_count = 0
 _channels: "weakref.WeakSet[Channel]" = weakref.WeakSet()
 _resting: "List[Channel]" = []  # Channels at rest from before a fork until after it.
 
-#: Seconds that a fork waits for gRPC threads that have no work left.
-_THREADS_END_S = 0.5
+#: Seconds that a fork waits for threads of gRPC that have no work left. They end within milliseconds.
+_THREADS_END_S = 1.0
+#: Native threads that are neither Python's nor gRPC's.
+_foreign_threads: "set[int]" = set()
+
+
+def _native_threads() -> "set[int]":
+    """Returns the ids of this process's threads that Python did not start; the empty set where /proc is missing."""
+    try:
+        ids = {int(name) for name in os.listdir("/proc/self/task")}
+    except OSError:
+        return set()
+    return ids - {thread.native_id for thread in threading.enumerate()}
 
 
 def _before_fork() -> None:
-    """gRPC ends a child (exit code 64) whose state it cannot restore, which happens now and then on a loaded machine
-    while a gRPC thread is active. Connections without calls are therefore closed before a fork, so that the fork meets
-    no gRPC; the next call opens them again, in the parent as in the child."""
-    _resting.extend(channel for channel in list(_channels) if channel._rest())
+    """A child that is forked while a thread of gRPC lives may end with exit code 64, or hang in its first call, because
+    the child does not have the thread. Connections without calls are therefore closed before a fork, and the fork waits
+    until gRPC's threads have ended; the next call opens the connection again, in the parent as in the child."""
+    channels = list(_channels)
+    _resting.extend(channel for channel in channels if channel._rest())
+    is_idle = len(_resting) == len(channels)
     until = time.monotonic() + _THREADS_END_S
-    while time.monotonic() < until and any("(managed_target)" in thread.name for thread in threading.enumerate()):
+    while time.monotonic() < until:
+        has_managed = any("(managed_target)" in thread.name for thread in threading.enumerate())
+        # With a call in progress, gRPC's threads go on, and gRPC brings them through the fork by itself.
+        if not has_managed and not (is_idle and _native_threads() - _foreign_threads):
+            return
         time.sleep(0.001)
+    if is_idle:
+        _foreign_threads.update(_native_threads())  # Another library's: the next fork does not wait for them.
 
 
 def _after_fork() -> None:
@@ -191,6 +210,8 @@ class Channel:
         _channels.add(self)
 
     def _open(self) -> None:
+        if all(channel._channel is None for channel in list(_channels)):
+            _foreign_threads.update(_native_threads())
         arguments = channel_arguments(self._credentials)
         if self._endpoint.tls:
             self._channel = grpc.secure_channel(self._endpoint.target, channel_credentials(self._credentials), arguments)

@@ -86,11 +86,6 @@ void ModelClusterStore::TakeBackAll(const std::string& host, uint64_t incarnatio
   }
 }
 
-bool ModelClusterStore::IsMet(Dependency::Condition condition, JobState state) {
-  return condition == Dependency::Condition::kEnded ||
-         (condition == Dependency::Condition::kSucceeded) == (state == JobState::kSucceeded);
-}
-
 Status ModelClusterStore::CheckInsert(const std::vector<NewJob>& jobs) {
   std::map<std::string, size_t> added;
   std::set<Key> ids;
@@ -312,11 +307,11 @@ void ModelClusterStore::Claim(ClaimRequest request, Done<Claims> done) {
     }
     TenantRow& tenant = tenants_[job->view.tenant];
     // A tenant that was idle gets no credit for the past.
-    double least = tenant.clock;
+    std::optional<double> least;
     for (const auto& [name, other] : tenants_) {
-      least = other.running > 0 ? std::min(least, other.clock) : least;
+      least = other.running > 0 ? std::min(other.clock, least.value_or(other.clock)) : least;
     }
-    tenant.clock = std::max(tenant.clock, least) +
+    tenant.clock = std::max(tenant.clock, least.value_or(tenant.clock)) +
                    std::chrono::duration<double>(options_.start_cost).count() / std::max(1u, tenant.limits.weight);
     ++job->view.attempts;
     ++job->view.fence;
@@ -451,12 +446,6 @@ void ModelClusterStore::Sweep(uint32_t most, Done<SweepResult> done) {
   }
   result.has_more = !ended_.empty();
   done(result);
-}
-
-void ModelClusterStore::ForEach(const std::function<void(const NewJob&, const JobView&)>& each) const {
-  for (const auto& [key, job] : jobs_) {
-    each(job.request, job.view);
-  }
 }
 
 size_t ModelClusterStore::running(const std::string& tenant) const {

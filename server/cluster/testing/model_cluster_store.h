@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ModelClusterStore is a ClusterStore in memory: the reference for those on databases, and the store of simulations. It
-// answers each call before the call returns.
+// ModelClusterStore is a ClusterStore in memory: the reference for those on databases, and the store of simulations.
 #ifndef HPVMD_SERVER_CLUSTER_TESTING_MODEL_CLUSTER_STORE_H_
 #define HPVMD_SERVER_CLUSTER_TESTING_MODEL_CLUSTER_STORE_H_
 
 #include <deque>
-#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,24 +12,15 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "server/cluster/cluster_store.h"
+#include "server/cluster/testing/checked_cluster_store.h"
 
 namespace hpvm::server::cluster {
 
-struct ModelClusterStoreOptions {
-  Duration lease = std::chrono::seconds(10);
-  Duration prefer_for = std::chrono::seconds(5);   // Needs::prefers.
-  Duration retry_after = std::chrono::seconds(1);  // Doubles with each lost attempt, up to a minute.
-  size_t events_max = 10'000;                      // Kept per tenant.
-  // Device time, divided by the tenant's weight, that a start costs at once.
-  Duration start_cost = std::chrono::milliseconds(10);
-};
-
 // Not thread-safe.
-class ModelClusterStore final : public ClusterStore {
+class ModelClusterStore final : public CheckedClusterStore {
  public:
   // Borrows the clock, whose Now is the store's time.
-  ModelClusterStore(ModelClusterStoreOptions options, const Clock& clock) : options_(options), clock_(clock) {}
+  ModelClusterStore(ClusterStoreOptions options, const Clock& clock) : options_(options), clock_(clock) {}
 
   void Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) override;
   void Join(Worker worker, Done<Lease> done) override;
@@ -46,12 +35,8 @@ class ModelClusterStore final : public ClusterStore {
   void SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) override;
   void Sweep(uint32_t most, Done<SweepResult> done) override;
 
-  // Called after each insert, with `before` empty, and after each change of a job's state, for checks.
-  std::function<void(const NewJob&, const JobView& before, const JobView& after)> on_change;
-  // Every job with its request, for checks.
-  void ForEach(const std::function<void(const NewJob&, const JobView&)>& each) const;
-  size_t running(const std::string& tenant) const;
-  size_t waiting(const std::string& tenant) const;
+  size_t running(const std::string& tenant) const override;
+  size_t waiting(const std::string& tenant) const override;
 
  private:
   using Key = std::pair<std::string, std::string>;  // Tenant and id.
@@ -97,12 +82,11 @@ class ModelClusterStore final : public ClusterStore {
   void TakeBackAll(const std::string& host, uint64_t incarnation, bool counts);
   StatusOr<JobView> Insert(NewJob&& request);
   Status CheckInsert(const std::vector<NewJob>& jobs);
-  static bool IsMet(Dependency::Condition condition, JobState state);
   bool MayClaim(const Job& job, const Host& host) const;
   uint64_t MemoryUsed(const Host& host) const;
   Job* NextFor(const Host& host);
 
-  const ModelClusterStoreOptions options_;
+  const ClusterStoreOptions options_;
   const Clock& clock_;
   std::map<Key, Job> jobs_;
   std::map<std::string, Host> hosts_;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "server/jobs/sqlite/sqlite_connection.h"
+#include "server/sqlite/sqlite_connection.h"
 
 namespace hpvm::server {
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/failpoint.h"
 #include "server/jobs/sqlite/sqlite_check.h"
-#include "server/jobs/sqlite/sqlite_connection.h"
+#include "server/sqlite/sqlite_connection.h"
 #include "server/jobs/sqlite/sqlite_reader.h"
 #include "server/jobs/sqlite/sqlite_schema.h"
 #include "server/jobs/sqlite/sqlite_writer.h"

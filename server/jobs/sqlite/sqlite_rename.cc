@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/jobs/sqlite/sqlite_connection.h"
+#include "server/sqlite/sqlite_connection.h"
 #include "server/jobs/sqlite/sqlite_schema.h"
 
 namespace hpvm::server {

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "server/jobs/rows/job_database.h"
-#include "server/jobs/sqlite/sqlite_connection.h"
+#include "server/sqlite/sqlite_connection.h"
 #include "server/jobs/sqlite/sqlite_job_database.h"
 
 namespace hpvm::server {

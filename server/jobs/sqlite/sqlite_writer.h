@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "server/jobs/rows/job_database.h"
-#include "server/jobs/sqlite/sqlite_connection.h"
+#include "server/sqlite/sqlite_connection.h"
 
 namespace hpvm::server {
 

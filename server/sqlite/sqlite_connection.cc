@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/jobs/sqlite/sqlite_connection.h"
+#include "server/sqlite/sqlite_connection.h"
 
 #include <sqlite3.h>
 
@@ -67,6 +67,11 @@ void SqliteStatement::Bind(int index, int64_t value) {
   bind_error_ = code != SQLITE_OK ? code : bind_error_;
 }
 
+void SqliteStatement::Bind(int index, double value) {
+  const int code = sqlite3_bind_double(statement_, index, value);
+  bind_error_ = code != SQLITE_OK ? code : bind_error_;
+}
+
 void SqliteStatement::Bind(int index, std::string_view text) {
   const char* data = text.data() != nullptr ? text.data() : "";
   const int code = sqlite3_bind_text64(statement_, index, data, text.size(), SQLITE_STATIC, SQLITE_UTF8);
@@ -105,6 +110,25 @@ Status SqliteStatement::Finish() {
     }
   }
 }
+
+int SqliteStatement::columns() const { return sqlite3_column_count(statement_); }
+
+SqliteStatement::ColumnType SqliteStatement::Type(int column) const {
+  switch (sqlite3_column_type(statement_, column)) {
+    case SQLITE_INTEGER:
+      return ColumnType::kInteger;
+    case SQLITE_FLOAT:
+      return ColumnType::kReal;
+    case SQLITE_TEXT:
+      return ColumnType::kText;
+    case SQLITE_BLOB:
+      return ColumnType::kBlob;
+    default:
+      return ColumnType::kNull;
+  }
+}
+
+double SqliteStatement::Real(int column) const { return sqlite3_column_double(statement_, column); }
 
 int64_t SqliteStatement::Int(int column) const { return sqlite3_column_int64(statement_, column); }
 

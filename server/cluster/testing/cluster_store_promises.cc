@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The promises of ClusterStore, one by one, on the model.
-#include "server/cluster/testing/model_cluster_store.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <optional>
+#include "server/cluster/testing/cluster_store_promises.h"
 
 namespace hpvm::server::cluster {
 namespace {
@@ -14,61 +8,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class ModelClusterStoreTest : public ::testing::Test {
- protected:
-  // Returns the answer of a call, which the model gives at once.
-  template <typename T, typename Call>
-  StatusOr<T> Ask(const Call& call) {
-    std::optional<StatusOr<T>> answer;
-    call([&](StatusOr<T> value) { answer = std::move(value); });
-    return *std::move(answer);
-  }
-  StatusOr<std::vector<JobView>> Submit(std::vector<NewJob> jobs) {
-    return Ask<std::vector<JobView>>([&](auto done) { store_.Submit(jobs, done); });
-  }
-  StatusOr<Lease> Join(const std::string& name, const std::string& process, uint64_t joins = 1,
-                       const std::string& replaces = "") {
-    return Ask<Lease>([&](auto done) {
-      store_.Join({.name = name,
-                   .has = {"kind:cpu"},
-                   .memory_bytes = 10,
-                   .process = process,
-                   .replaces = replaces,
-                   .joins = joins},
-                  done);
-    });
-  }
-  std::vector<std::string> Claimed(const std::string& host, uint64_t incarnation, uint64_t number, uint32_t most = 10) {
-    const auto claims = Ask<Claims>([&](auto done) { store_.Claim({host, incarnation, number, most}, done); });
-    std::vector<std::string> ids;
-    for (const Claim& claim : claims.ok() ? claims->jobs : std::vector<Claim>()) {
-      ids.push_back(claim.id + "/" + std::to_string(claim.fence));
-    }
-    if (!claims.ok()) {
-      ids.push_back(Message(claims.status()));
-    }
-    return ids;
-  }
-  StatusOr<JobView> Finish(const std::string& host, const std::string& id, uint64_t fence,
-                           JobState state = JobState::kSucceeded, bool is_lost = false) {
-    return Ask<JobView>([&](auto done) {
-      store_.Finish({.worker = host, .job = {"t", id, fence}, .state = state, .result = "r", .is_lost = is_lost}, done);
-    });
-  }
-  JobView Get(const std::string& id) {
-    return *Ask<JobView>([&](auto done) { store_.Get("t", id, done); });
-  }
-  void Sweep() {
-    while (Ask<SweepResult>([&](auto done) { store_.Sweep(1, done); })->changes > 0) {
-    }
-  }
-  static NewJob Job(const std::string& id) { return {.tenant = "t", .id = id, .request = "r"}; }
-
-  ManualClock clock_;
-  ModelClusterStore store_{{}, clock_};
-};
-
-TEST_F(ModelClusterStoreTest, RepeatedSubmitsMakeOneJob) {
+TEST_P(ClusterStorePromises, RepeatedSubmitsMakeOneJob) {
   NewJob job = Job("a");
   job.idempotency_key = "k";
   ASSERT_TRUE(Submit({job}).ok());
@@ -78,17 +18,17 @@ TEST_F(ModelClusterStoreTest, RepeatedSubmitsMakeOneJob) {
   EXPECT_THAT(Message(Submit({job}).status()), HasSubstr("used for another request"));
 }
 
-TEST_F(ModelClusterStoreTest, BatchesAreWhole) {
+TEST_P(ClusterStorePromises, BatchesAreWhole) {
   NewJob late = Job("b");
   late.after = {{"nobody", Dependency::Condition::kEnded}};
   EXPECT_TRUE(absl::IsInvalidArgument(Submit({Job("a"), late}).status()));
-  EXPECT_TRUE(absl::IsNotFound(Ask<JobView>([&](auto done) { store_.Get("t", "a", done); }).status()));
-  store_.SetLimits("t", {.waiting_max = 1}, [](const auto&) {});
+  EXPECT_TRUE(absl::IsNotFound(Ask<JobView>([&](auto done) { store_->Get("t", "a", done); }).status()));
+  store_->SetLimits("t", {.waiting_max = 1}, [](const auto&) {});
   EXPECT_TRUE(absl::IsResourceExhausted(Submit({Job("a"), Job("b")}).status()));
   EXPECT_TRUE(Submit({Job("a")}).ok());
 }
 
-TEST_F(ModelClusterStoreTest, OldFencesChangeNothing) {
+TEST_P(ClusterStorePromises, OldFencesChangeNothing) {
   NewJob job = Job("a");
   job.attempts_max = 2;
   ASSERT_TRUE(Submit({job}).ok());
@@ -107,7 +47,7 @@ TEST_F(ModelClusterStoreTest, OldFencesChangeNothing) {
   EXPECT_EQ(Get("a").state, JobState::kSucceeded);
 }
 
-TEST_F(ModelClusterStoreTest, LostAttemptsCountAndPutBackOnesDoNot) {
+TEST_P(ClusterStorePromises, LostAttemptsCountAndPutBackOnesDoNot) {
   NewJob job = Job("a");
   job.attempts_max = 2;
   ASSERT_TRUE(Submit({job}).ok());
@@ -123,12 +63,12 @@ TEST_F(ModelClusterStoreTest, LostAttemptsCountAndPutBackOnesDoNot) {
 }
 
 // Claims whose answer was lost come back with the next renewal, and late ones are refused.
-TEST_F(ModelClusterStoreTest, UnansweredClaimsComeBack) {
+TEST_P(ClusterStorePromises, UnansweredClaimsComeBack) {
   ASSERT_TRUE(Submit({Job("a")}).ok());
   const uint64_t host = Join("one", "p1")->incarnation;
   EXPECT_THAT(Claimed("one", host, 1), ElementsAre("a/1"));
   const auto renew = [&](uint64_t settled) {
-    return Ask<Renewal>([&](auto done) { store_.Renew({"one", host, {}, settled}, done); });
+    return Ask<Renewal>([&](auto done) { store_->Renew({"one", host, {}, settled}, done); });
   };
   ASSERT_TRUE(renew(0).ok());
   EXPECT_EQ(Get("a").state, JobState::kRunning);
@@ -138,7 +78,7 @@ TEST_F(ModelClusterStoreTest, UnansweredClaimsComeBack) {
   EXPECT_THAT(Claimed("one", host, 2), ElementsAre(HasSubstr("comes late")));
 }
 
-TEST_F(ModelClusterStoreTest, TwoDaemonsWithOneName) {
+TEST_P(ClusterStorePromises, TwoDaemonsWithOneName) {
   const Lease first = *Join("one", "p1");
   const Status refused = Join("one", "p2").status();
   EXPECT_TRUE(absl::IsAlreadyExists(refused));
@@ -149,7 +89,7 @@ TEST_F(ModelClusterStoreTest, TwoDaemonsWithOneName) {
   EXPECT_TRUE(Join("one", "p2").ok());
 }
 
-TEST_F(ModelClusterStoreTest, DependentsLearnEndsOnce) {
+TEST_P(ClusterStorePromises, DependentsLearnEndsOnce) {
   NewJob after = Job("b"), never = Job("c");
   after.after = {{"a", Dependency::Condition::kSucceeded}};
   never.after = {{"a", Dependency::Condition::kFailed}};
@@ -163,17 +103,17 @@ TEST_F(ModelClusterStoreTest, DependentsLearnEndsOnce) {
   EXPECT_THAT(Claimed("one", host, 3), ElementsAre("b/1"));
 }
 
-TEST_F(ModelClusterStoreTest, CancellationsReachTheHost) {
+TEST_P(ClusterStorePromises, CancellationsReachTheHost) {
   ASSERT_TRUE(Submit({Job("a"), Job("b")}).ok());
   const uint64_t host = Join("one", "p1")->incarnation;
   EXPECT_THAT(Claimed("one", host, 1, 1), ElementsAre("a/1"));
   for (const char* id : {"a", "b"}) {
-    store_.Cancel("t", id, [](const auto&) {});
+    store_->Cancel("t", id, [](const auto&) {});
   }
   EXPECT_EQ(Get("b").state, JobState::kCancelled);
   EXPECT_EQ(Get("a").state, JobState::kRunning);
   const auto renewal = Ask<Renewal>([&](auto done) {
-    store_.Renew({"one", host, {{"t", "a", 1}, {"t", "b", 7}}, 1}, done);
+    store_->Renew({"one", host, {{"t", "a", 1}, {"t", "b", 7}}, 1}, done);
   });
   EXPECT_THAT(renewal->cancelled, ElementsAre(HeldJob{"t", "a", 1}));
   EXPECT_THAT(renewal->lost, ElementsAre(HeldJob{"t", "b", 7}));
@@ -183,8 +123,8 @@ TEST_F(ModelClusterStoreTest, CancellationsReachTheHost) {
 }
 
 // The tenant with the least use for its weight is first; within a tenant the highest priority, then the oldest.
-TEST_F(ModelClusterStoreTest, ClaimsAreShared) {
-  store_.SetLimits("t", {.weight = 2}, [](const auto&) {});
+TEST_P(ClusterStorePromises, ClaimsAreShared) {
+  store_->SetLimits("t", {.weight = 2}, [](const auto&) {});
   NewJob urgent = Job("t3");
   urgent.priority = 1;
   std::vector<NewJob> jobs = {Job("t1"), Job("t2"), urgent};
@@ -196,7 +136,7 @@ TEST_F(ModelClusterStoreTest, ClaimsAreShared) {
   EXPECT_THAT(Claimed("one", host, 1), ElementsAre("t3/1", "u1/1", "t1/1", "t2/1", "u2/1", "u3/1"));
 }
 
-TEST_F(ModelClusterStoreTest, HostsHaveWhatJobsNeed) {
+TEST_P(ClusterStorePromises, HostsHaveWhatJobsNeed) {
   NewJob gpu = Job("gpu"), big = Job("big"), home = Job("home"), liked = Job("liked");
   gpu.needs.any_of = {{"kind:gpu", "kind:fpga"}};
   big.needs.memory_bytes = 11;
@@ -205,20 +145,20 @@ TEST_F(ModelClusterStoreTest, HostsHaveWhatJobsNeed) {
   ASSERT_TRUE(Submit({gpu, big, home, liked}).ok());
   const uint64_t one = Join("one", "p1")->incarnation, two = Join("two", "p2")->incarnation;
   EXPECT_THAT(Claimed("one", one, 1), IsEmpty());
-  store_.SetCordon("two", true, [](const auto&) {});
+  store_->SetCordon("two", true, [](const auto&) {});
   EXPECT_THAT(Claimed("two", two, 1), IsEmpty());
   EXPECT_THAT(Claimed("one", one, 2), ElementsAre("liked/1"));  // No host that it prefers would take it.
-  store_.SetCordon("two", false, [](const auto&) {});
+  store_->SetCordon("two", false, [](const auto&) {});
   EXPECT_THAT(Claimed("two", two, 2), ElementsAre("home/1"));
 }
 
-TEST_F(ModelClusterStoreTest, WatchersMissNothing) {
+TEST_P(ClusterStorePromises, WatchersMissNothing) {
   ASSERT_TRUE(Submit({Job("a"), Job("b")}).ok());
   const auto watch = [&](uint64_t cursor, uint32_t most) {
-    return Ask<Events>([&](auto done) { store_.Watch("t", cursor, most, done); });
+    return Ask<Events>([&](auto done) { store_->Watch("t", cursor, most, done); });
   };
   EXPECT_EQ(watch(0, 1)->cursor, 1u);
-  store_.Cancel("t", "a", [](const auto&) {});
+  store_->Cancel("t", "a", [](const auto&) {});
   const Events rest = *watch(1, 10);
   ASSERT_EQ(rest.events.size(), 2u);
   EXPECT_EQ(rest.events[1].id, "a");

@@ -4,8 +4,8 @@
 //   kResourceExhausted  no room on the disk, no memory, or another holder of the lock: may succeed later
 //   kAlreadyExists      a constraint
 //   kDataLoss           everything else: a failed read, write or sync, a damaged file
-#ifndef HPVMD_SERVER_JOBS_SQLITE_SQLITE_CONNECTION_H_
-#define HPVMD_SERVER_JOBS_SQLITE_SQLITE_CONNECTION_H_
+#ifndef HPVMD_SERVER_SQLITE_SQLITE_CONNECTION_H_
+#define HPVMD_SERVER_SQLITE_SQLITE_CONNECTION_H_
 
 #include <cstdint>
 #include <functional>
@@ -57,8 +57,18 @@ class SqliteStatement {
   // Releases locks and bound values.
   void Reset();
 
+  // Binds one parameter after Reset, for statements whose parameters are known only when the program runs.
+  template <typename Value>
+  void BindAt(int index, const Value& value) {
+    Bind(index, value);
+  }
+
   // Columns of the present row; views are valid until the next call.
+  enum class ColumnType : uint8_t { kNull, kInteger, kReal, kText, kBlob };
+  int columns() const;
+  ColumnType Type(int column) const;
   int64_t Int(int column) const;
+  double Real(int column) const;
   std::string_view Bytes(int column) const;
   bool IsNull(int column) const;
 
@@ -69,6 +79,7 @@ class SqliteStatement {
   void Bind(int index, uint64_t value) { Bind(index, static_cast<int64_t>(value)); }
   void Bind(int index, int value) { Bind(index, static_cast<int64_t>(value)); }
   void Bind(int index, uint32_t value) { Bind(index, static_cast<int64_t>(value)); }
+  void Bind(int index, double value);
   void Bind(int index, std::string_view text);
   void Bind(int index, SqlBytes blob);
   void Bind(int index, SqlNull);
@@ -159,4 +170,4 @@ Status BackUpSqliteFile(const std::string& from, const std::string& to);
 
 }  // namespace hpvm::server
 
-#endif  // HPVMD_SERVER_JOBS_SQLITE_SQLITE_CONNECTION_H_
+#endif  // HPVMD_SERVER_SQLITE_SQLITE_CONNECTION_H_

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls of ClusterStore (cluster_store.h has their promises), each in one open transaction. A refusal leaves the
+// transaction as it was; after other errors it has to be undone.
+#ifndef HPVMD_SERVER_CLUSTER_SQL_CLUSTER_CALLS_H_
+#define HPVMD_SERVER_CLUSTER_SQL_CLUSTER_CALLS_H_
+
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/cluster/cluster_store.h"
+#include "server/cluster/sql/cluster_transaction.h"
+
+namespace hpvm::server::cluster {
+
+// Jobs (job_calls.cc).
+StatusOr<std::vector<JobView>> SubmitIn(ClusterTransaction& transaction, const std::vector<NewJob>& jobs);
+StatusOr<JobView> FinishIn(ClusterTransaction& transaction, const FinishRequest& request);
+StatusOr<JobView> CancelIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& id);
+StatusOr<JobView> GetIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& id);
+StatusOr<Events> WatchIn(ClusterTransaction& transaction, const std::string& tenant, uint64_t cursor, uint32_t most);
+StatusOr<Nothing> SetLimitsIn(ClusterTransaction& transaction, const std::string& tenant, const TenantLimits& limits);
+
+// Hosts (host_calls.cc).
+StatusOr<Lease> JoinIn(ClusterTransaction& transaction, const Worker& worker);
+StatusOr<Nothing> LeaveIn(ClusterTransaction& transaction, const std::string& worker, uint64_t incarnation);
+StatusOr<Renewal> RenewIn(ClusterTransaction& transaction, const RenewRequest& request);
+StatusOr<Nothing> SetCordonIn(ClusterTransaction& transaction, const std::string& worker, bool is_cordoned);
+
+// A claim looks at a few tenants in each transaction, those with the least use first, so that it locks few rows.
+struct ClaimPage {
+  // The tenant after which this page begins, by its clock and name.
+  std::optional<std::pair<double, std::string>> after;
+  bool is_first = true;
+};
+struct ClaimPageResult {
+  Claims claims;
+  std::optional<std::pair<double, std::string>> next;  // Unset: there are no more tenants.
+};
+// Claims up to request.jobs_max jobs (claim_call.cc).
+StatusOr<ClaimPageResult> ClaimIn(ClusterTransaction& transaction, const ClaimRequest& request, const ClaimPage& page);
+
+// sweep_call.cc
+StatusOr<SweepResult> SweepIn(ClusterTransaction& transaction, uint32_t most);
+
+// Takes back those of the jobs, pairs of a tenant and an id, that are still claims of this host, once their tenants are
+// locked. The host is locked.
+Status TakeBackClaims(ClusterTransaction& transaction, const HostRow& host,
+                      const std::set<std::pair<std::string, std::string>>& jobs, bool counts);
+
+}  // namespace hpvm::server::cluster
+
+#endif  // HPVMD_SERVER_CLUSTER_SQL_CLUSTER_CALLS_H_

@@ -8,6 +8,7 @@
 //   hpvm-bench connections --direct HPVMD [--json] [--filter NAME]... [--quick] [--pairs N]
 //   hpvm-bench tenants [--json] [--filter NAME]... [--quick]
 //   hpvm-bench sched [--json] [--filter NAME]... [--quick]
+//   hpvm-bench cluster [--json] [--filter NAME]... [--quick]
 //   hpvm-bench gpu [--json] [--filter NAME]... [--quick | --check] [--device ID]... [--seconds S]
 //   hpvm-bench compare BASE [--json] [--only BENCHMARK[/PART]]... [--pairs N]
 //
@@ -20,6 +21,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/cluster/cluster.h"
 #include "bench/compare.h"
 #include "bench/cpu/cpu_measure.h"
 #include "bench/gpu/gpu_run.h"
@@ -133,6 +135,11 @@ int main(int argc, char** argv) {
   sched_options.devices = {"cpu", "opencl", "vulkan"};
   sched->add_option("--device", sched_options.devices, "real/, memory/: cpu, opencl:0, vulkan:0.")
       ->capture_default_str();
+  CLI::App* cluster = app.add_subcommand("cluster", "The store of jobs that hosts share, on PostgreSQL and SQLite.");
+  hpvm::bench::ClusterOptions cluster_options;
+  cluster->add_flag("--json", cluster_options.json, "One JSON object a line.");
+  cluster->add_option("--filter", cluster_options.filters, "Only cases with this in their names.");
+  cluster->add_flag("--quick", cluster_options.quick, "Few jobs: only whether all is right.");
 #ifdef HPVMD_BENCH_DAEMON
   CLI::App* service = app.add_subcommand("service", "The daemon under load: submits, runs, overload, restart.");
   hpvm::bench::ServiceOptions service_options;
@@ -212,6 +219,9 @@ int main(int argc, char** argv) {
   }
   if (*sched) {
     return hpvm::bench::RunSched(sched_options, command);
+  }
+  if (*cluster) {
+    return hpvm::bench::RunCluster(cluster_options, command);
   }
   if (*gpu) {
     gpu_options.size = size;

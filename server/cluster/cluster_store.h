@@ -164,14 +164,19 @@ struct Nothing {};
 
 struct ClusterStoreOptions {
   Duration lease = std::chrono::seconds(10);
-  Duration prefer_for = std::chrono::seconds(5);   // Needs::prefers.
-  Duration retry_after = std::chrono::seconds(1);  // Doubles with each lost attempt, up to a minute.
-  uint64_t events_max = 10'000;                    // Kept per tenant.
+  Duration prefer_for = std::chrono::seconds(5);  // Needs::prefers.
+  // Delay before the attempt after the second lost one; doubles with each more, up to a minute. After the first lost
+  // attempt there is no delay: mostly its host was lost, and not by the job's fault.
+  Duration retry_after = std::chrono::seconds(1);
+  uint64_t events_max = 10'000;  // Kept per tenant.
   // Device time, divided by the tenant's weight, that a start costs at once.
   Duration start_cost = std::chrono::milliseconds(10);
   // The most by which the store's time advances without a sweep.
   Duration clock_leap_max = std::chrono::seconds(5);
 };
+
+// Returns the delay before the attempt that follows `lost` lost ones.
+Duration RetryDelay(const ClusterStoreOptions& options, uint32_t lost);
 
 class ClusterStore {
  public:

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "server/cluster/cluster_store.h"
 
 namespace hpvm::server::cluster {
@@ -25,6 +27,13 @@ std::string_view Name(JobState state) {
 
 JobState StateFrom(int64_t number) {
   return number < 0 || number > static_cast<int64_t>(kLastJobState) ? JobState::kDead : static_cast<JobState>(number);
+}
+
+Duration RetryDelay(const ClusterStoreOptions& options, uint32_t lost) {
+  constexpr Duration kMax = std::chrono::minutes(1);
+  constexpr uint32_t kDoublesMax = 16;  // Enough for kMax from a millisecond.
+  return lost < 2 ? Duration{0}
+                  : std::min<Duration>(kMax, options.retry_after * (1u << std::min(lost - 2, kDoublesMax)));
 }
 
 bool IsMet(Dependency::Condition condition, JobState end) {

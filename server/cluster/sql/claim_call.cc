@@ -30,30 +30,23 @@ constexpr SqlStatement kEndDelays{
     "UPDATE cluster_jobs SET ready = 1 WHERE sequence IN (SELECT sequence FROM cluster_jobs WHERE tenant = ?1 "
     "AND state = 0 AND ready = 0 AND pending = 0 AND not_before <= ?2 ORDER BY not_before LIMIT ?3)"};
 constexpr SqlStatement kListHeads{
-    "SELECT priority, sequence, memory, id FROM (SELECT priority, sequence, memory, id, deadline, submitted "
-    "FROM cluster_jobs WHERE tenant = ?1 AND needs = ?2 AND state = 0 AND ready = 1 "
+    "SELECT " HPVMD_CLUSTER_JOB_COLUMNS
+    " FROM (SELECT * FROM cluster_jobs WHERE tenant = ?1 AND needs = ?2 AND state = 0 AND ready = 1 "
     "ORDER BY priority DESC, sequence LIMIT ?3) AS heads "
     "WHERE memory <= ?4 AND deadline > ?5 AND submitted <= ?6 ORDER BY priority DESC, sequence LIMIT ?7"};
 constexpr SqlStatement kMemoryUsed{
     "SELECT CAST(coalesce(sum(memory), 0) AS BIGINT) FROM cluster_jobs WHERE state = 1 AND host = ?1"};
-constexpr SqlStatement kReadRequest{"SELECT request FROM cluster_jobs WHERE sequence = ?1"};
 constexpr SqlStatement kListHosts{
     "SELECT host FROM cluster_hosts WHERE has_left = 0 AND cordoned = 0 AND lease_end > ?1"};
 
-struct Head {
-  int32_t priority = 0;
-  int64_t sequence = 0;
-  uint64_t memory_bytes = 0;
-  std::string id;
-  bool operator<(const Head& other) const {
-    return std::tuple(-int64_t{priority}, sequence) < std::tuple(-int64_t{other.priority}, other.sequence);
-  }
-};
-
 struct Candidate {
   TenantRow* tenant = nullptr;
-  std::vector<Head> heads;  // The first one first.
+  std::vector<JobRow> heads;  // The first one first.
 };
+
+bool IsBefore(const JobRow& job, const JobRow& other) {
+  return std::tuple(-int64_t{job.priority}, job.sequence) < std::tuple(-int64_t{other.priority}, other.sequence);
+}
 
 class ClaimCall {
  public:
@@ -172,13 +165,10 @@ Status ClaimCall::LoadHeads(Candidate& candidate) {
         const SqlRows heads,
         transaction_.Run(kListHeads, {name, row.id, kHeadsMax, memory_free_, now, before->count(), request_.jobs_max}));
     for (const SqlRow& head : heads) {
-      candidate.heads.push_back({.priority = static_cast<int32_t>(head.Int(0)),
-                                 .sequence = head.Int(1),
-                                 .memory_bytes = head.Unsigned(2),
-                                 .id = head.Text(3)});
+      candidate.heads.push_back(ReadJob(head));
     }
   }
-  std::ranges::sort(candidate.heads, std::less<>());
+  std::ranges::sort(candidate.heads, IsBefore);
   return absl::OkStatus();
 }
 
@@ -187,7 +177,7 @@ std::optional<std::pair<Candidate*, size_t>> ClaimCall::Next() {
   for (Candidate& candidate : candidates_) {
     const TenantRow& tenant = *candidate.tenant;
     const auto head =
-        std::ranges::find_if(candidate.heads, [&](const Head& job) { return job.memory_bytes <= memory_free_; });
+        std::ranges::find_if(candidate.heads, [&](const JobRow& job) { return job.memory_bytes <= memory_free_; });
     if (head == candidate.heads.end() || tenant.running >= tenant.limits.running_max) {
       continue;
     }
@@ -201,11 +191,8 @@ std::optional<std::pair<Candidate*, size_t>> ClaimCall::Next() {
 
 Status ClaimCall::Take(Candidate& candidate, size_t head, Claims* claims) {
   TenantRow& tenant = *candidate.tenant;
-  HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job, transaction_.FindJob(tenant.name, candidate.heads[head].id));
+  JobRow job = std::move(candidate.heads[head]);
   candidate.heads.erase(candidate.heads.begin() + static_cast<ptrdiff_t>(head));
-  if (!job.has_value()) {
-    return DataLoss("A waiting job of the tenant \"" + tenant.name + "\" is missing under the tenant's lock.");
-  }
   // A tenant that was idle gets no credit for the past.
   std::optional<double> least = least_clock_;
   for (const Candidate& other : candidates_) {
@@ -215,19 +202,19 @@ Status ClaimCall::Take(Candidate& candidate, size_t head, Claims* claims) {
   }
   tenant.clock = std::max(tenant.clock, least.value_or(tenant.clock)) +
                  std::chrono::duration<double>(transaction_.options().start_cost).count() / tenant.limits.weight;
-  ++job->view.attempts;
-  ++job->view.fence;
-  job->view.host = request_.worker;
-  job->incarnation = request_.incarnation;
-  job->claim = request_.number;
-  HPVMD_RETURN_IF_ERROR(transaction_.Change(*job, JobState::kRunning));
-  HPVMD_ASSIGN_OR_RETURN(const SqlRows request, transaction_.Run(kReadRequest, {job->sequence}));
-  memory_free_ -= job->memory_bytes;
-  claims->jobs.push_back({.tenant = job->view.tenant,
-                          .id = job->view.id,
-                          .request = request.empty() ? "" : request[0].Blob(0),
-                          .fence = job->view.fence,
-                          .is_last_attempt = job->view.attempts >= job->attempts_max});
+  ++job.view.attempts;
+  ++job.view.fence;
+  job.view.host = request_.worker;
+  job.incarnation = request_.incarnation;
+  job.claim = request_.number;
+  Claim claim{.tenant = job.view.tenant,
+              .id = job.view.id,
+              .request = "",
+              .fence = job.view.fence,
+              .is_last_attempt = job.view.attempts >= job.attempts_max};
+  HPVMD_RETURN_IF_ERROR(transaction_.Change(job, JobState::kRunning, &claim.request));
+  memory_free_ -= job.memory_bytes;
+  claims->jobs.push_back(std::move(claim));
   return absl::OkStatus();
 }
 

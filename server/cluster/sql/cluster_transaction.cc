@@ -15,7 +15,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr Duration kRetryMax = std::chrono::minutes(1);
 // Different needs of a tenant's live jobs, which each claim compares with its host.
 constexpr int64_t kNeedsRowsMax = 256;
 constexpr size_t kNeedsBytesMax = 4096;
@@ -64,11 +63,13 @@ constexpr SqlStatement kInsertJob{
     "incarnation, claim, ended_fence, cancel_requested, pending, dependents, priority, memory, needs, submitted, "
     "not_before, deadline, request, result) VALUES(?1, ?2, ?3, 0, ?4, 0, ?5, 0, 0, '', 0, 0, 0, 0, ?6, 0, ?7, ?8, ?9, "
     "?10, 0, ?11, ?12, ?13) RETURNING sequence"};
-constexpr SqlStatement kSaveJob{
-    "UPDATE cluster_jobs SET state = ?1, ready = ?2, attempts = ?3, lost = ?4, fence = ?5, host = ?6, "
-    "incarnation = ?7, claim = ?8, ended_fence = ?9, cancel_requested = ?10, pending = ?11, dependents = ?12, "
-    "not_before = ?13 WHERE sequence = ?14"};
-constexpr SqlStatement kSaveResult{"UPDATE cluster_jobs SET result = ?1 WHERE sequence = ?2"};
+#define HPVMD_SAVE_JOB                                                                                        \
+  "UPDATE cluster_jobs SET state = ?1, ready = ?2, attempts = ?3, lost = ?4, fence = ?5, host = ?6, "         \
+  "incarnation = ?7, claim = ?8, ended_fence = ?9, cancel_requested = ?10, pending = ?11, dependents = ?12, " \
+  "not_before = ?13"
+constexpr SqlStatement kSaveJob{HPVMD_SAVE_JOB " WHERE sequence = ?14"};
+constexpr SqlStatement kStartJob{HPVMD_SAVE_JOB " WHERE sequence = ?14 RETURNING request"};
+constexpr SqlStatement kEndJob{HPVMD_SAVE_JOB ", result = ?15 WHERE sequence = ?14"};
 constexpr SqlStatement kAddEnded{
     "INSERT INTO cluster_ended(tenant, job) VALUES(?1, ?2) ON CONFLICT(tenant, job) DO NOTHING"};
 constexpr SqlStatement kAddEvent{
@@ -181,6 +182,7 @@ Status ClusterTransaction::Try(const std::function<Status()>& step) {
     for (const auto& [name, tenant] : before) {
       tenants_[name] = tenant;  // In place: there are pointers to the rows.
     }
+    needs_.clear();
     has_failed_ = false;
   }
   return done;
@@ -315,9 +317,13 @@ StatusOr<int64_t> ClusterTransaction::FindNeeds(const std::string& tenant, const
     return InvalidArgument("The needs of a job take " + std::to_string(text.size()) + " bytes; the limit is " +
                            std::to_string(kNeedsBytesMax) + ".");
   }
+  int64_t& id = needs_[{tenant, text}];
+  if (id != 0) {
+    return id;
+  }
   HPVMD_ASSIGN_OR_RETURN(const SqlRows found, Run(kFindNeeds, {tenant, text}));
   if (!found.empty()) {
-    return found[0].Int(0);
+    return id = found[0].Int(0);
   }
   HPVMD_ASSIGN_OR_RETURN(const SqlRows count, Run(kCountNeeds, {tenant}));
   if (!count.empty() && count[0].Int(0) >= kNeedsRowsMax) {
@@ -326,7 +332,7 @@ StatusOr<int64_t> ClusterTransaction::FindNeeds(const std::string& tenant, const
                              " different sets of properties of a host, which is the limit.");
   }
   HPVMD_ASSIGN_OR_RETURN(const SqlRows made, Run(kAddNeeds, {tenant, text}));
-  return made.empty() ? StatusOr<int64_t>(DataLoss("A row of cluster_needs was not added.")) : made[0].Int(0);
+  return made.empty() ? StatusOr<int64_t>(DataLoss("A row of cluster_needs was not added.")) : id = made[0].Int(0);
 }
 
 // --- Jobs ---
@@ -371,15 +377,22 @@ Status ClusterTransaction::AddEvent(TenantRow& tenant, const JobView& job) {
   return Run(kAddEvent, {tenant.name, ++tenant.events, job.id, static_cast<int64_t>(job.state), job.fence}).status();
 }
 
-Status ClusterTransaction::SaveJob(const JobRow& job) {
+Status ClusterTransaction::SaveJob(const JobRow& job, std::string* request) {
   const JobView& view = job.view;
-  return Run(kSaveJob, {static_cast<int64_t>(view.state), job.is_ready, view.attempts, job.lost, view.fence, view.host,
-                        job.incarnation, job.claim, job.ended_fence, view.cancel_requested, job.pending, job.dependents,
-                        Ns(job.not_before), job.sequence})
-      .status();
+  const auto save = [&](const SqlStatement& statement, auto... more) {
+    return Run(statement, {static_cast<int64_t>(view.state), job.is_ready, view.attempts, job.lost, view.fence,
+                           view.host, job.incarnation, job.claim, job.ended_fence, view.cancel_requested, job.pending,
+                           job.dependents, Ns(job.not_before), job.sequence, more...});
+  };
+  if (request != nullptr) {
+    HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, save(kStartJob));
+    *request = rows.empty() ? "" : rows[0].Blob(0);
+    return absl::OkStatus();
+  }
+  return IsEnd(view.state) ? save(kEndJob, SqlBlob{view.result}).status() : save(kSaveJob).status();
 }
 
-Status ClusterTransaction::Change(JobRow& job, JobState state) {
+Status ClusterTransaction::Change(JobRow& job, JobState state, std::string* request) {
   const JobView before = job.view;
   HPVMD_ASSIGN_OR_RETURN(TenantRow* const tenant, LockTenant(job.view.tenant));
   const auto change = [&](JobState counted) { return (state == counted ? 1 : 0) - (before.state == counted ? 1 : 0); };
@@ -391,7 +404,7 @@ Status ClusterTransaction::Change(JobRow& job, JobState state) {
   tenant->has_new_jobs |= state == JobState::kWaiting;
   job.view.state = state;
   job.is_ready = state == JobState::kWaiting && job.pending == 0 && job.not_before <= now_;
-  HPVMD_RETURN_IF_ERROR(SaveJob(job));
+  HPVMD_RETURN_IF_ERROR(SaveJob(job, request));
   HPVMD_RETURN_IF_ERROR(AddEvent(*tenant, job.view));
   if (on_change_ != nullptr && *on_change_) {
     (*on_change_)(before, job.view);
@@ -401,7 +414,6 @@ Status ClusterTransaction::Change(JobRow& job, JobState state) {
 
 Status ClusterTransaction::End(JobRow& job, JobState state, std::string result) {
   job.view.result = std::move(result);
-  HPVMD_RETURN_IF_ERROR(Run(kSaveResult, {SqlBlob{job.view.result}, job.sequence}).status());
   if (job.dependents > 0) {
     HPVMD_RETURN_IF_ERROR(Run(kAddEnded, {job.view.tenant, job.view.id}).status());
   }
@@ -412,8 +424,7 @@ Status ClusterTransaction::TakeBack(JobRow& job, bool counts) {
   if (!counts) {
     --job.view.attempts;
   } else {
-    ++job.lost;
-    job.not_before = now_ + std::min<Duration>(kRetryMax, options_.retry_after * (1u << std::min(job.lost - 1, 6u)));
+    job.not_before = now_ + RetryDelay(options_, ++job.lost);
   }
   if (job.view.cancel_requested) {
     return End(job, JobState::kCancelled, "cancelled");

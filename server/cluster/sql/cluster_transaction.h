@@ -116,14 +116,16 @@ class ClusterTransaction {
   // Adds a job that waits, and whose key is new.
   StatusOr<JobRow> InsertJob(TenantRow& tenant, const NewJob& job, uint32_t pending);
   // Every change of a job's state goes through here: its row, counters, the event.
-  Status Change(JobRow& job, JobState state);
+  // Also reads the job's request if asked to.
+  Status Change(JobRow& job, JobState state, std::string* request = nullptr);
   Status End(JobRow& job, JobState state, std::string result);
   // The claim is over without a result. `counts`: the attempt was lost.
   Status TakeBack(JobRow& job, bool counts);
   // Writes the row without a change of its state.
-  Status SaveJob(const JobRow& job);
+  Status SaveJob(const JobRow& job) { return SaveJob(job, nullptr); }
 
  private:
+  Status SaveJob(const JobRow& job, std::string* request);
   Status AddEvent(TenantRow& tenant, const JobView& job);
   Status SaveTenant(const TenantRow& tenant);
 
@@ -133,7 +135,8 @@ class ClusterTransaction {
   bool is_open_ = false, has_failed_ = false;
   int64_t wall_ns_ = 0;
   Time now_{0};
-  std::map<std::string, TenantRow> tenants_;  // The locked ones.
+  std::map<std::string, TenantRow> tenants_;                      // The locked ones.
+  std::map<std::pair<std::string, std::string>, int64_t> needs_;  // Ids, keyed by tenant and text.
 };
 
 // Columns of cluster_jobs, as ReadJob takes them.

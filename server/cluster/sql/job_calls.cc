@@ -22,16 +22,24 @@ std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
 
 const std::string& KeyOf(const NewJob& job) { return job.idempotency_key.empty() ? job.id : job.idempotency_key; }
 
-// Returns the id of the tenant's job with that key; nullopt: none. kFailedPrecondition: it has another request.
-StatusOr<std::optional<std::string>> FindKey(ClusterTransaction& transaction, const NewJob& job) {
+// Jobs that exist already, keyed by tenant and idempotency key.
+using KnownJobs = std::map<Key, JobView>;
+
+// Adds the tenant's job with that key, if there is one. kFailedPrecondition: it has another request.
+Status FindKey(ClusterTransaction& transaction, const NewJob& job, KnownJobs* known) {
   HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, transaction.Run(kFindKey, {job.tenant, KeyOf(job)}));
   if (rows.empty()) {
-    return std::optional<std::string>();
+    return absl::OkStatus();
   }
   if (rows[0].Blob(1) != job.request) {
     return FailedPrecondition("The key " + Quoted(KeyOf(job)) + " was used for another request.");
   }
-  return std::optional<std::string>(rows[0].Text(0));
+  HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> row, transaction.FindJob(job.tenant, rows[0].Text(0)));
+  if (!row.has_value()) {
+    return DataLoss("The job " + Quoted(rows[0].Text(0)) + " is missing under its tenant's lock.");
+  }
+  (*known)[{job.tenant, KeyOf(job)}] = std::move(row->view);
+  return absl::OkStatus();
 }
 
 // Checks a job whose key is new.
@@ -55,7 +63,7 @@ Status CheckNew(ClusterTransaction& transaction, const NewJob& job, const std::s
   return absl::OkStatus();
 }
 
-Status CheckBatch(ClusterTransaction& transaction, const std::vector<NewJob>& jobs) {
+Status CheckBatch(ClusterTransaction& transaction, const std::vector<NewJob>& jobs, KnownJobs* known) {
   std::set<Key> batch;
   std::map<std::string, uint64_t> added;
   for (const NewJob& job : jobs) {
@@ -66,74 +74,100 @@ Status CheckBatch(ClusterTransaction& transaction, const std::vector<NewJob>& jo
     HPVMD_RETURN_IF_ERROR(transaction.LockTenant(name).status());
   }
   for (const NewJob& job : jobs) {
-    HPVMD_ASSIGN_OR_RETURN(const std::optional<std::string> known, FindKey(transaction, job));
-    if (!known.has_value()) {
+    HPVMD_RETURN_IF_ERROR(FindKey(transaction, job, known));
+    if (!known->contains({job.tenant, KeyOf(job)})) {
       HPVMD_RETURN_IF_ERROR(CheckNew(transaction, job, batch, ++added[job.tenant]));
     }
   }
   return absl::OkStatus();
 }
 
-struct Inserted {
-  std::string id;             // The job's, which may be another one's with the same key.
-  bool cannot_start = false;  // A job that it comes after has ended otherwise than required.
-  std::vector<std::string> waits_for;
+// A batch on its way into the tables.
+class Insertion {
+ public:
+  Insertion(ClusterTransaction& transaction, const std::vector<NewJob>& jobs)
+      : transaction_(transaction), jobs_(jobs) {}
+
+  Status Run(const KnownJobs& known) {
+    for (const NewJob& job : jobs_) {
+      const auto found = known.find({job.tenant, KeyOf(job)});
+      const std::string& first = keys_.try_emplace({job.tenant, KeyOf(job)}, job.id).first->second;
+      ids_[{job.tenant, job.id}] = found != known.end() ? found->second.id : first;
+    }
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      HPVMD_RETURN_IF_ERROR(Add(i, known));
+    }
+    for (const auto& [tenant, on] : waits_) {
+      HPVMD_RETURN_IF_ERROR(transaction_.Run(kCountDependent, {tenant, on}).status());
+    }
+    for (const size_t i : cannot_start_) {
+      HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> row, transaction_.FindJob(jobs_[i].tenant, jobs_[i].id));
+      if (!row.has_value()) {
+        return DataLoss("The job " + Quoted(jobs_[i].id) + " is missing after it was added.");
+      }
+      HPVMD_RETURN_IF_ERROR(transaction_.End(*row, JobState::kFailed, "dependency"));
+      views[i] = std::move(row->view);
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<JobView> views;
+
+ private:
+  Status Add(size_t i, const KnownJobs& known) {
+    const NewJob& job = jobs_[i];
+    if (const auto found = known.find({job.tenant, KeyOf(job)}); found != known.end()) {
+      views.push_back(found->second);
+      return absl::OkStatus();
+    }
+    // Another job of the batch may have the key.
+    const auto [mine, is_new] = added_.try_emplace({job.tenant, KeyOf(job)}, i);
+    if (!is_new) {
+      views.push_back(views[mine->second]);
+      return absl::OkStatus();
+    }
+    uint32_t pending = 0;
+    bool can_start = true;
+    for (const Dependency& dependency : job.after) {
+      const auto same = ids_.find({job.tenant, dependency.job});
+      const std::string& id = same != ids_.end() ? same->second : dependency.job;
+      HPVMD_ASSIGN_OR_RETURN(const std::optional<JobRow> on, transaction_.FindJob(job.tenant, id));
+      if (on.has_value() && IsEnd(on->view.state)) {
+        can_start &= IsMet(dependency.condition, on->view.state);
+        continue;
+      }
+      // A job of the same batch may be added later.
+      ++pending;
+      waits_.emplace_back(job.tenant, id);
+      const auto condition = static_cast<int64_t>(dependency.condition);
+      HPVMD_RETURN_IF_ERROR(transaction_.Run(kAddWait, {job.tenant, id, job.id, condition}).status());
+    }
+    HPVMD_ASSIGN_OR_RETURN(TenantRow* const tenant, transaction_.LockTenant(job.tenant));
+    HPVMD_ASSIGN_OR_RETURN(JobRow row, transaction_.InsertJob(*tenant, job, pending));
+    views.push_back(std::move(row.view));
+    if (!can_start) {
+      cannot_start_.push_back(i);
+    }
+    return absl::OkStatus();
+  }
+
+  ClusterTransaction& transaction_;
+  const std::vector<NewJob>& jobs_;
+  std::map<Key, size_t> added_;       // Numbers of jobs in the batch, keyed by tenant and idempotency key.
+  std::map<Key, std::string> keys_;   // Ids of the first jobs in the batch, keyed by tenant and idempotency key.
+  std::map<Key, std::string> ids_;    // Keyed by ids in the batch: the earlier job with the same key, or the job itself.
+  std::vector<Key> waits_;            // Jobs that others come after, with one entry for each of the others.
+  std::vector<size_t> cannot_start_;  // A job that they come after has ended otherwise than required.
 };
-
-StatusOr<Inserted> Insert(ClusterTransaction& transaction, const NewJob& job) {
-  HPVMD_ASSIGN_OR_RETURN(std::optional<std::string> known, FindKey(transaction, job));
-  if (known.has_value()) {
-    return Inserted{.id = *std::move(known), .cannot_start = false, .waits_for = {}};
-  }
-  Inserted inserted{.id = job.id, .cannot_start = false, .waits_for = {}};
-  for (const Dependency& dependency : job.after) {
-    HPVMD_ASSIGN_OR_RETURN(const std::optional<JobRow> on, transaction.FindJob(job.tenant, dependency.job));
-    if (!on.has_value() || !IsEnd(on->view.state)) {  // A job of the same batch may be inserted later.
-      inserted.waits_for.push_back(dependency.job);
-      HPVMD_RETURN_IF_ERROR(
-          transaction.Run(kAddWait, {job.tenant, dependency.job, job.id, static_cast<int64_t>(dependency.condition)})
-              .status());
-    } else {
-      inserted.cannot_start |= !IsMet(dependency.condition, on->view.state);
-    }
-  }
-  HPVMD_ASSIGN_OR_RETURN(TenantRow* const tenant, transaction.LockTenant(job.tenant));
-  const auto pending = static_cast<uint32_t>(inserted.waits_for.size());
-  HPVMD_RETURN_IF_ERROR(transaction.InsertJob(*tenant, job, pending).status());
-  return inserted;
-}
-
-Status InsertAll(ClusterTransaction& transaction, const std::vector<NewJob>& jobs, std::vector<JobView>* views) {
-  std::vector<Inserted> all;
-  for (const NewJob& job : jobs) {
-    HPVMD_ASSIGN_OR_RETURN(Inserted inserted, Insert(transaction, job));
-    all.push_back(std::move(inserted));
-  }
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    for (const std::string& on : all[i].waits_for) {
-      HPVMD_RETURN_IF_ERROR(transaction.Run(kCountDependent, {jobs[i].tenant, on}).status());
-    }
-  }
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> row, transaction.FindJob(jobs[i].tenant, all[i].id));
-    if (!row.has_value()) {
-      return DataLoss("The job " + Quoted(all[i].id) + " is missing after it was added.");
-    }
-    if (all[i].cannot_start && !IsEnd(row->view.state)) {
-      HPVMD_RETURN_IF_ERROR(transaction.End(*row, JobState::kFailed, "dependency"));
-    }
-    views->push_back(std::move(row->view));
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
 StatusOr<std::vector<JobView>> SubmitIn(ClusterTransaction& transaction, const std::vector<NewJob>& jobs) {
-  HPVMD_RETURN_IF_ERROR(CheckBatch(transaction, jobs));
-  std::vector<JobView> views;
-  HPVMD_RETURN_IF_ERROR(transaction.Try([&] { return InsertAll(transaction, jobs, &views); }));
-  return views;
+  KnownJobs known;
+  HPVMD_RETURN_IF_ERROR(CheckBatch(transaction, jobs, &known));
+  Insertion insertion(transaction, jobs);
+  HPVMD_RETURN_IF_ERROR(transaction.Try([&] { return insertion.Run(known); }));
+  return std::move(insertion.views);
 }
 
 StatusOr<JobView> FinishIn(ClusterTransaction& transaction, const FinishRequest& request) {

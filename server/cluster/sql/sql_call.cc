@@ -55,9 +55,10 @@ class PagedClaim final : public SqlCall {
 };
 
 Status RunOnce(SqlSession& session, const ClusterStoreOptions& options, const ClusterTransaction::OnChange* on_change,
-               std::span<const std::unique_ptr<SqlCall>> calls) {
+               std::span<const std::unique_ptr<SqlCall>> calls, bool* has_begun) {
   ClusterTransaction transaction(session, options, on_change);
   HPVMD_RETURN_IF_ERROR(transaction.Begin());
+  *has_begun = true;
   std::set<std::string> tenants;
   for (const std::unique_ptr<SqlCall>& call : calls) {
     tenants.insert(call->tenants.begin(), call->tenants.end());
@@ -72,9 +73,9 @@ Status RunOnce(SqlSession& session, const ClusterStoreOptions& options, const Cl
 }
 
 Status RunOften(SqlSession& session, const ClusterStoreOptions& options, const ClusterTransaction::OnChange* on_change,
-                std::span<const std::unique_ptr<SqlCall>> calls) {
+                std::span<const std::unique_ptr<SqlCall>> calls, bool* has_begun) {
   for (int tries = 1;; ++tries) {
-    Status done = RunOnce(session, options, on_change, calls);
+    Status done = RunOnce(session, options, on_change, calls, has_begun);
     if (!absl::IsAborted(done)) {
       return done;
     }
@@ -173,22 +174,29 @@ std::unique_ptr<SqlCall> SweepingCall(uint32_t most, ClusterStore::Done<SweepRes
                               std::move(done));
 }
 
-void RunCalls(SqlSession& session, const ClusterStoreOptions& options, const ClusterTransaction::OnChange* on_change,
-              std::span<const std::unique_ptr<SqlCall>> calls) {
-  Status done = RunOften(session, options, on_change, calls);
+Status RunCalls(SqlSession& session, const ClusterStoreOptions& options, const ClusterTransaction::OnChange* on_change,
+                std::span<const std::unique_ptr<SqlCall>> calls) {
+  bool has_begun = false;
+  Status done = RunOften(session, options, on_change, calls, &has_begun);
+  if (!has_begun) {
+    return done;
+  }
   if (!done.ok() && calls.size() > 1 && !absl::IsUnavailable(done)) {
     for (size_t i = 0; i < calls.size(); ++i) {
-      RunCalls(session, options, on_change, calls.subspan(i, 1));
+      if (const Status begun = RunCalls(session, options, on_change, calls.subspan(i, 1)); !begun.ok()) {
+        calls[i]->End(begun);
+      }
     }
-    return;
+    return absl::OkStatus();
   }
   while (done.ok() && calls.size() == 1 && calls[0]->has_more()) {
     calls[0]->NextPage();
-    done = RunOften(session, options, on_change, calls);
+    done = RunOften(session, options, on_change, calls, &has_begun);
   }
   for (const std::unique_ptr<SqlCall>& call : calls) {
     call->End(done);
   }
+  return absl::OkStatus();
 }
 
 }  // namespace hpvm::server::cluster

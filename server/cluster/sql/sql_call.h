@@ -72,8 +72,9 @@ std::unique_ptr<SqlCall> SetCordonCall(std::string worker, bool is_cordoned, Clu
 std::unique_ptr<SqlCall> SweepingCall(uint32_t most, ClusterStore::Done<SweepResult> done);
 
 // Runs the calls, in one transaction if each may join, and answers each. A transaction that was undone because of
-// another one is tried again; when one call of several fails, each runs by itself.
-void RunCalls(SqlSession& session, const ClusterStoreOptions& options, const ClusterTransaction::OnChange* on_change,
+// another one is tried again; when one call of several fails, each runs by itself. Returns an error when no transaction
+// could be begun, as the connection was lost before; then no call was answered, and all may run on another session.
+Status RunCalls(SqlSession& session, const ClusterStoreOptions& options, const ClusterTransaction::OnChange* on_change,
               std::span<const std::unique_ptr<SqlCall>> calls);
 
 }  // namespace hpvm::server::cluster

@@ -10,7 +10,7 @@ namespace hpvm::server::cluster {
 namespace {
 
 // Between two tries to connect; calls are answered with the last error meanwhile.
-constexpr Duration kReconnectAfter = std::chrono::milliseconds(300);
+constexpr Duration kReconnectAfter = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -124,13 +124,22 @@ void SqlClusterStore::Work(std::unique_ptr<SqlSession> session) {
     if (group.empty()) {
       continue;
     }
-    if (const Status connected = Connected(session, last_error, next_try); !connected.ok()) {
-      for (const std::unique_ptr<SqlCall>& call : group) {
-        call->End(connected);
+    // The second time is for a connection that was lost while nobody used it.
+    Status begun;
+    for (int tries = 0; tries < 2; ++tries) {
+      begun = Connected(session, last_error, next_try);
+      if (begun.ok()) {
+        begun = RunCalls(*session, options_.store, nullptr, group);
       }
-      continue;
+      if (begun.ok()) {
+        break;
+      }
     }
-    RunCalls(*session, options_.store, nullptr, group);
+    for (const std::unique_ptr<SqlCall>& call : group) {
+      if (!begun.ok()) {
+        call->End(begun);
+      }
+    }
   }
 }
 

@@ -35,6 +35,8 @@ TEST_P(ClusterStorePromises, OldFencesChangeNothing) {
   const Lease one = *Join("one", "p1"), two = *Join("two", "p2");
   EXPECT_THAT(Claimed("one", one.incarnation, 1), ElementsAre("a/1"));
   clock_.Advance(one.length);
+  const auto renewal = Ask<Renewal>([&](auto done) { store_->Renew({"one", one.incarnation, {}, 0}, done); });
+  EXPECT_THAT(Message(renewal.status()), HasSubstr("has expired"));
   Sweep();
   EXPECT_EQ(Get("a").state, JobState::kWaiting);
   clock_.Advance(std::chrono::seconds(2));
@@ -45,21 +47,26 @@ TEST_P(ClusterStorePromises, OldFencesChangeNothing) {
   EXPECT_TRUE(Finish("two", "a", 2).ok());
   EXPECT_TRUE(Finish("two", "a", 2).ok());  // A repeated call.
   EXPECT_EQ(Get("a").state, JobState::kSucceeded);
+  EXPECT_EQ(Get("a").result, "r");
 }
 
 TEST_P(ClusterStorePromises, LostAttemptsCountAndPutBackOnesDoNot) {
   NewJob job = Job("a");
-  job.attempts_max = 2;
+  job.attempts_max = 3;
   ASSERT_TRUE(Submit({job}).ok());
   const uint64_t host = Join("one", "p1")->incarnation;
   EXPECT_THAT(Claimed("one", host, 1), ElementsAre("a/1"));
   EXPECT_EQ(Finish("one", "a", 1, JobState::kWaiting)->attempts, 0u);
   EXPECT_THAT(Claimed("one", host, 2), ElementsAre("a/2"));
   EXPECT_EQ(Finish("one", "a", 2, JobState::kWaiting, /*is_lost=*/true)->attempts, 1u);
-  EXPECT_THAT(Claimed("one", host, 3), IsEmpty());  // It waits before the next attempt.
+  EXPECT_THAT(Claimed("one", host, 3), ElementsAre("a/3"));  // At once: its host may have been the cause.
+  EXPECT_EQ(Finish("one", "a", 3, JobState::kWaiting, /*is_lost=*/true)->attempts, 2u);
+  EXPECT_THAT(Claimed("one", host, 4), IsEmpty());  // It waits before the next attempt.
   clock_.Advance(std::chrono::seconds(1));
-  EXPECT_THAT(Claimed("one", host, 4), ElementsAre("a/3"));
-  EXPECT_EQ(Finish("one", "a", 3, JobState::kWaiting, /*is_lost=*/true)->state, JobState::kDead);
+  const Claims last = *Ask<Claims>([&](auto done) { store_->Claim({"one", host, 5}, done); });
+  ASSERT_EQ(last.jobs.size(), 1u);
+  EXPECT_TRUE(last.jobs[0].is_last_attempt);
+  EXPECT_EQ(Finish("one", "a", 4, JobState::kWaiting, /*is_lost=*/true)->state, JobState::kDead);
 }
 
 // Claims whose answer was lost come back with the next renewal, and late ones are refused.
@@ -67,6 +74,7 @@ TEST_P(ClusterStorePromises, UnansweredClaimsComeBack) {
   ASSERT_TRUE(Submit({Job("a")}).ok());
   const uint64_t host = Join("one", "p1")->incarnation;
   EXPECT_THAT(Claimed("one", host, 1), ElementsAre("a/1"));
+  EXPECT_THAT(Claimed("one", host, 1), ElementsAre(HasSubstr("comes late")));  // A copy.
   const auto renew = [&](uint64_t settled) {
     return Ask<Renewal>([&](auto done) { store_->Renew({"one", host, {}, settled}, done); });
   };
@@ -75,7 +83,66 @@ TEST_P(ClusterStorePromises, UnansweredClaimsComeBack) {
   ASSERT_TRUE(renew(2).ok());
   EXPECT_EQ(Get("a").state, JobState::kWaiting);
   EXPECT_EQ(Get("a").attempts, 0u);
+  ASSERT_TRUE(renew(1).ok());  // It comes late.
   EXPECT_THAT(Claimed("one", host, 2), ElementsAre(HasSubstr("comes late")));
+}
+
+TEST_P(ClusterStorePromises, LeavingHostsGiveTheirJobsBack) {
+  ASSERT_TRUE(Submit({Job("a")}).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  EXPECT_THAT(Claimed("one", host, 1), ElementsAre("a/1"));
+  store_->Leave("one", host, [](const auto&) {});
+  EXPECT_EQ(Get("a").state, JobState::kWaiting);
+  EXPECT_EQ(Get("a").attempts, 0u);
+  EXPECT_THAT(Claimed("one", host, 2), ElementsAre(HasSubstr("has no lease")));
+}
+
+// The clock of the database's machine is set, and the store's clock goes on.
+TEST_P(ClusterStorePromises, LeasesOutliveLeapsOfTheClock) {
+  store_ = nullptr;
+  store_ = GetParam()({}, clock_);
+  Sweep();
+  ASSERT_TRUE(Submit({Job("a")}).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  EXPECT_THAT(Claimed("one", host, 1), ElementsAre("a/1"));
+  for (const int hours : {1, -2}) {
+    clock_.JumpWall(hours * Duration(std::chrono::hours(1)).count());
+    Sweep();
+    EXPECT_EQ(Get("a").state, JobState::kRunning);
+  }
+  for (int i = 0; i < 3; ++i) {
+    clock_.Advance(std::chrono::seconds(4));
+    Sweep();
+  }
+  EXPECT_EQ(Get("a").state, JobState::kDead);
+}
+
+TEST_P(ClusterStorePromises, DeadlinesEndJobs) {
+  std::vector<NewJob> jobs = {Job("a"), Job("b"), Job("c")};
+  for (NewJob& job : jobs) {
+    job.deadline = std::chrono::seconds(1);
+  }
+  ASSERT_TRUE(Submit(jobs).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  EXPECT_THAT(Claimed("one", host, 1, 2), ElementsAre("a/1", "b/1"));
+  ASSERT_TRUE(Finish("one", "b", 1, JobState::kWaiting).ok());
+  clock_.Advance(std::chrono::seconds(1));
+  EXPECT_THAT(Claimed("one", host, 2), IsEmpty());
+  Sweep();
+  EXPECT_EQ(Get("b").state, JobState::kFailed);  // It has run.
+  EXPECT_EQ(Get("c").state, JobState::kExpired);
+  const auto renewal = Ask<Renewal>([&](auto done) { store_->Renew({"one", host, {{"t", "a", 1}}, 2}, done); });
+  EXPECT_THAT(renewal->expired, ElementsAre(HeldJob{"t", "a", 1}));
+}
+
+TEST_P(ClusterStorePromises, DisabledTenantsRest) {
+  ASSERT_TRUE(Submit({Job("a")}).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  store_->SetLimits("t", {.is_disabled = true}, [](const auto&) {});
+  EXPECT_TRUE(absl::IsFailedPrecondition(Submit({Job("b")}).status()));
+  EXPECT_THAT(Claimed("one", host, 1), IsEmpty());
+  store_->SetLimits("t", {}, [](const auto&) {});
+  EXPECT_THAT(Claimed("one", host, 2), ElementsAre("a/1"));
 }
 
 TEST_P(ClusterStorePromises, TwoDaemonsWithOneName) {
@@ -103,6 +170,34 @@ TEST_P(ClusterStorePromises, DependentsLearnEndsOnce) {
   EXPECT_THAT(Claimed("one", host, 3), ElementsAre("b/1"));
 }
 
+// A batch that is sent again has new ids and the same keys; what comes after one of its jobs comes after the first one.
+TEST_P(ClusterStorePromises, IdsOfRepeatedJobsMeanTheFirst) {
+  NewJob first = Job("a"), again = Job("a2"), after = Job("b");
+  first.idempotency_key = again.idempotency_key = "k";
+  after.after = {{"a2", Dependency::Condition::kSucceeded}};
+  ASSERT_TRUE(Submit({first}).ok());
+  ASSERT_TRUE(Submit({again, after}).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  EXPECT_THAT(Claimed("one", host, 1), ElementsAre("a/1"));
+  ASSERT_TRUE(Finish("one", "a", 1).ok());
+  Sweep();
+  EXPECT_THAT(Claimed("one", host, 2), ElementsAre("b/1"));
+}
+
+TEST_P(ClusterStorePromises, JobsWaitForAllThatTheyComeAfter) {
+  NewJob last = Job("c");
+  last.after = {{"a", Dependency::Condition::kEnded}, {"b", Dependency::Condition::kEnded}};
+  ASSERT_TRUE(Submit({Job("a"), Job("b"), last}).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  EXPECT_THAT(Claimed("one", host, 1), ElementsAre("a/1", "b/1"));
+  ASSERT_TRUE(Finish("one", "a", 1).ok());
+  Sweep();
+  EXPECT_THAT(Claimed("one", host, 2), IsEmpty());
+  ASSERT_TRUE(Finish("one", "b", 1).ok());
+  Sweep();
+  EXPECT_THAT(Claimed("one", host, 3), ElementsAre("c/1"));
+}
+
 TEST_P(ClusterStorePromises, CancellationsReachTheHost) {
   ASSERT_TRUE(Submit({Job("a"), Job("b")}).ok());
   const uint64_t host = Join("one", "p1")->incarnation;
@@ -128,12 +223,95 @@ TEST_P(ClusterStorePromises, ClaimsAreShared) {
   NewJob urgent = Job("t3");
   urgent.priority = 1;
   std::vector<NewJob> jobs = {Job("t1"), Job("t2"), urgent};
+  jobs[0].needs.any_of = {{"kind:cpu"}};
   for (int i = 1; i <= 3; ++i) {
     jobs.push_back({.tenant = "u", .id = "u" + std::to_string(i)});
   }
   ASSERT_TRUE(Submit(jobs).ok());
   const uint64_t host = Join("one", "p1")->incarnation;
   EXPECT_THAT(Claimed("one", host, 1), ElementsAre("t3/1", "u1/1", "t1/1", "t2/1", "u2/1", "u3/1"));
+}
+
+// Use is charged once, and a tenant that was idle gets no credit for the past.
+TEST_P(ClusterStorePromises, ClaimsGoByUse) {
+  const uint64_t host = Join("one", "p1")->incarnation;
+  const auto submit = [&](const std::string& tenant, const std::string& id) {
+    NewJob job = Job(id);
+    job.tenant = tenant;
+    ASSERT_TRUE(Submit({job}).ok());
+  };
+  const auto finish = [&](const HeldJob& job, int ms) {
+    FinishRequest request;
+    request.job = job;
+    request.device_time = std::chrono::milliseconds(ms);
+    store_->Finish(request, [](const auto& view) { EXPECT_TRUE(view.ok()); });
+  };
+  submit("t", "t1");
+  EXPECT_THAT(Claimed("one", host, 1), ElementsAre("t1/1"));
+  finish({"t", "t1", 1}, 1'000);
+  finish({"t", "t1", 1}, 1'000);
+  submit("u", "u1");
+  EXPECT_THAT(Claimed("one", host, 2), ElementsAre("u1/1"));
+  finish({"u", "u1", 1}, 1'500);
+  submit("u", "u2");
+  submit("t", "t2");
+  EXPECT_THAT(Claimed("one", host, 3, 1), ElementsAre("t2/1"));
+  submit("v", "v1");
+  submit("v", "v2");
+  EXPECT_THAT(Claimed("one", host, 4, 1), ElementsAre("v1/1"));
+  submit("t", "t3");
+  EXPECT_THAT(Claimed("one", host, 5, 1), ElementsAre("t3/1"));
+}
+
+// Tenants whose jobs a host cannot run do not hide the others.
+TEST_P(ClusterStorePromises, ClaimsFindTheLastTenant) {
+  std::vector<NewJob> jobs;
+  for (int i = 10; i < 50; ++i) {
+    jobs.push_back(Job("j" + std::to_string(i)));
+    jobs.back().tenant = "t" + std::to_string(i);
+    jobs.back().needs.any_of = {{"kind:gpu"}};
+  }
+  jobs.back().needs.any_of.clear();
+  ASSERT_TRUE(Submit(jobs).ok());
+  EXPECT_THAT(Claimed("one", Join("one", "p1")->incarnation, 1), ElementsAre("j49/1"));
+}
+
+TEST_P(ClusterStorePromises, JobsShareTheMemoryOfTheirHost) {
+  std::vector<NewJob> jobs = {Job("a"), Job("b"), Job("c")};
+  for (NewJob& job : jobs) {
+    job.needs.memory_bytes = 5;
+  }
+  ASSERT_TRUE(Submit(jobs).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  EXPECT_THAT(Claimed("one", host, 1), ElementsAre("a/1", "b/1"));
+  EXPECT_THAT(Claimed("one", host, 2), IsEmpty());
+  ASSERT_TRUE(Finish("one", "a", 1).ok());
+  EXPECT_THAT(Claimed("one", host, 3), ElementsAre("c/1"));
+}
+
+TEST_P(ClusterStorePromises, JobsWaitALittleForTheHostThatTheyPrefer) {
+  NewJob one = Job("a"), other = Job("b");
+  one.needs.prefers = other.needs.prefers = {"two"};
+  ASSERT_TRUE(Submit({one}).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  ASSERT_TRUE(Join("two", "p2").ok());
+  EXPECT_THAT(Claimed("one", host, 1), IsEmpty());
+  clock_.Advance(std::chrono::seconds(5));
+  EXPECT_THAT(Claimed("one", host, 2), ElementsAre("a/1"));
+  store_->Renew({"one", host, {}, 0}, [](const auto&) {});
+  clock_.Advance(std::chrono::seconds(5));
+  ASSERT_TRUE(Submit({other}).ok());
+  EXPECT_THAT(Claimed("one", host, 3), ElementsAre("b/1"));  // The lease of the other host has ended.
+}
+
+// The rows of needs have a limit, which counts those of jobs that have not ended.
+TEST_P(ClusterStorePromises, NeedsOfEndedJobsAreForgotten) {
+  for (int i = 0; i < 300; ++i) {
+    NewJob job = Job("j" + std::to_string(i));
+    job.needs.host = "host-" + std::to_string(i);
+    ASSERT_TRUE(Submit({job}).ok()) << i;
+    store_->Cancel("t", job.id, [](const auto&) {});
+  }
 }
 
 TEST_P(ClusterStorePromises, HostsHaveWhatJobsNeed) {
@@ -165,6 +343,18 @@ TEST_P(ClusterStorePromises, WatchersMissNothing) {
   EXPECT_EQ(rest.events[1].state, JobState::kCancelled);
   EXPECT_THAT(watch(3, 10)->events, IsEmpty());
   EXPECT_TRUE(absl::IsInvalidArgument(watch(4, 10).status()));
+}
+
+TEST_P(ClusterStorePromises, WatchersLearnThatTheyMissEvents) {
+  store_ = nullptr;
+  store_ = GetParam()({.events_max = 2}, clock_);
+  ASSERT_TRUE(Submit({Job("a"), Job("b")}).ok());
+  store_->Cancel("t", "a", [](const auto&) {});
+  const auto watch = [&](uint64_t cursor) {
+    return Ask<Events>([&](auto done) { store_->Watch("t", cursor, 10, done); });
+  };
+  EXPECT_TRUE(absl::IsFailedPrecondition(watch(0).status()));
+  EXPECT_EQ(watch(1)->events.size(), 2u);
 }
 
 }  // namespace

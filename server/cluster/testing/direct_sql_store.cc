@@ -29,7 +29,11 @@ DirectSqlStore::DirectSqlStore(ClusterStoreOptions options, std::unique_ptr<SqlS
   HPVMD_CHECK(MigrateClusterSchema(*session_).ok());
 }
 
-void DirectSqlStore::Run(std::unique_ptr<SqlCall> call) { RunCalls(*session_, options_, &tell_, {&call, 1}); }
+void DirectSqlStore::Run(std::unique_ptr<SqlCall> call) {
+  if (const Status begun = RunCalls(*session_, options_, &tell_, {&call, 1}); !begun.ok()) {
+    call->End(begun);
+  }
+}
 
 void DirectSqlStore::Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) {
   for (const NewJob& job : jobs) {

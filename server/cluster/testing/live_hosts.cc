@@ -139,6 +139,22 @@ StatusOr<JobView> GetAndWait(ClusterStore& store, const std::string& tenant, con
   return Ask<JobView>([&](auto done) { store.Get(tenant, id, std::move(done)); });
 }
 
+StatusOr<Events> WatchAndWait(ClusterStore& store, const std::string& tenant, uint64_t cursor, uint32_t most) {
+  return Ask<Events>([&](auto done) { store.Watch(tenant, cursor, most, std::move(done)); });
+}
+
+Status WaitForStarts(const RunLedger& ledger, uint64_t starts, Duration timeout) {
+  const Time end = RealClock().Now() + timeout;
+  while (ledger.starts() < starts) {
+    if (RealClock().Now() >= end) {
+      return DeadlineExceeded(std::to_string(ledger.starts()) + " of " + std::to_string(starts) +
+                              " runs have started.");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<JobView> WaitForEnds(ClusterStore& store, const std::string& tenant, const std::vector<std::string>& ids,
                                  Duration timeout) {
   const Time end = RealClock().Now() + timeout;
@@ -147,7 +163,7 @@ std::vector<JobView> WaitForEnds(ClusterStore& store, const std::string& tenant,
     while (true) {
       const StatusOr<JobView> view = GetAndWait(store, tenant, id);
       if ((view.ok() && IsEnd(view->state)) || RealClock().Now() >= end) {
-        views.push_back(view.ok() ? *view : JobView{.tenant = tenant, .id = id});
+        views.push_back(view.value_or(JobView()));
         break;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));

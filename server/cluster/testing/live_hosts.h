@@ -75,6 +75,10 @@ class LiveHost final : public AgentRuns {
 // Calls the store and waits for the answer; kDeadlineExceeded after ten seconds.
 StatusOr<std::vector<JobView>> SubmitAndWait(ClusterStore& store, const std::vector<NewJob>& jobs);
 StatusOr<JobView> GetAndWait(ClusterStore& store, const std::string& tenant, const std::string& id);
+StatusOr<Events> WatchAndWait(ClusterStore& store, const std::string& tenant, uint64_t cursor, uint32_t most);
+
+// Waits until the ledger has so many starts. kDeadlineExceeded after the timeout.
+Status WaitForStarts(const RunLedger& ledger, uint64_t starts, Duration timeout);
 
 // Returns the jobs, once all have ended or the time is over.
 std::vector<JobView> WaitForEnds(ClusterStore& store, const std::string& tenant, const std::vector<std::string>& ids,

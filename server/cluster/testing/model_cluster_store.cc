@@ -10,8 +10,6 @@
 namespace hpvm::server::cluster {
 namespace {
 
-constexpr Duration kRetryMax = std::chrono::minutes(1);
-
 std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
 
 }  // namespace
@@ -63,9 +61,7 @@ void ModelClusterStore::TakeBack(Job& job, bool counts) {
   if (!counts) {
     --job.view.attempts;
   } else {
-    ++job.lost;
-    const Duration delay = std::min<Duration>(kRetryMax, options_.retry_after * (1u << std::min(job.lost - 1, 6u)));
-    job.not_before = clock_.Now() + delay;
+    job.not_before = clock_.Now() + RetryDelay(options_, ++job.lost);
   }
   if (job.view.cancel_requested) {
     End(job, JobState::kCancelled, "cancelled");
@@ -154,6 +150,20 @@ StatusOr<JobView> ModelClusterStore::Insert(NewJob&& request) {
 void ModelClusterStore::Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) {
   if (Status refused = CheckInsert(jobs); !refused.ok()) {
     return done(std::move(refused));
+  }
+  // The ids of a batch mean the earlier jobs with the same keys, if there are any.
+  std::map<Key, std::string> keys, ids;
+  for (const NewJob& job : jobs) {
+    const std::string& key = job.idempotency_key.empty() ? job.id : job.idempotency_key;
+    const std::string& first = keys.try_emplace({job.tenant, key}, job.id).first->second;
+    const auto known = tenants_[job.tenant].keys.find(key);
+    ids[{job.tenant, job.id}] = known != tenants_[job.tenant].keys.end() ? known->second : first;
+  }
+  for (NewJob& job : jobs) {
+    for (Dependency& dependency : job.after) {
+      const auto same = ids.find({job.tenant, dependency.job});
+      dependency.job = same != ids.end() ? same->second : dependency.job;
+    }
   }
   std::vector<JobView> views;
   for (NewJob& job : jobs) {

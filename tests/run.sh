@@ -5,7 +5,7 @@
 #     --fast          release tests only
 #     --long          also the whole suite under the dev preset, ThreadSanitizer, the clang and gcc builds, and longer fuzzing
 #     --reliability   also the long tests of jobs, about three hours on two cores: 100,000 simulated worlds, every fault of the
-#                     store's script, each seeded bug caught, 1,000 kills, 100 drains, 1,000 reloads, half an hour of chaos; logs go to
+#                     store's script, each seeded bug caught, 500 faults of a cluster, 1,000 kills, 100 drains, 1,000 reloads, half an hour of chaos; logs go to
 #                     tests/sim/logs and tests/chaos/logs
 #     --repeat        also every fast test 50 times, and 50 times beside a load of eight processes: several hours on two cores; the log
 #                     goes to tests/repeat/logs
@@ -80,6 +80,9 @@ if [ "$reliability" -eq 1 ]; then
   day=$(date +%Y-%m-%d)
   step "100,000 simulated worlds"
   build/release/bin/hpv-sim --seeds 1..100000 --jobs "$(nproc)" --log "tests/sim/logs/$day.log"
+  step "20,000 worlds of hosts that share the store, and 500 faults around a real PostgreSQL"
+  build/release/bin/hpv-sim --cluster --sqlite --seeds 0..19999 --jobs "$(nproc)" --log "tests/sim/logs/$day-cluster-sqlite.log"
+  /usr/bin/python3 tests/cluster/faults.py build/release/bin --faults 500 --log "tests/cluster/logs/$day.log"
   step "Every fault of the store's script"
   HPVMD_SWEEP=full ctest --preset release -R '^store_.*_test$' --no-tests=error --timeout 7200
   step "Seeded bugs"

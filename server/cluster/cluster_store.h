@@ -175,6 +175,12 @@ struct ClusterStoreOptions {
   Duration clock_leap_max = std::chrono::seconds(5);
 };
 
+// Checks what a batch says of itself: keys with two requests, ids with two keys, and jobs that come after themselves.
+// Errors are those of ClusterStore::Submit.
+Status CheckBatch(const std::vector<NewJob>& jobs);
+// Returns the key, or the id of a job without one.
+const std::string& KeyOf(const NewJob& job);
+
 // Returns the delay before the attempt that follows `lost` lost ones.
 Duration RetryDelay(const ClusterStoreOptions& options, uint32_t lost);
 
@@ -186,8 +192,8 @@ class ClusterStore {
 
   // Adds the jobs, all or none, and returns each as it is: a job whose idempotency key the tenant has used already is
   // the one that was made then. kResourceExhausted: TenantLimits::waiting_max. kInvalidArgument: a job comes after one
-  // that the tenant does not have. kFailedPrecondition: the key was used for another request, or the tenant is
-  // disabled.
+  // that the tenant does not have, or after itself, perhaps by way of others. kFailedPrecondition: the key was used for
+  // another request, or the tenant is disabled. kAlreadyExists: the tenant has a job with the id under another key.
   virtual void Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) = 0;
 
   // Registers a host's process, which runs nothing yet: what the store still counts as run by it, or by the process

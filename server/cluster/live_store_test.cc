@@ -5,6 +5,8 @@
 
 #include <atomic>
 
+#include "server/cluster/sql/cluster_calls.h"
+#include "server/cluster/sql/sql_call.h"
 #include "server/cluster/sql/sql_cluster_store.h"
 #include "server/cluster/sqlite/sqlite_session.h"
 #include "server/cluster/testing/live_hosts.h"
@@ -148,6 +150,49 @@ TEST_F(LiveStoreTest, GroupsKeepTheirMembersApart) {
   for (int i = 0; i < 200; ++i) {
     EXPECT_EQ(GetAndWait(*store, "t" + std::to_string(i % 2), "j" + std::to_string(i)).ok(), i % 3 != 0) << i;
   }
+}
+
+// The second job of a batch is refused when the first one is in the tables already.
+TEST_F(LiveStoreTest, ARefusedBatchLeavesNothing) {
+  const std::unique_ptr<SqlClusterStore> store = Open();
+  store->SetLimits("t0", {.waiting_max = 1}, [](const auto&) {});
+  std::vector<NewJob> jobs = Jobs(0, 2);
+  jobs[1].needs.host = std::string(5'000, 'h');
+  EXPECT_TRUE(absl::IsInvalidArgument(SubmitAndWait(*store, jobs).status()));
+  EXPECT_TRUE(absl::IsNotFound(GetAndWait(*store, "t0", "j0").status()));
+  EXPECT_TRUE(SubmitAndWait(*store, Jobs(0, 1)).ok());
+}
+
+// Calls share a transaction: what a refused one has found out is forgotten.
+TEST_F(LiveStoreTest, ARefusedCallLeavesNothingToTheNext) {
+  std::vector<NewJob> refused = Jobs(0, 1), good = Jobs(0, 1);
+  refused[0].needs.host = good[0].needs.host = "one";
+  refused.push_back(Jobs(2, 1)[0]);
+  refused[1].needs.host = std::string(5'000, 'h');
+  std::vector<std::unique_ptr<SqlCall>> calls;
+  calls.push_back(SubmitCall(refused, [](const auto& views) { EXPECT_FALSE(views.ok()); }));
+  calls.push_back(SubmitCall(good, [](const auto& views) { EXPECT_TRUE(views.ok()); }));
+  const std::unique_ptr<SqlClusterStore> store = Open();  // It makes the tables.
+  ASSERT_TRUE(RunCalls(**Connect()(), {}, nullptr, calls).ok());
+  RunLedger ledger;
+  LiveHost one("one", "p1", {}, *store, ledger);
+  EXPECT_THAT(Ends(*store, 1), Each(Field(&JobView::state, JobState::kSucceeded)));
+}
+
+// A list of claims that was read without a lock may be old when the lock is there.
+TEST_F(LiveStoreTest, EndedJobsAreNotTakenBack) {
+  const std::unique_ptr<SqlClusterStore> store = Open();
+  RunLedger ledger;
+  LiveHost one("one", "p1", {}, *store, ledger);
+  ASSERT_TRUE(SubmitAndWait(*store, Jobs(0, 1)).ok());
+  Ends(*store, 1);
+  const std::unique_ptr<SqlSession> session = *Connect()();
+  const ClusterStoreOptions options;
+  ClusterTransaction transaction(*session, options, nullptr);
+  ASSERT_TRUE(transaction.Begin().ok());
+  const HostRow host = **transaction.LockHost("one");
+  ASSERT_TRUE(TakeBackClaims(transaction, host, {{"t0", "j0"}}, /*counts=*/true).ok());
+  EXPECT_EQ((*transaction.FindJob("t0", "j0"))->view.state, JobState::kSucceeded);
 }
 
 }  // namespace

@@ -557,6 +557,8 @@ Status PostgresSession::Guard(std::string_view doing, const std::function<void()
   parts_->watch.Arm();
   try {
     call();
+    // After an error PostgreSQL takes nothing but the end of the transaction, or of the savepoint in which it was.
+    has_failed_ = false;
   } catch (...) {
     status = Caught(doing);
   }

@@ -204,7 +204,7 @@ Status ClusterTransaction::Commit() {
     if (tenant.is_changed) {
       HPVMD_RETURN_IF_ERROR(SaveTenant(tenant));
     }
-    if (tenant.has_events) {
+    if (tenant.has_events || tenant.has_new_jobs) {
       HPVMD_RETURN_IF_ERROR(session_.Notify(kClusterChannel, (tenant.has_new_jobs ? "+" : "") + name));
     }
   }
@@ -288,7 +288,7 @@ StatusOr<TenantRow*> ClusterTransaction::LockTenant(const std::string& name) {
 Status ClusterTransaction::SaveTenant(const TenantRow& tenant) {
   for (const auto& [id, counts] : tenant.needs) {
     HPVMD_RETURN_IF_ERROR(Run(kSaveNeeds, {counts.waiting, counts.live, id}).status());
-    if (counts.live < 0) {
+    if (counts.live < 0 || (counts.live == 0 && counts.waiting == 0)) {  // Or its jobs were added and ended here.
       HPVMD_RETURN_IF_ERROR(Run(kDropNeeds, {id}).status());
     }
   }

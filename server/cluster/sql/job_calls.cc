@@ -20,8 +20,6 @@ constexpr SqlStatement kListEvents{
 
 std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
 
-const std::string& KeyOf(const NewJob& job) { return job.idempotency_key.empty() ? job.id : job.idempotency_key; }
-
 // Jobs that exist already, keyed by tenant and idempotency key.
 using KnownJobs = std::map<Key, JobView>;
 
@@ -63,7 +61,8 @@ Status CheckNew(ClusterTransaction& transaction, const NewJob& job, const std::s
   return absl::OkStatus();
 }
 
-Status CheckBatch(ClusterTransaction& transaction, const std::vector<NewJob>& jobs, KnownJobs* known) {
+Status CheckInsert(ClusterTransaction& transaction, const std::vector<NewJob>& jobs, KnownJobs* known) {
+  HPVMD_RETURN_IF_ERROR(CheckBatch(jobs));
   std::set<Key> batch;
   std::map<std::string, uint64_t> added;
   for (const NewJob& job : jobs) {
@@ -155,7 +154,7 @@ class Insertion {
   const std::vector<NewJob>& jobs_;
   std::map<Key, size_t> added_;       // Numbers of jobs in the batch, keyed by tenant and idempotency key.
   std::map<Key, std::string> keys_;   // Ids of the first jobs in the batch, keyed by tenant and idempotency key.
-  std::map<Key, std::string> ids_;    // Keyed by ids in the batch: the earlier job with the same key, or the job itself.
+  std::map<Key, std::string> ids_;    // Jobs that ids in the batch mean, keyed by them.
   std::vector<Key> waits_;            // Jobs that others come after, with one entry for each of the others.
   std::vector<size_t> cannot_start_;  // A job that they come after has ended otherwise than required.
 };
@@ -164,9 +163,13 @@ class Insertion {
 
 StatusOr<std::vector<JobView>> SubmitIn(ClusterTransaction& transaction, const std::vector<NewJob>& jobs) {
   KnownJobs known;
-  HPVMD_RETURN_IF_ERROR(CheckBatch(transaction, jobs, &known));
+  HPVMD_RETURN_IF_ERROR(CheckInsert(transaction, jobs, &known));
   Insertion insertion(transaction, jobs);
-  HPVMD_RETURN_IF_ERROR(transaction.Try([&] { return insertion.Run(known); }));
+  const Status inserted = transaction.Try([&] { return insertion.Run(known); });
+  if (absl::IsAlreadyExists(inserted) && !transaction.has_failed()) {
+    return AlreadyExists("The tenant has a job with an id of the batch already, under another key.");
+  }
+  HPVMD_RETURN_IF_ERROR(inserted);
   return std::move(insertion.views);
 }
 
@@ -176,7 +179,7 @@ StatusOr<JobView> FinishIn(ClusterTransaction& transaction, const FinishRequest&
   if (!job.has_value()) {
     return NotFound("There is no job " + Quoted(request.job.id) + ".");
   }
-  if (job->ended_fence == request.job.fence) {
+  if (job->ended_fence == request.job.fence && request.job.fence > 0) {
     return std::move(job->view);  // A repeated call.
   }
   if (job->view.state != JobState::kRunning || job->view.fence != request.job.fence) {

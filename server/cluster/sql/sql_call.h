@@ -75,7 +75,7 @@ std::unique_ptr<SqlCall> SweepingCall(uint32_t most, ClusterStore::Done<SweepRes
 // another one is tried again; when one call of several fails, each runs by itself. Returns an error when no transaction
 // could be begun, as the connection was lost before; then no call was answered, and all may run on another session.
 Status RunCalls(SqlSession& session, const ClusterStoreOptions& options, const ClusterTransaction::OnChange* on_change,
-              std::span<const std::unique_ptr<SqlCall>> calls);
+                std::span<const std::unique_ptr<SqlCall>> calls);
 
 }  // namespace hpvm::server::cluster
 

@@ -76,7 +76,7 @@ struct SqlStatement {
 //   kAlreadyExists      a constraint
 //   kResourceExhausted  no room or memory
 //   kDataLoss           everything else
-// After any error inside a transaction only Rollback is allowed.
+// After any error inside a transaction only Rollback is allowed, or a statement that goes back to a savepoint.
 class SqlSession {
  public:
   virtual ~SqlSession() = default;

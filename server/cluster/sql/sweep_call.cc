@@ -120,6 +120,10 @@ Status SweepCall::Tell(const std::string& tenant, const std::string& waiter, Dep
     return transaction_.End(*job, JobState::kFailed, "dependency");
   }
   job->is_ready = job->view.state == JobState::kWaiting && job->pending == 0 && job->not_before <= transaction_.now();
+  if (job->is_ready) {
+    HPVMD_ASSIGN_OR_RETURN(TenantRow* const row, transaction_.LockTenant(tenant));
+    row->is_changed = row->has_new_jobs = true;
+  }
   return transaction_.SaveJob(*job);
 }
 

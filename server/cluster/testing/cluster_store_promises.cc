@@ -170,6 +170,26 @@ TEST_P(ClusterStorePromises, DependentsLearnEndsOnce) {
   EXPECT_THAT(Claimed("one", host, 3), ElementsAre("b/1"));
 }
 
+TEST_P(ClusterStorePromises, BatchesThatContradictThemselvesAreRefused) {
+  NewJob self = Job("a"), b = Job("b"), c = Job("c");
+  self.after = {{"a", Dependency::Condition::kEnded}};
+  EXPECT_THAT(Message(Submit({self}).status()), HasSubstr("The job \"a\" comes after itself"));
+  b.after = {{"c", Dependency::Condition::kEnded}};
+  c.after = {{"b", Dependency::Condition::kEnded}};
+  EXPECT_TRUE(absl::IsInvalidArgument(Submit({Job("a"), b, c}).status()));
+  NewJob one = Job("d"), two = Job("e");
+  one.idempotency_key = two.idempotency_key = "k";
+  two.request = "another";
+  EXPECT_TRUE(absl::IsFailedPrecondition(Submit({one, two}).status()));
+  ASSERT_TRUE(Submit({Job("a")}).ok());
+  NewJob taken = Job("a");
+  taken.idempotency_key = "k2";
+  const Status refused = Submit({taken}).status();
+  EXPECT_TRUE(absl::IsAlreadyExists(refused));
+  EXPECT_THAT(Message(refused), HasSubstr("under another key"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Finish("one", "a", 0).status()));  // Nobody has claimed it.
+}
+
 // A batch that is sent again has new ids and the same keys; what comes after one of its jobs comes after the first one.
 TEST_P(ClusterStorePromises, IdsOfRepeatedJobsMeanTheFirst) {
   NewJob first = Job("a"), again = Job("a2"), after = Job("b");
@@ -311,6 +331,12 @@ TEST_P(ClusterStorePromises, NeedsOfEndedJobsAreForgotten) {
     job.needs.host = "host-" + std::to_string(i);
     ASSERT_TRUE(Submit({job}).ok()) << i;
     store_->Cancel("t", job.id, [](const auto&) {});
+  }
+  for (int i = 0; i < 300; ++i) {  // Jobs that end in the transaction that adds them.
+    NewJob job = Job("after-" + std::to_string(i));
+    job.needs.host = "another-" + std::to_string(i);
+    job.after = {{"j0", Dependency::Condition::kSucceeded}};
+    ASSERT_TRUE(Submit({job}).ok()) << i;
   }
 }
 

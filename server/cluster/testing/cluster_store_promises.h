@@ -41,8 +41,8 @@ class ClusterStorePromises : public ::testing::TestWithParam<StoreFactory> {
                     .has = {"kind:cpu"},
                     .memory_bytes = 10,
                     .process = process,
-                    .replaces = replaces,
-                    .joins = joins},
+                    .joins = joins,
+                    .replaces = replaces},
                    done);
     });
   }

@@ -31,6 +31,13 @@ StatusOr<ModelClusterStore::Host*> ModelClusterStore::FindHost(const std::string
   return &found->second;
 }
 
+void ModelClusterStore::AddEvent(TenantRow& tenant, const JobView& job) const {
+  tenant.kept.push_back({++tenant.events, job.id, job.state, job.fence});
+  if (tenant.kept.size() > options_.events_max) {
+    tenant.kept.pop_front();
+  }
+}
+
 void ModelClusterStore::Change(Job& job, JobState state) {
   const JobView before = job.view;
   TenantRow& tenant = tenants_[job.view.tenant];
@@ -39,10 +46,7 @@ void ModelClusterStore::Change(Job& job, JobState state) {
   tenant.waiting += state == JobState::kWaiting ? 1 : 0;
   tenant.running += state == JobState::kRunning ? 1 : 0;
   job.view.state = state;
-  tenant.kept.push_back({++tenant.events, job.view.id, state, job.view.fence});
-  if (tenant.kept.size() > options_.events_max) {
-    tenant.kept.pop_front();
-  }
+  AddEvent(tenant, job.view);
   if (on_change) {
     on_change(job.request, before, job.view);
   }
@@ -83,6 +87,7 @@ void ModelClusterStore::TakeBackAll(const std::string& host, uint64_t incarnatio
 }
 
 Status ModelClusterStore::CheckInsert(const std::vector<NewJob>& jobs) {
+  HPVMD_RETURN_IF_ERROR(CheckBatch(jobs));
   std::map<std::string, size_t> added;
   std::set<Key> ids;
   for (const NewJob& job : jobs) {
@@ -96,6 +101,9 @@ Status ModelClusterStore::CheckInsert(const std::vector<NewJob>& jobs) {
         return FailedPrecondition("The key " + Quoted(name) + " was used for another request.");
       }
       continue;
+    }
+    if (Find(job.tenant, job.id) != nullptr) {
+      return AlreadyExists("The tenant has a job with an id of the batch already, under another key.");
     }
     if (tenant.limits.is_disabled) {
       return FailedPrecondition("The tenant " + Quoted(job.tenant) + " is disabled.");
@@ -128,7 +136,7 @@ StatusOr<JobView> ModelClusterStore::Insert(NewJob&& request) {
   job.submitted = clock_.Now();
   job.deadline = job.request.deadline > Duration{0} ? job.submitted + job.request.deadline : kNever;
   ++tenant.waiting;
-  tenant.kept.push_back({++tenant.events, job.view.id, JobState::kWaiting, 0});
+  AddEvent(tenant, job.view);
   if (on_change) {
     on_change(job.request, JobView(), job.view);
   }
@@ -343,7 +351,7 @@ void ModelClusterStore::Finish(FinishRequest request, Done<JobView> done) {
   if (job == nullptr) {
     return done(NotFound("There is no job " + Quoted(request.job.id) + "."));
   }
-  if (job->ended_fence == request.job.fence) {
+  if (job->ended_fence == request.job.fence && request.job.fence > 0) {
     return done(job->view);  // A repeated call.
   }
   if (job->view.state != JobState::kRunning || job->view.fence != request.job.fence) {

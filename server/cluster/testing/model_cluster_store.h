@@ -75,6 +75,7 @@ class ModelClusterStore final : public CheckedClusterStore {
   bool IsLive(const Host& host) const { return !host.has_left && clock_.Now() < host.until; }
   StatusOr<Host*> FindHost(const std::string& name, uint64_t incarnation);
   Job* Find(const std::string& tenant, const std::string& id);
+  void AddEvent(TenantRow& tenant, const JobView& job) const;
   // Every change of a job's state goes through here: counters, event, callback.
   void Change(Job& job, JobState state);
   void End(Job& job, JobState state, std::string result);

@@ -267,9 +267,9 @@ void AddClusterCases(std::vector<Case>& cases, const ClusterOptions& options) {
                      .run = std::move(run)});
   };
   add("jobs/postgres", "jobs_per_s", Better::kHigher, [jobs, rounds] {
-    return MeasureVerified(
-        Better::kHigher, {{"ours", [jobs] { return PostgresJobs(jobs); }}, {"raw", [jobs] { return RawJobs(jobs); }}},
-        rounds);
+    return MeasureVerified(Better::kHigher,
+                           {{"ours", [jobs] { return PostgresJobs(jobs); }}, {"raw", [jobs] { return RawJobs(jobs); }}},
+                           rounds);
   });
   add("jobs/sqlite", "jobs_per_s", Better::kHigher, [jobs, rounds] {
     return MeasureVerified(Better::kHigher, {{"ours", [jobs] { return SqliteJobs(jobs); }}}, rounds);

@@ -28,9 +28,11 @@ constexpr SqlStatement kLock{"SELECT waiting, running, events FROM cluster_tenan
 constexpr SqlStatement kSave{
     "UPDATE cluster_tenants SET waiting = ?1, running = ?2, events = ?3, clock = clock + 0.01 WHERE tenant = ?4"};
 constexpr SqlStatement kInsert{
-    "INSERT INTO cluster_jobs(tenant, id, idempotency_key, state, ready, attempts, attempts_max, lost, fence, host, "
+    "INSERT INTO cluster_jobs(tenant, id, idempotency_key, state, ready, held, attempts, attempts_max, lost, fence, "
+    "host, "
     "incarnation, claim, ended_fence, cancel_requested, pending, dependents, priority, memory, needs, submitted, "
-    "not_before, deadline, request, result) VALUES(?1, ?2, ?2, 0, 1, 0, 1, 0, 0, '', 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, "
+    "ended, not_before, deadline, request, result) VALUES(?1, ?2, ?2, 0, 1, 0, 0, 1, 0, 0, '', 0, 0, 0, 0, 0, 0, 0, 0, "
+    "1, 1, 0, 0, "
     "9223372036854775807, ?3, '') RETURNING sequence"};
 constexpr SqlStatement kEvent{"INSERT INTO cluster_events(tenant, number, id, state, fence) VALUES(?1, ?2, ?3, ?4, 1)"};
 constexpr SqlStatement kHeads{

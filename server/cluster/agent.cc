@@ -13,7 +13,7 @@ constexpr Duration kAgain = std::chrono::milliseconds(500);
 
 }  // namespace
 
-Agent::Agent(AgentOptions options, ClusterStore& store, AgentRuns& runs, const Clock& clock)
+Agent::Agent(AgentOptions options, AgentStore& store, AgentRuns& runs, const Clock& clock)
     : options_(std::move(options)), store_(store), runs_(runs), clock_(clock), self_(std::make_shared<Agent*>(this)) {}
 
 Agent::~Agent() = default;

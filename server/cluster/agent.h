@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent claims jobs from a ClusterStore for one host and runs them: a state machine without threads, clock or sockets.
+// Agent claims jobs from an AgentStore for one host and runs them: a state machine without threads, clock or sockets.
 //
 // Its safety rests on one rule. A lease of length L that was asked for at local time t holds at least until t + L,
 // because the store counted it from a later moment. The agent stops all of its runs at t + L - stop_margin, so that
@@ -47,7 +47,7 @@ class AgentRuns {
 class Agent {
  public:
   // Borrows all of them.
-  Agent(AgentOptions options, ClusterStore& store, AgentRuns& runs, const Clock& clock);
+  Agent(AgentOptions options, AgentStore& store, AgentRuns& runs, const Clock& clock);
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
@@ -96,7 +96,7 @@ class Agent {
   void Leave(Time now);
 
   const AgentOptions options_;
-  ClusterStore& store_;
+  AgentStore& store_;
   AgentRuns& runs_;
   const Clock& clock_;
   std::shared_ptr<Agent*> self_;  // Callbacks hold it weakly: the store may answer after the agent is gone.

@@ -13,13 +13,10 @@ constexpr Duration kSweepTimeout = std::chrono::seconds(10);
 }  // namespace
 
 // Makes the store's answers come on the loop's thread.
-class AgentLoop::Store final : public ClusterStore {
+class AgentLoop::Store final : public AgentStore {
  public:
-  Store(ClusterStore& store, std::shared_ptr<Inbox> inbox) : store_(store), inbox_(std::move(inbox)) {}
+  Store(AgentStore& store, std::shared_ptr<Inbox> inbox) : store_(store), inbox_(std::move(inbox)) {}
 
-  void Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) override {
-    store_.Submit(std::move(jobs), Posted(std::move(done)));
-  }
   void Join(Worker worker, Done<Lease> done) override { store_.Join(std::move(worker), Posted(std::move(done))); }
   void Leave(std::string worker, uint64_t incarnation, Done<Nothing> done) override {
     store_.Leave(std::move(worker), incarnation, Posted(std::move(done)));
@@ -33,21 +30,6 @@ class AgentLoop::Store final : public ClusterStore {
   void Finish(FinishRequest request, Done<JobView> done) override {
     store_.Finish(std::move(request), Posted(std::move(done)));
   }
-  void Cancel(std::string tenant, std::string id, Done<JobView> done) override {
-    store_.Cancel(std::move(tenant), std::move(id), Posted(std::move(done)));
-  }
-  void Get(std::string tenant, std::string id, Done<JobView> done) override {
-    store_.Get(std::move(tenant), std::move(id), Posted(std::move(done)));
-  }
-  void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) override {
-    store_.Watch(std::move(tenant), cursor, most, Posted(std::move(done)));
-  }
-  void SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) override {
-    store_.SetLimits(std::move(tenant), limits, Posted(std::move(done)));
-  }
-  void SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) override {
-    store_.SetCordon(std::move(worker), is_cordoned, Posted(std::move(done)));
-  }
   void Sweep(uint32_t most, Done<SweepResult> done) override { store_.Sweep(most, Posted(std::move(done))); }
 
  private:
@@ -58,11 +40,11 @@ class AgentLoop::Store final : public ClusterStore {
     };
   }
 
-  ClusterStore& store_;
+  AgentStore& store_;
   const std::shared_ptr<Inbox> inbox_;
 };
 
-AgentLoop::AgentLoop(AgentLoopOptions options, ClusterStore& store, AgentRuns& runs)
+AgentLoop::AgentLoop(AgentLoopOptions options, AgentStore& store, AgentRuns& runs)
     : options_(std::move(options)),
       inbox_(std::make_shared<Inbox>()),
       store_(std::make_unique<Store>(store, inbox_)),

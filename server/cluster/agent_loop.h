@@ -20,14 +20,14 @@ namespace hpvm::server::cluster {
 struct AgentLoopOptions {
   AgentOptions agent;
   Duration sweep_every = std::chrono::seconds(1);
-  uint32_t sweep_steps = 256;  // ClusterStore::Sweep's `most`.
+  uint32_t sweep_steps = 256;  // AgentStore::Sweep's `most`.
 };
 
 // Thread-safe.
 class AgentLoop {
  public:
   // Borrows the store, which is thread-safe, and the runs, whose methods are called by the loop's thread.
-  AgentLoop(AgentLoopOptions options, ClusterStore& store, AgentRuns& runs);
+  AgentLoop(AgentLoopOptions options, AgentStore& store, AgentRuns& runs);
   // Stops at once, as if the process ended: without Drain, the store takes the host's jobs back when its lease ends.
   ~AgentLoop();
   AgentLoop(const AgentLoop&) = delete;

@@ -49,11 +49,10 @@ class AgentTest : public ::testing::Test, protected AgentRuns {
   }
 
   // Forwards calls, or loses them.
-  class Link final : public ClusterStore {
+  class Link final : public AgentStore {
    public:
-    explicit Link(ClusterStore& store) : store_(store) {}
+    explicit Link(AgentStore& store) : store_(store) {}
     bool answers = true;
-    void Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) override { store_.Submit(jobs, done); }
     void Join(Worker worker, Done<Lease> done) override { answers ? store_.Join(worker, done) : (void)0; }
     void Leave(std::string worker, uint64_t incarnation, Done<Nothing> done) override {
       answers ? store_.Leave(worker, incarnation, done) : (void)0;
@@ -63,21 +62,10 @@ class AgentTest : public ::testing::Test, protected AgentRuns {
     void Finish(FinishRequest request, Done<JobView> done) override {
       answers ? store_.Finish(request, done) : (void)0;
     }
-    void Cancel(std::string tenant, std::string id, Done<JobView> done) override { store_.Cancel(tenant, id, done); }
-    void Get(std::string tenant, std::string id, Done<JobView> done) override { store_.Get(tenant, id, done); }
-    void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) override {
-      store_.Watch(tenant, cursor, most, done);
-    }
-    void SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) override {
-      store_.SetLimits(tenant, limits, done);
-    }
-    void SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) override {
-      store_.SetCordon(worker, is_cordoned, done);
-    }
     void Sweep(uint32_t most, Done<SweepResult> done) override { store_.Sweep(most, done); }
 
    private:
-    ClusterStore& store_;
+    AgentStore& store_;
   };
 
   ManualClock clock_;

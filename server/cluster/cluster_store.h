@@ -60,6 +60,7 @@ struct NewJob {
   Duration deadline{0};         // From the submit to the end; 0: none.
   std::vector<Dependency> after;
   Needs needs;
+  bool is_held = false;  // It is not claimed until SetHold lets it go.
 };
 
 struct JobView {
@@ -70,6 +71,30 @@ struct JobView {
   std::string host;       // The last claim's.
   std::string result;     // A StoredResults, or an error; set at the end.
   bool cancel_requested = false;
+  bool is_held = false;
+  uint64_t number = 0;          // Grows with each submit of the tenant.
+  Time submitted{0}, ended{0};  // The store's time; 0: it has not ended.
+};
+
+// A page of a tenant's jobs, the newest first.
+struct ListRequest {
+  std::string tenant;
+  std::set<JobState> states;  // Empty: all.
+  uint64_t before = 0;        // Only jobs with smaller numbers; 0: all.
+  uint32_t most = 100;        // At least 1.
+};
+struct JobPage {
+  std::vector<JobView> jobs;
+  uint64_t next = 0;  // ListRequest::before of the next page; 0: there is none.
+};
+
+struct HostView {
+  std::string name;
+  uint64_t incarnation = 0;
+  bool is_live = false, is_cordoned = false;
+  std::set<std::string> has;
+  uint64_t memory_bytes = 0, memory_used_bytes = 0;
+  uint64_t running = 0;  // Claims that it holds.
 };
 
 // A host's process.
@@ -168,7 +193,8 @@ struct ClusterStoreOptions {
   // Delay before the attempt after the second lost one; doubles with each more, up to a minute. After the first lost
   // attempt there is no delay: mostly its host was lost, and not by the job's fault.
   Duration retry_after = std::chrono::seconds(1);
-  uint64_t events_max = 10'000;  // Kept per tenant.
+  uint64_t events_max = 10'000;                      // Kept per tenant.
+  Duration keep_ended = std::chrono::hours(24 * 7);  // Jobs are forgotten, with their keys, so long after their end.
   // Device time, divided by the tenant's weight, that a start costs at once.
   Duration start_cost = std::chrono::milliseconds(10);
   // The most by which the store's time advances without a sweep.
@@ -184,17 +210,12 @@ const std::string& KeyOf(const NewJob& job);
 // Returns the delay before the attempt that follows `lost` lost ones.
 Duration RetryDelay(const ClusterStoreOptions& options, uint32_t lost);
 
-class ClusterStore {
+// The calls that the agent of a host makes.
+class AgentStore {
  public:
-  virtual ~ClusterStore() = default;
+  virtual ~AgentStore() = default;
   template <typename T>
   using Done = std::function<void(StatusOr<T>)>;
-
-  // Adds the jobs, all or none, and returns each as it is: a job whose idempotency key the tenant has used already is
-  // the one that was made then. kResourceExhausted: TenantLimits::waiting_max. kInvalidArgument: a job comes after one
-  // that the tenant does not have, or after itself, perhaps by way of others. kFailedPrecondition: the key was used for
-  // another request, or the tenant is disabled. kAlreadyExists: the tenant has a job with the id under another key.
-  virtual void Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) = 0;
 
   // Registers a host's process, which runs nothing yet: what the store still counts as run by it, or by the process
   // that it replaces, is taken back at once as lost. kAlreadyExists while another process of that name has a lease: two
@@ -213,20 +234,34 @@ class ClusterStore {
   // claim that ended the job.
   virtual void Finish(FinishRequest request, Done<JobView> done) = 0;
 
+  // Takes at most about `most` steps of what is due: expired leases, deadlines, ends that dependent jobs have to learn,
+  // and jobs to forget. Any daemon calls it, at any time, as often as it likes; two at once are harmless.
+  virtual void Sweep(uint32_t most, Done<SweepResult> done) = 0;
+};
+
+// The whole store, for daemons that take calls of tenants and operators.
+class ClusterStore : public AgentStore {
+ public:
+  // Adds the jobs, all or none, and returns each as it is: a job whose idempotency key the tenant has used already is
+  // the one that was made then. kResourceExhausted: TenantLimits::waiting_max. kInvalidArgument: a job comes after one
+  // that the tenant does not have, or after itself, perhaps by way of others. kFailedPrecondition: the key was used for
+  // another request, or the tenant is disabled. kAlreadyExists: the tenant has a job with the id under another key.
+  virtual void Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) = 0;
   // A waiting job ends as CANCELLED at once; that of a running one is left to its host, or to the end of the host's
   // lease. Jobs that have ended stay as they are. kNotFound for absent and foreign ids alike.
   virtual void Cancel(std::string tenant, std::string id, Done<JobView> done) = 0;
+  // Keeps a waiting job from being claimed, or lets it go. kFailedPrecondition: the job runs, or has ended.
+  virtual void SetHold(std::string tenant, std::string id, bool is_held, Done<JobView> done) = 0;
   virtual void Get(std::string tenant, std::string id, Done<JobView> done) = 0;
+  virtual void List(ListRequest request, Done<JobPage> done) = 0;
   // Returns up to `most` events of the tenant after `cursor` (0: the first). kFailedPrecondition when some are no
   // longer kept.
   virtual void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) = 0;
 
   virtual void SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) = 0;
   virtual void SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) = 0;
-
-  // Takes at most about `most` steps of what is due: expired leases, deadlines, and ends that dependent jobs have to
-  // learn. Any daemon calls it, at any time, as often as it likes; two at once are harmless.
-  virtual void Sweep(uint32_t most, Done<SweepResult> done) = 0;
+  // Returns every host that has joined, by name.
+  virtual void ListHosts(Done<std::vector<HostView>> done) = 0;
 };
 
 }  // namespace hpvm::server::cluster

@@ -91,6 +91,15 @@ class ClusterWorld::Link final : public cluster::ClusterStore {
   void Get(std::string tenant, std::string id, Done<JobView> done) override {
     Call<JobView>([this, tenant, id](auto then) { world_.store_->Get(tenant, id, then); }, done);
   }
+  void SetHold(std::string tenant, std::string id, bool is_held, Done<JobView> done) override {
+    Call<JobView>([this, tenant, id, is_held](auto then) { world_.store_->SetHold(tenant, id, is_held, then); }, done);
+  }
+  void List(cluster::ListRequest request, Done<cluster::JobPage> done) override {
+    Call<cluster::JobPage>([this, request](auto then) { world_.store_->List(request, then); }, done);
+  }
+  void ListHosts(Done<std::vector<cluster::HostView>> done) override {
+    Call<std::vector<cluster::HostView>>([this](auto then) { world_.store_->ListHosts(then); }, done);
+  }
   void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<cluster::Events> done) override {
     Call<cluster::Events>([this, tenant, cursor, most](auto then) { world_.store_->Watch(tenant, cursor, most, then); },
                           done);

@@ -59,6 +59,9 @@ ELSEWHERE = {
     "cluster_sql_prefers_ignored": "cluster_test",
     "cluster_sql_prefers_the_lost": "cluster_test",
     "cluster_sql_delay_ignored": "cluster_test",
+    # Worlds hold no jobs, and are over before any is forgotten.
+    "cluster_sql_hold_ignored": "cluster_test",
+    "cluster_sql_forgotten_early": "cluster_test",
     "cluster_sql_sweep_losses_free": "cluster_test",
     "cluster_sql_leave_counts": "cluster_test",
     # An agent asks once more, or ignores the answer.

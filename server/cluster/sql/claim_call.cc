@@ -28,7 +28,7 @@ constexpr SqlStatement kLeastClocks{
     "SELECT clock, tenant FROM cluster_tenants WHERE running > 0 ORDER BY clock LIMIT ?1"};
 constexpr SqlStatement kEndDelays{
     "UPDATE cluster_jobs SET ready = 1 WHERE sequence IN (SELECT sequence FROM cluster_jobs WHERE tenant = ?1 "
-    "AND state = 0 AND ready = 0 AND pending = 0 AND not_before <= ?2 ORDER BY not_before LIMIT ?3)"};
+    "AND state = 0 AND ready = 0 AND pending = 0 AND held = 0 AND not_before <= ?2 ORDER BY not_before LIMIT ?3)"};
 constexpr SqlStatement kListHeads{
     "SELECT " HPVMD_CLUSTER_JOB_COLUMNS
     " FROM (SELECT * FROM cluster_jobs WHERE tenant = ?1 AND needs = ?2 AND state = 0 AND ready = 1 "

@@ -20,6 +20,9 @@ StatusOr<std::vector<JobView>> SubmitIn(ClusterTransaction& transaction, const s
 StatusOr<JobView> FinishIn(ClusterTransaction& transaction, const FinishRequest& request);
 StatusOr<JobView> CancelIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& id);
 StatusOr<JobView> GetIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& id);
+StatusOr<JobView> SetHoldIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& id,
+                            bool is_held);
+StatusOr<JobPage> ListIn(ClusterTransaction& transaction, const ListRequest& request);
 StatusOr<Events> WatchIn(ClusterTransaction& transaction, const std::string& tenant, uint64_t cursor, uint32_t most);
 StatusOr<Nothing> SetLimitsIn(ClusterTransaction& transaction, const std::string& tenant, const TenantLimits& limits);
 
@@ -27,6 +30,7 @@ StatusOr<Nothing> SetLimitsIn(ClusterTransaction& transaction, const std::string
 StatusOr<Lease> JoinIn(ClusterTransaction& transaction, const Worker& worker);
 StatusOr<Nothing> LeaveIn(ClusterTransaction& transaction, const std::string& worker, uint64_t incarnation);
 StatusOr<Renewal> RenewIn(ClusterTransaction& transaction, const RenewRequest& request);
+StatusOr<std::vector<HostView>> ListHostsIn(ClusterTransaction& transaction);
 StatusOr<Nothing> SetCordonIn(ClusterTransaction& transaction, const std::string& worker, bool is_cordoned);
 
 // A claim looks at a few tenants in each transaction, those with the least use first, so that it locks few rows.

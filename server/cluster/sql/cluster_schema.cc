@@ -13,9 +13,9 @@ namespace {
 //
 // cluster_needs: one row for each different Needs of a tenant's live jobs, so that a claim compares a host with a few
 //   rows and not with each waiting job. `waiting` and `live` count the jobs.
-// cluster_jobs.ready: 1 for a waiting job without pending dependencies or delay; claims read only these.
-// cluster_waits: a job (`waiter`) that comes after another one (`job`) that has not ended.
-// cluster_ended: jobs that have ended and whose dependents do not know it yet.
+// cluster_jobs.ready: 1 for a waiting job that has no pending dependencies, no delay and no hold; claims read only
+// these. cluster_waits: a job (`waiter`) that comes after another one (`job`) that has not ended. cluster_ended: jobs
+// that have ended and whose dependents do not know it yet.
 constexpr char kVersion1[] = R"sql(
 CREATE TABLE cluster_meta(name TEXT PRIMARY KEY, value BIGINT NOT NULL);
 INSERT INTO cluster_meta(name, value) VALUES('version', 1), ('least_version', 1), ('incarnation', 0),
@@ -58,6 +58,7 @@ CREATE TABLE cluster_jobs(
   idempotency_key TEXT NOT NULL,
   state BIGINT NOT NULL,
   ready BIGINT NOT NULL,
+  held BIGINT NOT NULL,
   attempts BIGINT NOT NULL,
   attempts_max BIGINT NOT NULL,
   lost BIGINT NOT NULL,
@@ -73,6 +74,7 @@ CREATE TABLE cluster_jobs(
   memory BIGINT NOT NULL,
   needs BIGINT NOT NULL,
   submitted BIGINT NOT NULL,
+  ended BIGINT NOT NULL,
   not_before BIGINT NOT NULL,
   deadline BIGINT NOT NULL,
   request BYTEA NOT NULL,
@@ -80,9 +82,13 @@ CREATE TABLE cluster_jobs(
   UNIQUE(tenant, id),
   UNIQUE(tenant, idempotency_key));
 CREATE INDEX cluster_jobs_ready ON cluster_jobs(tenant, needs, priority DESC, sequence) WHERE state = 0 AND ready = 1;
-CREATE INDEX cluster_jobs_delayed ON cluster_jobs(tenant, not_before) WHERE state = 0 AND ready = 0 AND pending = 0;
+CREATE INDEX cluster_jobs_delayed ON cluster_jobs(tenant, not_before)
+  WHERE state = 0 AND ready = 0 AND pending = 0 AND held = 0;
 CREATE INDEX cluster_jobs_running ON cluster_jobs(host, incarnation) WHERE state = 1;
 CREATE INDEX cluster_jobs_deadline ON cluster_jobs(deadline) WHERE state = 0 AND deadline < 9223372036854775807;
+CREATE INDEX cluster_jobs_listed ON cluster_jobs(tenant, sequence);
+CREATE INDEX cluster_jobs_in_state ON cluster_jobs(tenant, state, sequence);
+CREATE INDEX cluster_jobs_ended ON cluster_jobs(ended) WHERE state >= 2;
 CREATE TABLE cluster_waits(
   id BIGSERIAL PRIMARY KEY,
   tenant TEXT NOT NULL,

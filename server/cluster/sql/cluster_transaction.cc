@@ -59,17 +59,17 @@ constexpr SqlStatement kDropNeeds{"DELETE FROM cluster_needs WHERE id = ?1 AND l
 
 constexpr SqlStatement kFindJob{"SELECT " HPVMD_CLUSTER_JOB_COLUMNS " FROM cluster_jobs WHERE tenant = ?1 AND id = ?2"};
 constexpr SqlStatement kInsertJob{
-    "INSERT INTO cluster_jobs(tenant, id, idempotency_key, state, ready, attempts, attempts_max, lost, fence, host, "
-    "incarnation, claim, ended_fence, cancel_requested, pending, dependents, priority, memory, needs, submitted, "
-    "not_before, deadline, request, result) VALUES(?1, ?2, ?3, 0, ?4, 0, ?5, 0, 0, '', 0, 0, 0, 0, ?6, 0, ?7, ?8, ?9, "
-    "?10, 0, ?11, ?12, ?13) RETURNING sequence"};
+    "INSERT INTO cluster_jobs(tenant, id, idempotency_key, state, ready, held, attempts, attempts_max, lost, fence, "
+    "host, incarnation, claim, ended_fence, cancel_requested, pending, dependents, priority, memory, needs, submitted, "
+    "ended, not_before, deadline, request, result) VALUES(?1, ?2, ?3, 0, ?4, ?5, 0, ?6, 0, 0, '', 0, 0, 0, 0, ?7, 0, "
+    "?8, ?9, ?10, ?11, 0, 0, ?12, ?13, ?14) RETURNING sequence"};
 #define HPVMD_SAVE_JOB                                                                                        \
   "UPDATE cluster_jobs SET state = ?1, ready = ?2, attempts = ?3, lost = ?4, fence = ?5, host = ?6, "         \
   "incarnation = ?7, claim = ?8, ended_fence = ?9, cancel_requested = ?10, pending = ?11, dependents = ?12, " \
-  "not_before = ?13"
+  "not_before = ?13, held = ?15, ended = ?16"
 constexpr SqlStatement kSaveJob{HPVMD_SAVE_JOB " WHERE sequence = ?14"};
 constexpr SqlStatement kStartJob{HPVMD_SAVE_JOB " WHERE sequence = ?14 RETURNING request"};
-constexpr SqlStatement kEndJob{HPVMD_SAVE_JOB ", result = ?15 WHERE sequence = ?14"};
+constexpr SqlStatement kEndJob{HPVMD_SAVE_JOB ", result = ?17 WHERE sequence = ?14"};
 constexpr SqlStatement kAddEnded{
     "INSERT INTO cluster_ended(tenant, job) VALUES(?1, ?2) ON CONFLICT(tenant, job) DO NOTHING"};
 constexpr SqlStatement kAddEvent{
@@ -105,6 +105,8 @@ StatusOr<Needs> NeedsFrom(const std::string& text) {
   }
 }
 
+}  // namespace
+
 StatusOr<std::set<std::string>> WordsFrom(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   try {
@@ -113,8 +115,6 @@ StatusOr<std::set<std::string>> WordsFrom(const std::string& text) {
     return DataLoss("A row of cluster_hosts is damaged: " + std::string(error.what()) + ".");
   }
 }
-
-}  // namespace
 
 JobRow ReadJob(const SqlRow& row) {
   JobRow job;
@@ -126,7 +126,11 @@ JobRow ReadJob(const SqlRow& row) {
               .fence = row.Unsigned(8),
               .host = row.Text(9),
               .result = row.Blob(22),
-              .cancel_requested = row.Int(13) != 0};
+              .cancel_requested = row.Int(13) != 0,
+              .is_held = row.Int(23) != 0,
+              .number = row.Unsigned(0),
+              .submitted = Time(row.Int(19)),
+              .ended = Time(row.Int(24))};
   job.is_ready = row.Int(4) != 0;
   job.attempts_max = static_cast<uint32_t>(row.Int(6));
   job.lost = static_cast<uint32_t>(row.Int(7));
@@ -138,7 +142,6 @@ JobRow ReadJob(const SqlRow& row) {
   job.priority = static_cast<int32_t>(row.Int(16));
   job.memory_bytes = row.Unsigned(17);
   job.needs = row.Int(18);
-  job.submitted = Time(row.Int(19));
   job.not_before = Time(row.Int(20));
   job.deadline = Time(row.Int(21));
   return job;
@@ -346,20 +349,22 @@ StatusOr<JobRow> ClusterTransaction::InsertJob(TenantRow& tenant, const NewJob& 
   JobRow row;
   row.view.tenant = job.tenant;
   row.view.id = job.id;
-  row.is_ready = pending == 0;
   row.attempts_max = job.attempts_max;
   row.pending = pending;
   row.priority = job.priority;
   row.memory_bytes = job.needs.memory_bytes;
-  row.submitted = now_;
+  row.view.submitted = now_;
+  row.view.is_held = job.is_held;
+  row.is_ready = IsReady(row);
   row.deadline = job.deadline > Duration{0} ? now_ + job.deadline : kNever;
   HPVMD_ASSIGN_OR_RETURN(row.needs, FindNeeds(job.tenant, job.needs));
   const std::string& key = job.idempotency_key.empty() ? job.id : job.idempotency_key;
   HPVMD_ASSIGN_OR_RETURN(const SqlRows made,
-                         Run(kInsertJob, {job.tenant, job.id, key, row.is_ready, job.attempts_max, pending,
-                                          int64_t{job.priority}, row.memory_bytes, row.needs, Ns(row.submitted),
+                         Run(kInsertJob, {job.tenant, job.id, key, row.is_ready, job.is_held, job.attempts_max, pending,
+                                          int64_t{job.priority}, row.memory_bytes, row.needs, Ns(row.view.submitted),
                                           Ns(row.deadline), SqlBlob{job.request}, SqlBlob{}}));
   row.sequence = made.empty() ? 0 : made[0].Int(0);
+  row.view.number = static_cast<uint64_t>(row.sequence);
   ++tenant.waiting;
   tenant.has_new_jobs = true;
   TenantRow::Counts& counts = tenant.needs[row.needs];
@@ -382,7 +387,7 @@ Status ClusterTransaction::SaveJob(const JobRow& job, std::string* request) {
   const auto save = [&](const SqlStatement& statement, auto... more) {
     return Run(statement, {static_cast<int64_t>(view.state), job.is_ready, view.attempts, job.lost, view.fence,
                            view.host, job.incarnation, job.claim, job.ended_fence, view.cancel_requested, job.pending,
-                           job.dependents, Ns(job.not_before), job.sequence, more...});
+                           job.dependents, Ns(job.not_before), job.sequence, view.is_held, Ns(view.ended), more...});
   };
   if (request != nullptr) {
     HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, save(kStartJob));
@@ -403,7 +408,8 @@ Status ClusterTransaction::Change(JobRow& job, JobState state, std::string* requ
   counts.live -= IsEnd(state) ? 1 : 0;
   tenant->has_new_jobs |= state == JobState::kWaiting;
   job.view.state = state;
-  job.is_ready = state == JobState::kWaiting && job.pending == 0 && job.not_before <= now_;
+  job.view.ended = IsEnd(state) ? now_ : Time{0};
+  job.is_ready = IsReady(job);
   HPVMD_RETURN_IF_ERROR(SaveJob(job, request));
   HPVMD_RETURN_IF_ERROR(AddEvent(*tenant, job.view));
   if (on_change_ != nullptr && *on_change_) {

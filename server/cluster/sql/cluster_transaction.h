@@ -38,7 +38,7 @@ struct JobRow {
   uint64_t incarnation = 0, claim = 0, ended_fence = 0;
   uint64_t memory_bytes = 0;
   int64_t needs = 0;
-  Time submitted{0}, not_before{0}, deadline = kNever;
+  Time not_before{0}, deadline = kNever;
 };
 
 struct HostRow {
@@ -115,6 +115,10 @@ class ClusterTransaction {
   StatusOr<std::optional<JobRow>> FindJob(const std::string& tenant, const std::string& id);
   // Adds a job that waits, and whose key is new.
   StatusOr<JobRow> InsertJob(TenantRow& tenant, const NewJob& job, uint32_t pending);
+  // Returns true when a claim may take the job, as far as the job itself is concerned.
+  bool IsReady(const JobRow& job) const {
+    return job.view.state == JobState::kWaiting && job.pending == 0 && !job.view.is_held && job.not_before <= now_;
+  }
   // Every change of a job's state goes through here: its row, counters, the event.
   // Also reads the job's request if asked to.
   Status Change(JobRow& job, JobState state, std::string* request = nullptr);
@@ -139,10 +143,14 @@ class ClusterTransaction {
   std::map<std::pair<std::string, std::string>, int64_t> needs_;  // Ids, keyed by tenant and text.
 };
 
+// Reads the words of cluster_hosts.has.
+StatusOr<std::set<std::string>> WordsFrom(const std::string& text);
+
 // Columns of cluster_jobs, as ReadJob takes them.
 #define HPVMD_CLUSTER_JOB_COLUMNS                                                                                    \
   "sequence, tenant, id, state, ready, attempts, attempts_max, lost, fence, host, incarnation, claim, ended_fence, " \
-  "cancel_requested, pending, dependents, priority, memory, needs, submitted, not_before, deadline, result"
+  "cancel_requested, pending, dependents, priority, memory, needs, submitted, not_before, deadline, result, held, "  \
+  "ended"
 JobRow ReadJob(const SqlRow& row);
 
 }  // namespace hpvm::server::cluster

@@ -13,6 +13,12 @@ constexpr SqlStatement kListClaims{
     "SELECT tenant, id, fence, cancel_requested, deadline, claim FROM cluster_jobs "
     "WHERE state = 1 AND host = ?1 AND incarnation = ?2"};
 
+constexpr SqlStatement kListHosts{
+    "SELECT host, incarnation, lease_end, cordoned, has_left, has, memory, "
+    "(SELECT count(*) FROM cluster_jobs WHERE state = 1 AND cluster_jobs.host = cluster_hosts.host), "
+    "(SELECT CAST(coalesce(sum(memory), 0) AS BIGINT) FROM cluster_jobs WHERE state = 1 AND cluster_jobs.host = "
+    "cluster_hosts.host) FROM cluster_hosts ORDER BY host"};
+
 std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
 
 Status TakeBackAll(ClusterTransaction& transaction, const HostRow& host, bool counts) {
@@ -107,6 +113,24 @@ StatusOr<Renewal> RenewIn(ClusterTransaction& transaction, const RenewRequest& r
   }
   HPVMD_RETURN_IF_ERROR(TakeBackClaims(transaction, host, unanswered, /*counts=*/false));
   return renewal;
+}
+
+StatusOr<std::vector<HostView>> ListHostsIn(ClusterTransaction& transaction) {
+  HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, transaction.Run(kListHosts));
+  std::vector<HostView> hosts;
+  for (const SqlRow& row : rows) {
+    HostView host;
+    host.name = row.Text(0);
+    host.incarnation = row.Unsigned(1);
+    host.is_live = row.Int(4) == 0 && transaction.now() < Time(row.Int(2));
+    host.is_cordoned = row.Int(3) != 0;
+    HPVMD_ASSIGN_OR_RETURN(host.has, WordsFrom(row.Text(5)));
+    host.memory_bytes = row.Unsigned(6);
+    host.running = row.Unsigned(7);
+    host.memory_used_bytes = row.Unsigned(8);
+    hosts.push_back(std::move(host));
+  }
+  return hosts;
 }
 
 StatusOr<Nothing> SetCordonIn(ClusterTransaction& transaction, const std::string& worker, bool is_cordoned) {

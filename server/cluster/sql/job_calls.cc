@@ -9,10 +9,19 @@ namespace {
 
 using Key = std::pair<std::string, std::string>;  // Tenant and id.
 
+// Jobs of one page.
+constexpr uint32_t kListMax = 1000;
+
 constexpr SqlStatement kFindKey{"SELECT id, request FROM cluster_jobs WHERE tenant = ?1 AND idempotency_key = ?2"};
 constexpr SqlStatement kAddWait{"INSERT INTO cluster_waits(tenant, job, waiter, condition) VALUES(?1, ?2, ?3, ?4)"};
 constexpr SqlStatement kCountDependent{
     "UPDATE cluster_jobs SET dependents = dependents + 1 WHERE tenant = ?1 AND id = ?2"};
+constexpr SqlStatement kListJobs{"SELECT " HPVMD_CLUSTER_JOB_COLUMNS
+                                 " FROM cluster_jobs WHERE tenant = ?1 AND sequence < ?2 ORDER BY sequence DESC "
+                                 "LIMIT ?3"};
+constexpr SqlStatement kListInState{"SELECT " HPVMD_CLUSTER_JOB_COLUMNS
+                                    " FROM cluster_jobs WHERE tenant = ?1 AND state = ?4 AND sequence < ?2 "
+                                    "ORDER BY sequence DESC LIMIT ?3"};
 constexpr SqlStatement kCountEvents{"SELECT events FROM cluster_tenants WHERE tenant = ?1"};
 constexpr SqlStatement kListEvents{
     "SELECT number, id, state, fence FROM cluster_events WHERE tenant = ?1 AND number > ?2 AND number <= ?3 "
@@ -216,6 +225,53 @@ StatusOr<JobView> GetIn(ClusterTransaction& transaction, const std::string& tena
     return NotFound("The tenant has no job " + Quoted(id) + ".");
   }
   return std::move(job->view);
+}
+
+StatusOr<JobView> SetHoldIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& id,
+                            bool is_held) {
+  HPVMD_ASSIGN_OR_RETURN(TenantRow* const row, transaction.LockTenant(tenant));
+  HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job, transaction.FindJob(tenant, id));
+  if (!job.has_value()) {
+    return NotFound("The tenant has no job " + Quoted(id) + ".");
+  }
+  if (job->view.state != JobState::kWaiting) {
+    return FailedPrecondition("The job " + Quoted(id) + " is " + std::string(Name(job->view.state)) +
+                              "; only waiting jobs can be held or let go.");
+  }
+  job->view.is_held = is_held;
+  job->is_ready = transaction.IsReady(*job);
+  row->has_new_jobs |= job->is_ready;
+  row->is_changed |= job->is_ready;
+  HPVMD_RETURN_IF_ERROR(transaction.SaveJob(*job));
+  return std::move(job->view);
+}
+
+// Each state has an index of its own, so that a few running jobs among many waiting ones are found at once.
+StatusOr<JobPage> ListIn(ClusterTransaction& transaction, const ListRequest& request) {
+  const uint64_t before = request.before == 0 ? UINT64_MAX : request.before;
+  const uint32_t most = std::clamp(request.most, 1u, kListMax);
+  std::vector<JobView> found;
+  const auto add = [&](const SqlRows& rows) {
+    for (const SqlRow& row : rows) {
+      found.push_back(ReadJob(row).view);
+    }
+  };
+  if (request.states.empty()) {
+    HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, transaction.Run(kListJobs, {request.tenant, before, most}));
+    add(rows);
+  }
+  for (const JobState state : request.states) {
+    HPVMD_ASSIGN_OR_RETURN(const SqlRows rows,
+                           transaction.Run(kListInState, {request.tenant, before, most, static_cast<int64_t>(state)}));
+    add(rows);
+  }
+  std::ranges::sort(found, std::greater<>(), &JobView::number);
+  JobPage page;
+  const bool is_full = found.size() >= most;
+  found.resize(std::min<size_t>(found.size(), most));
+  page.next = is_full ? found.back().number : 0;
+  page.jobs = std::move(found);
+  return page;
 }
 
 StatusOr<Events> WatchIn(ClusterTransaction& transaction, const std::string& tenant, uint64_t cursor, uint32_t most) {

@@ -145,6 +145,27 @@ std::unique_ptr<SqlCall> GetCall(std::string tenant, std::string id, ClusterStor
       std::move(done));
 }
 
+std::unique_ptr<SqlCall> SetHoldCall(std::string tenant, std::string id, bool is_held,
+                                     ClusterStore::Done<JobView> done) {
+  return Joining<JobView>(
+      {tenant},
+      [tenant, id = std::move(id), is_held](ClusterTransaction& transaction) {
+        return SetHoldIn(transaction, tenant, id, is_held);
+      },
+      std::move(done));
+}
+
+std::unique_ptr<SqlCall> ListCall(ListRequest request, ClusterStore::Done<JobPage> done) {
+  return Joining<JobPage>(
+      {}, [request = std::move(request)](ClusterTransaction& transaction) { return ListIn(transaction, request); },
+      std::move(done));
+}
+
+std::unique_ptr<SqlCall> ListHostsCall(ClusterStore::Done<std::vector<HostView>> done) {
+  return Joining<std::vector<HostView>>(
+      {}, [](ClusterTransaction& transaction) { return ListHostsIn(transaction); }, std::move(done));
+}
+
 std::unique_ptr<SqlCall> WatchCall(std::string tenant, uint64_t cursor, uint32_t most,
                                    ClusterStore::Done<Events> done) {
   return Joining<Events>(

@@ -165,6 +165,13 @@ void SqlClusterStore::Cancel(std::string tenant, std::string id, Done<JobView> d
 void SqlClusterStore::Get(std::string tenant, std::string id, Done<JobView> done) {
   Add(GetCall(std::move(tenant), std::move(id), std::move(done)));
 }
+void SqlClusterStore::SetHold(std::string tenant, std::string id, bool is_held, Done<JobView> done) {
+  Add(SetHoldCall(std::move(tenant), std::move(id), is_held, std::move(done)));
+}
+void SqlClusterStore::List(ListRequest request, Done<JobPage> done) {
+  Add(ListCall(std::move(request), std::move(done)));
+}
+void SqlClusterStore::ListHosts(Done<std::vector<HostView>> done) { Add(ListHostsCall(std::move(done))); }
 void SqlClusterStore::Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) {
   Add(WatchCall(std::move(tenant), cursor, most, std::move(done)));
 }

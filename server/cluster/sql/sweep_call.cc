@@ -18,6 +18,11 @@ constexpr SqlStatement kListLate{
     "SELECT tenant, id FROM cluster_jobs WHERE state = 0 AND deadline < 9223372036854775807 AND deadline <= ?1 "
     "ORDER BY deadline LIMIT ?2"};
 constexpr SqlStatement kListEnded{"SELECT tenant, job FROM cluster_ended ORDER BY tenant, job LIMIT ?1"};
+constexpr SqlStatement kListForgotten{
+    "SELECT tenant, id FROM cluster_jobs WHERE state >= 2 AND ended <= ?1 AND NOT EXISTS (SELECT 1 FROM cluster_ended "
+    "WHERE cluster_ended.tenant = cluster_jobs.tenant AND cluster_ended.job = cluster_jobs.id) ORDER BY ended LIMIT "
+    "?2"};
+constexpr SqlStatement kForget{"DELETE FROM cluster_jobs WHERE tenant = ?1 AND id = ?2 AND state >= 2"};
 constexpr SqlStatement kListWaits{
     "SELECT id, waiter, condition FROM cluster_waits WHERE tenant = ?1 AND job = ?2 ORDER BY id LIMIT ?3"};
 constexpr SqlStatement kDropWait{"DELETE FROM cluster_waits WHERE id = ?1"};
@@ -34,6 +39,7 @@ class SweepCall {
   Status TakeBackExpired();
   Status EndLate();
   Status TellDependents();
+  Status ForgetOld();
   // Tells one dependent that `job` has ended in `state`.
   Status Tell(const std::string& tenant, const std::string& waiter, Dependency::Condition condition, JobState state);
   uint32_t left() const { return most_ - std::min<uint32_t>(most_, static_cast<uint32_t>(result_.changes)); }
@@ -43,7 +49,7 @@ class SweepCall {
   SweepResult result_;
   std::map<std::string, std::set<Key>> expired_;  // Keyed by host.
   std::map<std::string, HostRow> hosts_;          // Those of them whose lease has expired.
-  std::set<Key> late_, ended_;
+  std::set<Key> late_, ended_, forgotten_;
 };
 
 Status SweepCall::FindDue() {
@@ -62,7 +68,13 @@ Status SweepCall::FindDue() {
   for (const SqlRow& row : ended) {
     ended_.emplace(row.Text(0), row.Text(1));
   }
-  result_.has_more = expired.size() + late.size() + ended.size() >= most_;
+  const uint32_t forgotten_max = ended_max - static_cast<uint32_t>(ended.size());
+  const int64_t until = now - transaction_.options().keep_ended.count();
+  HPVMD_ASSIGN_OR_RETURN(const SqlRows forgotten, transaction_.Run(kListForgotten, {until, forgotten_max}));
+  for (const SqlRow& row : forgotten) {
+    forgotten_.emplace(row.Text(0), row.Text(1));
+  }
+  result_.has_more = expired.size() + late.size() + ended.size() + forgotten.size() >= most_;
   return absl::OkStatus();
 }
 
@@ -77,7 +89,7 @@ Status SweepCall::LockAll() {
       tenants.insert(job.first);
     }
   }
-  for (const std::set<Key>* jobs : {&late_, &ended_}) {
+  for (const std::set<Key>* jobs : {&late_, &ended_, &forgotten_}) {
     for (const Key& job : *jobs) {
       tenants.insert(job.first);
     }
@@ -119,7 +131,7 @@ Status SweepCall::Tell(const std::string& tenant, const std::string& waiter, Dep
   if (job->view.state == JobState::kWaiting && !IsMet(condition, state)) {
     return transaction_.End(*job, JobState::kFailed, "dependency");
   }
-  job->is_ready = job->view.state == JobState::kWaiting && job->pending == 0 && job->not_before <= transaction_.now();
+  job->is_ready = transaction_.IsReady(*job);
   if (job->is_ready) {
     HPVMD_ASSIGN_OR_RETURN(TenantRow* const row, transaction_.LockTenant(tenant));
     row->is_changed = row->has_new_jobs = true;
@@ -151,6 +163,14 @@ Status SweepCall::TellDependents() {
   return absl::OkStatus();
 }
 
+Status SweepCall::ForgetOld() {
+  for (const auto& [tenant, id] : forgotten_) {
+    HPVMD_RETURN_IF_ERROR(transaction_.Run(kForget, {tenant, id}).status());
+    ++result_.changes;
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<SweepResult> SweepCall::Run() {
   HPVMD_RETURN_IF_ERROR(transaction_.AdvanceClock());
   HPVMD_RETURN_IF_ERROR(FindDue());
@@ -158,6 +178,7 @@ StatusOr<SweepResult> SweepCall::Run() {
   HPVMD_RETURN_IF_ERROR(TakeBackExpired());
   HPVMD_RETURN_IF_ERROR(EndLate());
   HPVMD_RETURN_IF_ERROR(TellDependents());
+  HPVMD_RETURN_IF_ERROR(ForgetOld());
   return result_;
 }
 

@@ -383,5 +383,90 @@ TEST_P(ClusterStorePromises, WatchersLearnThatTheyMissEvents) {
   EXPECT_EQ(watch(1)->events.size(), 2u);
 }
 
+TEST_P(ClusterStorePromises, HeldJobsWait) {
+  NewJob held = Job("a");
+  held.is_held = true;
+  ASSERT_TRUE(Submit({held, Job("b")}).ok());
+  const auto hold = [&](const std::string& id, bool is_held) {
+    return Ask<JobView>([&](auto done) { store_->SetHold("t", id, is_held, done); });
+  };
+  EXPECT_TRUE(hold("b", true)->is_held);
+  const uint64_t host = Join("one", "p1")->incarnation;
+  clock_.Advance(std::chrono::seconds(1));
+  EXPECT_THAT(Claimed("one", host, 1), IsEmpty());
+  EXPECT_FALSE(hold("a", false)->is_held);
+  EXPECT_THAT(Claimed("one", host, 2), ElementsAre("a/1"));
+  EXPECT_THAT(Message(hold("a", true).status()), HasSubstr("is RUNNING; only waiting jobs can be held"));
+  EXPECT_TRUE(absl::IsNotFound(hold("nobody", true).status()));
+  store_->Cancel("t", "b", [](const auto&) {});
+  EXPECT_EQ(Get("b").state, JobState::kCancelled);
+}
+
+TEST_P(ClusterStorePromises, ListsHaveTheNewestFirst) {
+  ASSERT_TRUE(Submit({Job("a"), Job("b"), Job("c"), Job("d")}).ok());
+  NewJob other = Job("x");
+  other.tenant = "u";
+  ASSERT_TRUE(Submit({other}).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  EXPECT_THAT(Claimed("one", host, 1, 1), ElementsAre("a/1"));
+  const auto list = [&](std::set<JobState> states, uint32_t most) {
+    std::vector<std::string> pages;
+    ListRequest request{.tenant = "t", .states = std::move(states), .before = 0, .most = most};
+    do {
+      const JobPage page = *Ask<JobPage>([&](auto done) { store_->List(request, done); });
+      std::string ids;
+      for (const JobView& job : page.jobs) {
+        ids += job.id;
+      }
+      pages.push_back(ids);
+      request.before = page.next;
+    } while (request.before != 0);
+    return pages;
+  };
+  EXPECT_THAT(list({}, 100), ElementsAre("dcba"));
+  EXPECT_THAT(list({}, 3), ElementsAre("dcb", "a"));
+  EXPECT_THAT(list({JobState::kRunning}, 100), ElementsAre("a"));
+  EXPECT_THAT(list({JobState::kRunning, JobState::kWaiting}, 3), ElementsAre("dcb", "a"));
+  EXPECT_THAT(list({JobState::kDead}, 100), ElementsAre(""));
+}
+
+// A job is forgotten with its key some time after its end, but not before its dependents know of the end.
+TEST_P(ClusterStorePromises, OldJobsAreForgotten) {
+  NewJob after = Job("b");
+  after.after = {{"a", Dependency::Condition::kSucceeded}};
+  ASSERT_TRUE(Submit({Job("a"), after, Job("c")}).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  EXPECT_THAT(Claimed("one", host, 1, 1), ElementsAre("a/1"));
+  ASSERT_TRUE(Finish("one", "a", 1).ok());
+  clock_.Advance(std::chrono::hours(24 * 7 - 1));
+  Sweep();
+  EXPECT_EQ(Get("a").state, JobState::kSucceeded);
+  clock_.Advance(std::chrono::hours(1));
+  Sweep();
+  EXPECT_TRUE(absl::IsNotFound(Ask<JobView>([&](auto done) { store_->Get("t", "a", done); }).status()));
+  EXPECT_EQ(Get("b").state, JobState::kWaiting);
+  EXPECT_EQ(Get("c").state, JobState::kWaiting);
+  EXPECT_EQ((*Submit({Job("a")}))[0].state, JobState::kWaiting);  // A new one.
+}
+
+TEST_P(ClusterStorePromises, HostsAreListed) {
+  NewJob big = Job("a");
+  big.needs.memory_bytes = 3;
+  ASSERT_TRUE(Submit({big}).ok());
+  const uint64_t one = Join("one", "p1")->incarnation;
+  ASSERT_TRUE(Join("two", "p2").ok());
+  EXPECT_THAT(Claimed("one", one, 1), ElementsAre("a/1"));
+  store_->SetCordon("two", true, [](const auto&) {});
+  const auto hosts = *Ask<std::vector<HostView>>([&](auto done) { store_->ListHosts(done); });
+  ASSERT_EQ(hosts.size(), 2u);
+  EXPECT_EQ(hosts[0].name, "one");
+  EXPECT_TRUE(hosts[0].is_live && !hosts[0].is_cordoned);
+  EXPECT_EQ(hosts[0].running, 1u);
+  EXPECT_EQ(hosts[0].memory_used_bytes, 3u);
+  EXPECT_TRUE(hosts[1].is_cordoned);
+  clock_.Advance(std::chrono::seconds(10));
+  EXPECT_FALSE((*Ask<std::vector<HostView>>([&](auto done) { store_->ListHosts(done); }))[0].is_live);
+}
+
 }  // namespace
 }  // namespace hpvm::server::cluster

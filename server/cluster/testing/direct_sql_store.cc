@@ -60,6 +60,13 @@ void DirectSqlStore::Cancel(std::string tenant, std::string id, Done<JobView> do
 void DirectSqlStore::Get(std::string tenant, std::string id, Done<JobView> done) {
   Run(GetCall(std::move(tenant), std::move(id), std::move(done)));
 }
+void DirectSqlStore::SetHold(std::string tenant, std::string id, bool is_held, Done<JobView> done) {
+  Run(SetHoldCall(std::move(tenant), std::move(id), is_held, std::move(done)));
+}
+void DirectSqlStore::List(ListRequest request, Done<JobPage> done) {
+  Run(ListCall(std::move(request), std::move(done)));
+}
+void DirectSqlStore::ListHosts(Done<std::vector<HostView>> done) { Run(ListHostsCall(std::move(done))); }
 void DirectSqlStore::Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) {
   Run(WatchCall(std::move(tenant), cursor, most, std::move(done)));
 }

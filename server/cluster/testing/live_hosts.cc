@@ -60,7 +60,7 @@ std::set<std::string> RunLedger::doubles() const {
 
 // --- A host ---
 
-LiveHost::LiveHost(std::string name, const std::string& process, LiveHostOptions options, ClusterStore& store,
+LiveHost::LiveHost(std::string name, const std::string& process, LiveHostOptions options, AgentStore& store,
                    RunLedger& ledger)
     : name_(std::move(name)), options_(options), ledger_(ledger) {
   AgentLoopOptions loop;

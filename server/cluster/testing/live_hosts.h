@@ -48,8 +48,7 @@ class RunLedger {
 class LiveHost final : public AgentRuns {
  public:
   // Borrows the store and the ledger.
-  LiveHost(std::string name, const std::string& process, LiveHostOptions options, ClusterStore& store,
-           RunLedger& ledger);
+  LiveHost(std::string name, const std::string& process, LiveHostOptions options, AgentStore& store, RunLedger& ledger);
   // Ends at once, as a process that was killed.
   ~LiveHost() override;
 

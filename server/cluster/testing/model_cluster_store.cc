@@ -46,6 +46,7 @@ void ModelClusterStore::Change(Job& job, JobState state) {
   tenant.waiting += state == JobState::kWaiting ? 1 : 0;
   tenant.running += state == JobState::kRunning ? 1 : 0;
   job.view.state = state;
+  job.view.ended = IsEnd(state) ? clock_.Now() : Time{0};
   AddEvent(tenant, job.view);
   if (on_change) {
     on_change(job.request, before, job.view);
@@ -133,7 +134,9 @@ StatusOr<JobView> ModelClusterStore::Insert(NewJob&& request) {
   job.view.tenant = job.request.tenant;
   job.view.id = job.request.id;
   job.sequence = next_sequence_++;
-  job.submitted = clock_.Now();
+  job.submitted = job.view.submitted = clock_.Now();
+  job.view.number = job.sequence;
+  job.view.is_held = job.request.is_held;
   job.deadline = job.request.deadline > Duration{0} ? job.submitted + job.request.deadline : kNever;
   ++tenant.waiting;
   AddEvent(tenant, job.view);
@@ -265,7 +268,7 @@ bool ModelClusterStore::MayClaim(const Job& job, const Host& host) const {
   if (job.view.state != JobState::kWaiting || job.not_before > now) {
     return false;
   }
-  if (job.pending > 0) {
+  if (job.pending > 0 || job.view.is_held) {
     return false;
   }
   if (!needs.host.empty() && needs.host != host.worker.name) {
@@ -392,6 +395,55 @@ void ModelClusterStore::Get(std::string tenant, std::string id, Done<JobView> do
   done(job->view);
 }
 
+void ModelClusterStore::SetHold(std::string tenant, std::string id, bool is_held, Done<JobView> done) {
+  Job* const job = Find(tenant, id);
+  if (job == nullptr) {
+    return done(NotFound("The tenant has no job " + Quoted(id) + "."));
+  }
+  if (job->view.state != JobState::kWaiting) {
+    return done(FailedPrecondition("The job " + Quoted(id) + " is " + std::string(Name(job->view.state)) +
+                                   "; only waiting jobs can be held or let go."));
+  }
+  job->view.is_held = is_held;
+  done(job->view);
+}
+
+void ModelClusterStore::List(ListRequest request, Done<JobPage> done) {
+  std::vector<JobView> found;
+  for (const auto& [key, job] : jobs_) {
+    if (key.first == request.tenant && (request.states.empty() || request.states.contains(job.view.state)) &&
+        (request.before == 0 || job.view.number < request.before)) {
+      found.push_back(job.view);
+    }
+  }
+  std::ranges::sort(found, std::greater<>(), &JobView::number);
+  const size_t most = std::clamp(request.most, 1u, 1000u);
+  JobPage page;
+  page.next = found.size() >= most ? found[most - 1].number : 0;
+  found.resize(std::min(found.size(), most));
+  page.jobs = std::move(found);
+  done(std::move(page));
+}
+
+void ModelClusterStore::ListHosts(Done<std::vector<HostView>> done) {
+  std::vector<HostView> views;
+  for (const auto& [name, host] : hosts_) {
+    HostView view;
+    view.name = name;
+    view.incarnation = host.incarnation;
+    view.is_live = IsLive(host);
+    view.is_cordoned = host.is_cordoned;
+    view.has = host.worker.has;
+    view.memory_bytes = host.worker.memory_bytes;
+    view.memory_used_bytes = MemoryUsed(host);
+    view.running = static_cast<uint64_t>(std::ranges::count_if(jobs_, [&](const auto& entry) {
+      return entry.second.view.state == JobState::kRunning && entry.second.view.host == name;
+    }));
+    views.push_back(std::move(view));
+  }
+  done(std::move(views));
+}
+
 void ModelClusterStore::Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) {
   const TenantRow& row = tenants_[tenant];
   Events events{.events = {}, .cursor = cursor};
@@ -461,6 +513,18 @@ void ModelClusterStore::Sweep(uint32_t most, Done<SweepResult> done) {
     if (waiter->view.state == JobState::kWaiting && !IsMet(wait.condition, jobs_.at(key).view.state)) {
       End(*waiter, JobState::kFailed, "dependency");
     }
+  }
+  for (auto entry = jobs_.begin(); entry != jobs_.end() && result.changes < most;) {
+    const Job& job = entry->second;
+    const bool is_old = IsEnd(job.view.state) && job.view.ended + options_.keep_ended <= now;
+    if (!is_old || std::ranges::find(ended_, entry->first) != ended_.end()) {
+      ++entry;
+      continue;
+    }
+    const std::string& key = KeyOf(job.request);
+    tenants_[job.view.tenant].keys.erase(key);
+    entry = jobs_.erase(entry);
+    ++result.changes;
   }
   result.has_more = !ended_.empty();
   done(result);

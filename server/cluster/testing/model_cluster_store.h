@@ -30,6 +30,9 @@ class ModelClusterStore final : public CheckedClusterStore {
   void Finish(FinishRequest request, Done<JobView> done) override;
   void Cancel(std::string tenant, std::string id, Done<JobView> done) override;
   void Get(std::string tenant, std::string id, Done<JobView> done) override;
+  void SetHold(std::string tenant, std::string id, bool is_held, Done<JobView> done) override;
+  void List(ListRequest request, Done<JobPage> done) override;
+  void ListHosts(Done<std::vector<HostView>> done) override;
   void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) override;
   void SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) override;
   void SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) override;

@@ -121,19 +121,21 @@ class Core:
                     raise  # The reason for the missing answer says more than an expired deadline.
             yield Pause(delay)
 
-    def once(self, method: str, request: Message, answer: Type[_Answer], deadline: Optional[float]) -> "Steps[_Answer]":
+    def once(self, method: str, request: Message, answer: Type[_Answer], deadline: Optional[float],
+             service: str = "Hpvm") -> "Steps[_Answer]":
         """Makes one unary call, sent once. Raises the failure in the answer's `error` if that is set."""
         data = request.SerializeToString()
         response = answer.FromString((yield from self.attempt(lambda metadata: Unary(
-            "/hpvm.v1.Hpvm/" + method, data, deadline, metadata))))
+            f"/hpvm.v1.{service}/{method}", data, deadline, metadata))))
         failure = errors.from_status(response.error) if hasattr(response, "error") else None
         if failure is not None:
             raise failure
         return response
 
-    def call(self, method: str, request: Message, answer: Type[_Answer], deadline: Optional[float]) -> "Steps[_Answer]":
+    def call(self, method: str, request: Message, answer: Type[_Answer], deadline: Optional[float],
+             service: str = "Hpvm") -> "Steps[_Answer]":
         """Makes one unary call that may be carried out twice, as `once` does."""
-        return (yield from self.keep_trying(lambda: self.once(method, request, answer, deadline), deadline))
+        return (yield from self.keep_trying(lambda: self.once(method, request, answer, deadline, service), deadline))
 
     def pages(self, method: str, request: Any, answer: Type[_Answer], items: str, deadline: Optional[float],
               count_max: Optional[int] = None) -> "Steps[List[Any]]":

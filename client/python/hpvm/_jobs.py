@@ -37,12 +37,13 @@ class SubmitOptions:
     after: Sequence[Any] = ()
     attempts_max: int = 0  # Attempts that may be lost with executors and servers; 0: the server's default.
     traceparent: str = ""
+    held: bool = False  # The job does not start until `Job.release`.
 
     def request(self) -> job_pb2.SubmitRequest:
         request = job_pb2.SubmitRequest(
             options=request_options(deadline=self.deadline, priority=self.priority, labels=self.labels,
                                     key=self.key or new_key(), traceparent=self.traceparent),
-            symbols=dict(self.symbols), repeat=self.repeat, until=self.until, name=self.name)
+            symbols=dict(self.symbols), repeat=self.repeat, until=self.until, name=self.name, held=self.held)
         for output, source in self.rotations.items():
             request.rotations.add(output=output, input=source)
         for item in self.after:
@@ -163,6 +164,12 @@ def cancel(core: Core, job_id: str, deadline: Optional[float]) -> "Steps[job_pb2
 def retry(core: Core, job_id: str, key: str, deadline: Optional[float]) -> "Steps[job_pb2.Job]":
     request = job_pb2.RetryJobRequest(options=request_options(key=key or new_key()), job_id=job_id)
     return (yield from core.call("RetryJob", request, job_pb2.SubmitResponse, deadline)).job
+
+
+def set_hold(core: Core, job_id: str, held: bool, reason: str,
+             deadline: Optional[float]) -> "Steps[job_pb2.SetJobHoldResponse]":
+    request = job_pb2.SetJobHoldRequest(job_id=job_id, held=held, reason=reason)
+    return (yield from core.call("SetJobHold", request, job_pb2.SetJobHoldResponse, deadline))
 
 
 def has_ended(state: int) -> bool:

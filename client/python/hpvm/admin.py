@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
 
 from google.protobuf.message import Message
 
-from hpvm import errors
+from hpvm import _holdings, errors
 from hpvm._channel import Download, Steps, Unary
 from hpvm._runs import deadline_of
 from hpvm.v1 import admin_pb2, operations_pb2
@@ -118,7 +118,8 @@ class Admin:
 
     def usage(self, tenant: str = "", *, timeout: Optional[float] = None) -> admin_pb2.GetUsageResponse:
         """Returns what a tenant uses of its quota; "": the caller's tenant."""
-        return self._call("GetUsage", admin_pb2.GetUsageRequest(tenant=tenant), admin_pb2.GetUsageResponse, timeout)
+        usage: admin_pb2.GetUsageResponse = self._client._drive(_holdings.usage(self._client._core, tenant, deadline_of(timeout)))
+        return usage
 
     def overview(self, running_max: int = 100, *, timeout: Optional[float] = None) -> operations_pb2.GetOverviewResponse:
         """Returns devices, tenants and the runs in progress: of all tenants for administrators, of their own tenant for

@@ -11,23 +11,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, AsyncIterator, Callable, Dict, Generator, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Dict, Generator, Iterable, List, Mapping, Optional, Sequence,
+                    Tuple, Union)
 
 import grpc
 import numpy as np
 
-from hpvm import _arrays, _jobs, _memory, _profiles, _runs, _watch, errors
+from hpvm import _arrays, _holdings, _jobs, _memory, _profiles, _runs, _watch, errors
 from hpvm._channel import AsyncChannel
 from hpvm._core import Core, Options
 from hpvm._credentials import Credentials, make_bearer, parse_endpoint
 from hpvm._runs import RunOptions, deadline_of
 from hpvm.buffers import BufferState
 from hpvm.client import documents_of
-from hpvm.graph import Graph
+from hpvm.graph import Graph, Source
 from hpvm.jobs import JobFacts, JobState
 from hpvm.prepared import Inputs, PreparedState, merge
 from hpvm.results import RunResult
-from hpvm.v1 import record_pb2, service_pb2, tensor_pb2
+from hpvm.v1 import buffer_pb2, graph_pb2, record_pb2, service_pb2, tensor_pb2
+
+if TYPE_CHECKING:
+    from hpvm.v1 import admin_pb2
 
 
 class AsyncBuffer(BufferState):
@@ -128,6 +132,19 @@ class AsyncJob(JobFacts):
     async def cancel(self, *, timeout: Optional[float] = None) -> None:
         self._message = await self._client._drive(_jobs.cancel(self._client._core, self.id, deadline_of(timeout)))
 
+    async def hold(self, reason: str = "", *, timeout: Optional[float] = None) -> bool:
+        """Works like hpvm.Job.hold."""
+        return await self._set_hold(True, reason, timeout)
+
+    async def release(self, *, timeout: Optional[float] = None) -> bool:
+        """Works like hpvm.Job.release."""
+        return await self._set_hold(False, "", timeout)
+
+    async def _set_hold(self, held: bool, reason: str, timeout: Optional[float]) -> bool:
+        response = await self._client._drive(_jobs.set_hold(self._client._core, self.id, held, reason, deadline_of(timeout)))
+        self._message = response.job
+        return bool(response.changed)
+
 
 class AsyncClient:
     """A connection to a server, for one event loop. `hpvm.aio.connect` makes it."""
@@ -150,12 +167,32 @@ class AsyncClient:
         return list((await self._drive(self._core.call("ListDevices", service_pb2.ListDevicesRequest(),
                                                        service_pb2.ListDevicesResponse, deadline_of(timeout)))).devices)
 
+    async def usage(self, *, timeout: Optional[float] = None) -> "admin_pb2.GetUsageResponse":
+        """Works like hpvm.Client.usage."""
+        return await self._drive(_holdings.usage(self._core, "", deadline_of(timeout)))
+
     async def prepare(self, graph: Union[Graph, str, Mapping[str, Any]], *, modules: Optional[Mapping[str, bytes]] = None,
                       hashes: Optional[Mapping[str, str]] = None, check: bool = False,
                       timeout: Optional[float] = None) -> AsyncPrepared:
         documents = documents_of(graph, modules, hashes)
         response, started = await self._drive(_runs.prepare(self._core, *documents, check, deadline_of(timeout)))
         return AsyncPrepared(self, response, started, *documents, check)
+
+    async def prepared_graphs(self, *, timeout: Optional[float] = None) -> List[graph_pb2.PreparedGraph]:
+        return await self._drive(_holdings.prepared_graphs(self._core, deadline_of(timeout)))
+
+    async def release_graph(self, graph: Union[str, graph_pb2.PreparedGraph], *, timeout: Optional[float] = None) -> None:
+        await self._drive(_runs.release(self._core, getattr(graph, "handle", graph), deadline_of(timeout)))
+
+    async def put_module(self, source: Source, *, name: str = "", timeout: Optional[float] = None) -> str:
+        """Works like hpvm.Client.put_module."""
+        return await self._drive(_holdings.put_module(self._core, source, name, deadline_of(timeout)))
+
+    async def modules(self, *, timeout: Optional[float] = None) -> List[graph_pb2.StoredModule]:
+        return await self._drive(_holdings.modules(self._core, deadline_of(timeout)))
+
+    async def delete_module(self, module: Union[str, graph_pb2.StoredModule], *, timeout: Optional[float] = None) -> int:
+        return await self._drive(_holdings.delete_module(self._core, module, deadline_of(timeout)))
 
     def _buffer_of(self, view: tensor_pb2.BufferView) -> AsyncBuffer:
         shape = tuple(view.shape)
@@ -174,6 +211,12 @@ class AsyncClient:
         made = await self._drive(_memory.create(self._core, number, shape, deadline_of(timeout)))
         return AsyncBuffer(self, self._core, made.id, number, shape, int(made.size_bytes))
 
+    async def buffers(self, *, timeout: Optional[float] = None) -> List[buffer_pb2.Buffer]:
+        return await self._drive(_holdings.buffers(self._core, deadline_of(timeout)))
+
+    async def delete_buffer(self, buffer: Union[str, buffer_pb2.Buffer], *, timeout: Optional[float] = None) -> None:
+        await self._drive(_memory.delete(self._core, getattr(buffer, "id", buffer), deadline_of(timeout)))
+
     async def submit(self, graph: Union[Graph, AsyncPrepared, str, Mapping[str, Any]], inputs: Optional[Inputs] = None, *,
                      options: Optional[_jobs.SubmitOptions] = None, modules: Optional[Mapping[str, bytes]] = None,
                      hashes: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None, **arrays: Any) -> AsyncJob:
@@ -191,6 +234,14 @@ class AsyncClient:
         found = await self._drive(_jobs.list_jobs(self._core, [int(state) for state in states], labels, array, count_max,
                                                   deadline_of(timeout)))
         return [AsyncJob(self, message) for message in found]
+
+    async def hold_jobs(self, job_or_array_id: str, reason: str = "", *, timeout: Optional[float] = None) -> int:
+        """Works like hpvm.Client.hold_jobs."""
+        return int((await self._drive(_jobs.set_hold(self._core, job_or_array_id, True, reason, deadline_of(timeout)))).changed)
+
+    async def release_jobs(self, job_or_array_id: str, *, timeout: Optional[float] = None) -> int:
+        """Works like hpvm.Client.release_jobs."""
+        return int((await self._drive(_jobs.set_hold(self._core, job_or_array_id, False, "", deadline_of(timeout)))).changed)
 
     async def watch_jobs(self, *, states: Iterable[JobState] = (), labels: Optional[Mapping[str, str]] = None, array: str = "",
                          timeout: Optional[float] = None) -> AsyncIterator[_watch.JobChange]:

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List,
 
 import numpy as np
 
-from hpvm import _arrays, _jobs, _memory, _profiles, _runs, _watch, errors
+from hpvm import _arrays, _holdings, _jobs, _memory, _profiles, _runs, _watch, errors
 from hpvm._channel import Channel, Steps
 from hpvm._core import Core, Options
 from hpvm._credentials import Credentials, make_bearer, parse_endpoint
 from hpvm._runs import deadline_of
 from hpvm.buffers import Buffer, SharedBuffer
-from hpvm.graph import Graph
+from hpvm.graph import Graph, Source
 from hpvm.jobs import Job, JobState
 from hpvm.prepared import Inputs, Prepared
 from hpvm.v1 import buffer_pb2, graph_pb2, record_pb2, service_pb2, tensor_pb2
 
 if TYPE_CHECKING:
     from hpvm.admin import Admin
+    from hpvm.v1 import admin_pb2
 
 _T = TypeVar("_T")
 _open_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
@@ -87,6 +88,11 @@ class Client:
         request = service_pb2.ListCostsRequest(handle=prepared.handle_or_raise() if prepared is not None else "")
         return self._drive(self._core.call("ListCosts", request, service_pb2.ListCostsResponse, deadline_of(timeout)))
 
+    def usage(self, *, timeout: Optional[float] = None) -> "admin_pb2.GetUsageResponse":
+        """Returns what the caller's tenant uses and may use: for each of `resources` what it holds or has spent (`used`),
+        and the `limit`, as `hpvmctl quota` shows them. `admin.usage` returns that of other tenants."""
+        return self._drive(_holdings.usage(self._core, "", deadline_of(timeout)))
+
     @property
     def tensor_path(self) -> str:
         """The path of large arrays: "shared memory", or "gRPC" and the reason."""
@@ -116,8 +122,27 @@ class Client:
 
     def prepared_graphs(self, *, timeout: Optional[float] = None) -> List[graph_pb2.PreparedGraph]:
         """Returns the tenant's prepared graphs, whoever prepared them."""
-        return self._drive(self._core.pages("ListGraphs", graph_pb2.ListGraphsRequest(), graph_pb2.ListGraphsResponse, "graphs",
-                                            deadline_of(timeout)))
+        return self._drive(_holdings.prepared_graphs(self._core, deadline_of(timeout)))
+
+    def release_graph(self, graph: Union[str, graph_pb2.PreparedGraph], *, timeout: Optional[float] = None) -> None:
+        """Releases one of `prepared_graphs()`, or a handle. Runs in progress go on."""
+        self._drive(_runs.release(self._core, getattr(graph, "handle", graph), deadline_of(timeout)))
+
+    # --- Modules ---
+
+    def put_module(self, source: Source, *, name: str = "", timeout: Optional[float] = None) -> str:
+        """Uploads a module, a file's path or the bytes themselves, and returns its SHA-256 for `hashes=` of `prepare`
+        and `submit`. `name` is for people who list modules; absent: the file's name."""
+        return self._drive(_holdings.put_module(self._core, source, name, deadline_of(timeout)))
+
+    def modules(self, *, timeout: Optional[float] = None) -> List[graph_pb2.StoredModule]:
+        """Returns the modules and graph documents that the server keeps for the tenant, whoever uploaded them."""
+        return self._drive(_holdings.modules(self._core, deadline_of(timeout)))
+
+    def delete_module(self, module: Union[str, graph_pb2.StoredModule], *, timeout: Optional[float] = None) -> int:
+        """Deletes one of `modules()`, or the one with a SHA-256. Returns the number of bytes that are free again. Raises
+        FailedPreconditionError while a prepared graph, a run or a job uses it."""
+        return self._drive(_holdings.delete_module(self._core, module, deadline_of(timeout)))
 
     # --- Buffers ---
 
@@ -153,8 +178,12 @@ class Client:
 
     def buffers(self, *, timeout: Optional[float] = None) -> List[buffer_pb2.Buffer]:
         """Returns the tenant's buffers, whoever made them."""
-        return self._drive(self._core.pages("ListBuffers", buffer_pb2.ListBuffersRequest(), buffer_pb2.ListBuffersResponse,
-                                            "buffers", deadline_of(timeout)))
+        return self._drive(_holdings.buffers(self._core, deadline_of(timeout)))
+
+    def delete_buffer(self, buffer: Union[str, buffer_pb2.Buffer], *, timeout: Optional[float] = None) -> None:
+        """Deletes one of `buffers()`, or the one with an id. Runs in progress keep what they need. `Buffer.delete`
+        deletes a buffer of this client."""
+        self._drive(_memory.delete(self._core, getattr(buffer, "id", buffer), deadline_of(timeout)))
 
     # --- Jobs ---
 
@@ -198,6 +227,15 @@ class Client:
         found = self._drive(_jobs.list_jobs(self._core, [int(state) for state in states], labels, array, count_max,
                                             deadline_of(timeout)))
         return [Job(self, message) for message in found]
+
+    def hold_jobs(self, job_or_array_id: str, reason: str = "", *, timeout: Optional[float] = None) -> int:
+        """Holds a job, as `Job.hold` does, or all jobs of an array that have not started. Returns how many jobs
+        that changed."""
+        return int(self._drive(_jobs.set_hold(self._core, job_or_array_id, True, reason, deadline_of(timeout))).changed)
+
+    def release_jobs(self, job_or_array_id: str, *, timeout: Optional[float] = None) -> int:
+        """Releases a job, as `Job.release` does, or all jobs of an array. Returns how many jobs that changed."""
+        return int(self._drive(_jobs.set_hold(self._core, job_or_array_id, False, "", deadline_of(timeout))).changed)
 
     def watch_jobs(self, *, states: Iterable[JobState] = (), labels: Optional[Mapping[str, str]] = None, array: str = "",
                    timeout: Optional[float] = None) -> Iterator[_watch.JobChange]:

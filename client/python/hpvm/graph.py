@@ -244,7 +244,8 @@ def _spell_out_modules(document: Dict[str, Any]) -> None:
             modules[name] = {"kind": kind, "source": {"file": file}}
 
 
-def _read_source(source: Source, base: pathlib.Path, name: str) -> bytes:
+def read_source(source: Source, base: pathlib.Path, name: str) -> bytes:
+    """Returns the bytes of the module `name`; paths are relative to `base`."""
     if isinstance(source, (bytes, bytearray)):
         return bytes(source)
     path = base / os.fspath(source)
@@ -299,7 +300,7 @@ class Graph(Scope):
             raise InvalidArgumentError(f'The graph has two modules of the name "{name}".')
         if kind not in ("wasm", "spirv", "opencl", "bitstream"):
             raise InvalidArgumentError(f'Module "{name}" has the kind "{kind}"; kinds are wasm, spirv, opencl and bitstream.')
-        self._bytes[name] = _read_source(source, pathlib.Path(), name)
+        self._bytes[name] = read_source(source, pathlib.Path(), name)
         self._modules[name] = {"kind": kind, "source": {"file": f"{name}.{kind}"}}
         if options:
             self._modules[name]["options"] = options
@@ -351,7 +352,7 @@ class Graph(Scope):
             if modules is not None and name in modules:
                 graph._bytes[name] = bytes(modules[name])
             elif isinstance(file, str):
-                graph._bytes[name] = _read_source(file, pathlib.Path(folder), name)
+                graph._bytes[name] = read_source(file, pathlib.Path(folder), name)
         return graph
 
     def to_dict(self) -> Dict[str, Any]:

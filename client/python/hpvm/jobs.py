@@ -72,6 +72,16 @@ class JobFacts:
         return int(self._message.attempt)
 
     @property
+    def held(self) -> bool:
+        """True while `hold` keeps the job from starting, as last seen."""
+        return self._message.HasField("hold")
+
+    @property
+    def hold_reason(self) -> str:
+        """The reason that `hold` was given; "" without one."""
+        return str(self._message.hold.reason)
+
+    @property
     def log(self) -> Log:
         """The output that the job's kernels printed."""
         return Log.of(self._message.log)
@@ -156,6 +166,22 @@ class Job(JobFacts):
             return False
         self._message = self._client._drive(_jobs.cancel(self._core(), self.id, deadline_of(timeout)))
         return True
+
+    def hold(self, reason: str = "", *, timeout: Optional[float] = None) -> bool:
+        """Keeps a job that has not started from starting, until `release`. Its deadline goes on. Returns False when it
+        was held already (an administrator's hold replaces the tenant's own); raises FailedPreconditionError when it
+        runs or has ended. `reason`: for people; at most 255 bytes."""
+        return self._set_hold(True, reason, timeout)
+
+    def release(self, *, timeout: Optional[float] = None) -> bool:
+        """Lets a held job start. Returns False when it was not held. Raises PermissionDeniedError when an administrator
+        holds it and the caller is none."""
+        return self._set_hold(False, "", timeout)
+
+    def _set_hold(self, held: bool, reason: str, timeout: Optional[float]) -> bool:
+        response = self._client._drive(_jobs.set_hold(self._core(), self.id, held, reason, deadline_of(timeout)))
+        self._message = response.job
+        return bool(response.changed)
 
     def retry(self, *, key: str = "", timeout: Optional[float] = None) -> "Job":
         """Submits this finished job again with the same graph, inputs and options."""

@@ -66,6 +66,35 @@ class Async(support.WithServer):
                 await (await client.submit(support.trap(), {"in": np.int32([0])}))
         self.go(work)
 
+    def test_holding(self):
+        async def work(client):
+            options = hpvm.SubmitOptions(held=True)
+            job = await client.submit(support.add(4), {"in": np.int32([1])}, options=options)
+            self.assertTrue(job.held)
+            self.assertEqual([await job.hold(), await job.hold()], [True, False])  # The first is the administrator's.
+            self.assertTrue(await job.release())
+            self.assertEqual((await job)["out_out"].tolist(), [5])
+            job = await client.submit(support.add(4), {"in": np.int32([1])}, options=options)
+            self.assertEqual((await client.hold_jobs(job.id, "a reason"), await client.release_jobs(job.id)), (1, 1))
+            self.assertEqual((await job)["out_out"].tolist(), [5])
+        self.go(work)
+
+    def test_what_the_tenant_holds(self):
+        async def work(client):
+            digest = await client.put_module(support.KERNELS["k"])
+            self.assertIn(digest, [module.sha256 for module in await client.modules()])
+            mine = await client.prepare(support.add(4).to_dict(), hashes={"k": digest})
+            graph = next(graph for graph in await client.prepared_graphs() if graph.handle == mine.handle)
+            await client.release_graph(graph)
+            kept = await client.empty((4,))
+            await client.delete_buffer(kept.id)
+            self.assertNotIn(kept.id, [buffer.id for buffer in await client.buffers()])
+            left = {module.sha256: module for module in await client.modules()}
+            if not left[digest].in_use:  # Jobs of other tests may still use it.
+                self.assertGreater(await client.delete_module(left[digest]), 0)
+            self.assertIn("modules", [item.resource for item in (await client.usage()).resources])
+        self.go(work)
+
     def test_a_cancelled_task_ends_its_run(self):
         async def work(client):
             spin = await client.prepare(support.spin())

@@ -3,6 +3,7 @@
 """Runs, buffers, shared memory, devices, costs, administration, through a real daemon."""
 
 import datetime
+import hashlib
 import time
 import unittest
 import warnings
@@ -128,6 +129,48 @@ class Runs(support.WithServer):
         self.assertIn("durable-jobs", self.client.server_info().features)
         first = next(self.client.watch_devices(timeout=20))
         self.assertEqual([device.id for device in first], ["cpu:0"])
+
+    def test_what_the_tenant_holds(self):
+        with hpvm.connect(self.server) as other:  # A program may release what another one has left behind.
+            left = self.client.buffer(np.ones(7, "f4"))
+            other.delete_buffer(next(buffer for buffer in other.buffers() if buffer.id == left.id))
+            with self.assertRaises(hpvm.NotFoundError):
+                left.read()
+            for name_of in (lambda graph: graph, lambda graph: graph.handle):
+                mine = self.client.prepare(support.matmul())
+                other.release_graph(name_of(next(graph for graph in other.prepared_graphs() if graph.handle == mine.handle)))
+                self.assertNotIn(mine.handle, [graph.handle for graph in other.prepared_graphs()])
+                with self.assertRaises(hpvm.NotFoundError):
+                    other.release_graph(mine.handle)
+
+    def test_modules(self):
+        data = support.KERNELS["k"] + b"\x00\x05\x04mine"  # With a section of its own: other tests use the module itself.
+        digest = self.client.put_module(data, name="kernels")
+        self.assertEqual(digest, hashlib.sha256(data).hexdigest())
+        (self.folder / "mine.wasm").write_bytes(data)
+        self.assertEqual(self.client.put_module(self.folder / "mine.wasm"), digest)
+        stored = {module.sha256: module for module in self.client.modules()}
+        self.assertEqual((stored[digest].size_bytes, stored[digest].is_graph), (len(data), False))
+        self.assertTrue(any(module.is_graph for module in stored.values()))
+        document = support.add(amount=3).to_dict()
+        with self.client.prepare(document, hashes={"k": digest}) as prepared:
+            self.assertEqual(prepared.run({"in": np.int32([1])})["out_out"].tolist(), [4])
+            with self.assertRaises(hpvm.FailedPreconditionError):
+                self.client.delete_module(digest)
+        self.assertGreaterEqual(self.client.delete_module(stored[digest]), len(data))
+        self.assertNotIn(digest, [module.sha256 for module in self.client.modules()])
+        with self.assertRaises(hpvm.NotFoundError):
+            self.client.delete_module(digest)
+        with self.assertRaisesRegex(hpvm.InvalidArgumentError, 'module "none.wasm" cannot be read'):
+            self.client.put_module("/none.wasm")
+
+    def test_usage(self):
+        usage = self.client.usage()
+        self.assertEqual(usage.tenant, self.client.server_info().tenant)
+        resources = {item.resource: item for item in usage.resources}
+        self.assertGreaterEqual(resources["modules"].used, 1)
+        self.assertGreaterEqual(resources["modules"].limit, resources["modules"].used)
+        self.assertEqual(self.client.admin.usage(usage.tenant).tenant, usage.tenant)
 
     def test_released_graphs(self):
         with self.client.prepare(support.matmul()) as prepared:

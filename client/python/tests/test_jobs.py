@@ -82,6 +82,36 @@ class Jobs(support.WithServer):
         with self.assertRaisesRegex(ValueError, "conditions are succeeded"):
             self.submit(support.add(1), after=[(before, "whenever")])
 
+    def test_holding(self):
+        job = self.submit(support.add(41), held=True)
+        self.assertEqual((job.held, job.hold_reason, job.state), (True, "", hpvm.JobState.ACCEPTED))
+        self.assertTrue(job.hold("twice"))  # An administrator's hold replaces the tenant's own.
+        self.assertFalse(job.hold("three times"))
+        self.assertEqual(job.hold_reason, "twice")
+        self.assertTrue(job.release())
+        self.assertFalse(job.held)
+        self.assertEqual(job.result(30)["out_out"].tolist(), [42])
+        for call in (job.hold, job.release):
+            with self.assertRaises(hpvm.FailedPreconditionError):
+                call()
+        first = self.submit(support.busy(300))
+        job = self.submit(support.add(1), after=[first])
+        self.assertTrue(job.hold("its data comes at noon"))
+        self.assertEqual(self.client.job(job.id).hold_reason, "its data comes at noon")
+        first.wait(60)
+        self.assertTrue(self.client.job(job.id).held)
+        self.assertEqual(self.client.release_jobs(job.id), 1)
+        self.assertEqual(job.refresh().result(30)["out_out"].tolist(), [2])
+
+    def test_holding_arrays(self):
+        jobs = self.client.submit_array(support.add(1), 3, {"in": ONE}, options=hpvm.SubmitOptions(held=True))
+        array = jobs[0].refresh().array_id
+        self.assertEqual([self.client.hold_jobs(array), self.client.hold_jobs(array)], [3, 0])
+        self.assertEqual(self.client.release_jobs(array), 3)
+        self.assertEqual([job.state for job in hpvm.wait_all(jobs, 60)], [hpvm.JobState.SUCCEEDED] * 3)
+        with self.assertRaises(hpvm.NotFoundError):
+            self.client.hold_jobs("array-none")
+
     def test_callbacks(self):
         told, threads = [], set()
 

@@ -23,10 +23,10 @@ from hpvm._core import Core, Options
 from hpvm._credentials import Credentials, make_bearer, parse_endpoint
 from hpvm._runs import RunOptions, deadline_of
 from hpvm.buffers import BufferState
-from hpvm.client import documents_of
+from hpvm.client import bound_of, documents_of
 from hpvm.graph import Graph, Source
 from hpvm.jobs import JobFacts, JobState
-from hpvm.prepared import Inputs, PreparedState, merge
+from hpvm.prepared import Inputs, PreparedState
 from hpvm.results import RunResult
 from hpvm.v1 import buffer_pb2, graph_pb2, record_pb2, service_pb2, tensor_pb2
 
@@ -78,7 +78,7 @@ class AsyncPrepared(PreparedState):
         """Works like hpvm.Prepared.run. Cancelling the task ends the run on the server."""
         options = RunOptions(symbols, repeat, rotations, until, placements, log, out, timeout, deadline, priority, labels,
                              traceparent)
-        return await self._client._drive(_runs.run(self._client._core, self._client, self, merge(inputs, arrays), options))
+        return await self._client._drive(_runs.run(self._client._core, self._client, self, self.bound(inputs, arrays), options))
 
     async def run_many(self, items: List[Inputs], *, symbols: Optional[Mapping[str, int]] = None, placements: bool = False,
                        log: bool = False, timeout: Optional[float] = None) -> List[Union[RunResult, errors.HpvmError]]:
@@ -222,8 +222,9 @@ class AsyncClient:
                      hashes: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None, **arrays: Any) -> AsyncJob:
         documents = ((graph.document, graph.modules, graph.hashes) if isinstance(graph, AsyncPrepared)
                      else documents_of(graph, modules, hashes))
-        response = await self._drive(_jobs.submit(self._core, documents, merge(inputs, arrays), options or _jobs.SubmitOptions(),
-                                                  None, deadline_of(timeout)))
+        bound = bound_of("submit", graph, inputs, arrays)
+        response = await self._drive(_jobs.submit(self._core, documents, bound, options or _jobs.SubmitOptions(), None,
+                                                  deadline_of(timeout)))
         return AsyncJob(self, response.job)
 
     async def job(self, job_id: str, *, timeout: Optional[float] = None) -> AsyncJob:

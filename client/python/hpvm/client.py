@@ -18,7 +18,7 @@ from hpvm._runs import deadline_of
 from hpvm.buffers import Buffer, SharedBuffer
 from hpvm.graph import Graph, Source
 from hpvm.jobs import Job, JobState
-from hpvm.prepared import Inputs, Prepared
+from hpvm.prepared import Inputs, Prepared, PreparedState, check_bound, merge
 from hpvm.v1 import buffer_pb2, graph_pb2, record_pb2, service_pb2, tensor_pb2
 
 if TYPE_CHECKING:
@@ -44,6 +44,28 @@ def documents_of(graph: Union[Graph, str, Mapping[str, Any]], modules: Optional[
         graph = Graph.from_document(graph, modules=known)
     found = {**graph.modules(), **(modules or {})}
     return graph.document(), {name: data for name, data in found.items() if name not in (hashes or {})}, hashes or {}
+
+
+#: Names of parameters of `submit` and `submit_array`, which no keyword argument can bind as inputs.
+_SUBMIT_OPTIONS = {"submit": ["graph", "inputs", "options", "modules", "hashes", "timeout"]}
+_SUBMIT_OPTIONS["submit_array"] = [*_SUBMIT_OPTIONS["submit"], "array", "symbol", "running_max", "index_inputs"]
+
+
+def bound_of(call: str, graph: Union[Graph, PreparedState, str, Mapping[str, Any]], inputs: Optional[Inputs],
+             arrays: Mapping[str, Any], index_inputs: Sequence[str] = ()) -> Inputs:
+    """Returns the inputs of a job."""
+    bound = merge(inputs, arrays)
+    if isinstance(graph, PreparedState):
+        names: Any = graph.inputs
+    else:
+        if isinstance(graph, str):
+            import json
+            graph = json.loads(graph)
+        names = (graph.to_dict() if isinstance(graph, Graph) else graph).get("inputs")  # type: ignore[union-attr]
+    if isinstance(names, dict):
+        check_bound(call, [name for name in _SUBMIT_OPTIONS[call] if name in names], {*bound, *index_inputs},
+                    "graph, array, " if call == "submit_array" else "graph, ")
+    return bound
 
 
 class Client:
@@ -194,7 +216,7 @@ class Client:
 
         `options` are hpvm.SubmitOptions: name, symbols, repeat, deadline, key, after, retries. Without a key every try
         uses the same random key, so that a lost answer never makes two jobs."""
-        response = self._submit(graph, modules, hashes, inputs, arrays, options, None, timeout)
+        response = self._submit("submit", graph, modules, hashes, inputs, arrays, options, None, timeout)
         return Job(self, response.job)
 
     def submit_array(self, graph: Union[Graph, Prepared, str, Mapping[str, Any]], array: Union[range, int],
@@ -206,16 +228,15 @@ class Client:
         value is the index; `index_inputs` are inputs that receive it. `running_max` limits how many jobs run at a
         time."""
         spread = _jobs.ArrayOptions.of(array, symbol, running_max, index_inputs)
-        response = self._submit(graph, modules, hashes, inputs, arrays, options, spread, timeout)
+        response = self._submit("submit_array", graph, modules, hashes, inputs, arrays, options, spread, timeout)
         return [Job(self, _jobs.stub_of(job_id)) for job_id in response.array_job_ids]
 
-    def _submit(self, graph: Any, modules: Any, hashes: Any, inputs: Any, arrays: Any, options: Any, spread: Any,
+    def _submit(self, call: str, graph: Any, modules: Any, hashes: Any, inputs: Any, arrays: Any, options: Any, spread: Any,
                 timeout: Optional[float]) -> Any:
-        from hpvm.prepared import merge
         documents = ((graph.document, graph.modules, graph.hashes) if isinstance(graph, Prepared)
                      else documents_of(graph, modules, hashes))
-        return self._drive(_jobs.submit(self._core, documents, merge(inputs, arrays), options or _jobs.SubmitOptions(), spread,
-                                        deadline_of(timeout)))
+        bound = bound_of(call, graph, inputs, arrays, spread.index_inputs if spread is not None else ())
+        return self._drive(_jobs.submit(self._core, documents, bound, options or _jobs.SubmitOptions(), spread, deadline_of(timeout)))
 
     def job(self, job_id: str, *, timeout: Optional[float] = None) -> Job:
         """Returns a job by its id."""

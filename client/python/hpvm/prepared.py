@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+import collections.abc
+from typing import Any, Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from hpvm import _arrays, _runs, errors
 from hpvm._runs import RunOptions
@@ -11,6 +12,7 @@ from hpvm.results import RunResult
 from hpvm.v1 import graph_pb2, job_pb2
 
 Inputs = Mapping[str, Any]
+_OPTIONS = frozenset(("inputs", *RunOptions.__slots__))
 
 
 class TensorFacts(NamedTuple):
@@ -36,6 +38,8 @@ class PreparedState:
         self.name: str = summary.name
         self.inputs: Dict[str, TensorFacts] = {p.name: TensorFacts(_arrays.TYPE_NAMES.get(p.type, "?"), tuple(p.shape))
                                                for p in summary.inputs}
+        # Inputs that no keyword argument of `run` can bind.
+        self._mapping_only = [name for name in self.inputs if name in _OPTIONS]
         self.outputs: Dict[str, TensorFacts] = {p.name: TensorFacts(_arrays.TYPE_NAMES.get(p.type, "?"), tuple(p.shape))
                                                 for p in summary.outputs}
         #: Symbols to which a run may give values.
@@ -57,6 +61,13 @@ class PreparedState:
             self._plain = (handle, request.SerializeToString())
         return self._plain[1]
 
+    def bound(self, inputs: Optional[Inputs], arrays: Mapping[str, Any]) -> Inputs:
+        """Returns the inputs of a run."""
+        merged = merge(inputs, arrays)
+        if self._mapping_only:
+            check_bound("run", self._mapping_only, merged)
+        return merged
+
     def handle_or_raise(self) -> str:
         if self.is_released:
             raise errors.FailedPreconditionError(f'The prepared graph "{self.name}" has been released.')
@@ -70,12 +81,28 @@ class PreparedState:
 
 def merge(inputs: Optional[Inputs], arrays: Mapping[str, Any]) -> Inputs:
     """Merges the inputs of a mapping and of keyword arguments."""
-    if not inputs:
+    if inputs is None:
         return arrays
+    if not isinstance(inputs, collections.abc.Mapping):
+        raise TypeError(f"The inputs are a {type(inputs).__name__}; they have to be a mapping from names to values, or keyword "
+                        'arguments. An input that is called "inputs" goes into the mapping: {"inputs": value}.')
     twice = set(inputs) & set(arrays)
     if twice:
         raise TypeError(f"The inputs {', '.join(sorted(twice))} are given twice.")
     return {**inputs, **arrays}
+
+
+def check_bound(call: str, names: Iterable[str], bound: Collection[str], before: str = "") -> None:
+    """Raises InvalidArgumentError when one of the inputs `names`, which have the names of options of `call`, is not bound:
+    a keyword argument sets the option, not the input. `before`: the arguments before the mapping."""
+    lost = [name for name in names if name not in bound]
+    if lost:
+        mapping = ", ".join(f'"{name}": value' for name in lost)
+        if len(lost) == 1:
+            what = f'The graph has the input "{lost[0]}", and {call} has an option of that name. Pass the input'
+        else:
+            what = f"The graph has the inputs {', '.join(lost)}, and {call} has options of those names. Pass these inputs"
+        raise errors.InvalidArgumentError(f"{what} in a mapping, before the options: {call}({before}{{{mapping}}}).")
 
 
 class Prepared(PreparedState):
@@ -93,8 +120,8 @@ class Prepared(PreparedState):
             priority: int = 0, labels: Optional[Mapping[str, str]] = None, traceparent: str = "", **arrays: Any) -> RunResult:
         """Runs the graph: `prepared.run(A=a, B=b)["C"]`.
 
-        inputs, **arrays: by name; numpy arrays, anything that numpy or DLPack takes, numbers, or buffers. Use a mapping for
-            inputs that have the name of an option.
+        inputs, **arrays: by name; numpy arrays, anything that numpy or DLPack takes, numbers, or buffers. Inputs
+            that have the name of an option go into the mapping: `prepared.run({"timeout": t}, timeout=10)`.
         symbols: values of symbols that no input decides.
         repeat, rotations, until: one run repeats the graph `repeat` times; each of `rotations` hands an output of one
             repetition to an input of the next; the output `until` ends the repetitions when it is not zero.
@@ -106,7 +133,7 @@ class Prepared(PreparedState):
         options = RunOptions(symbols, repeat, rotations, until, placements, log, out, timeout, deadline, priority, labels,
                              traceparent)
         return self._client._drive(  # type: ignore[no-any-return]
-            _runs.run(self._client._core, self._client, self, merge(inputs, arrays), options))
+            _runs.run(self._client._core, self._client, self, self.bound(inputs, arrays), options))
 
     def __call__(self, *arguments: Any, **arrays: Any) -> RunResult:
         """Calls `run`."""

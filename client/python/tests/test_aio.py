@@ -38,6 +38,21 @@ class Async(support.WithServer):
                 self.assertEqual(float(many[2]["C"][0, 0]), 4)
         self.go(work)
 
+    def test_inputs_with_names_of_options(self):
+        document = support.add(4).to_dict()
+        document["inputs"] = {"timeout": document["inputs"]["in"]}
+        next(edge for edge in document["edges"] if edge["from"] == "in")["from"] = "timeout"
+        one = np.int32([1])
+
+        async def work(client):
+            async with await client.prepare(document, modules=support.KERNELS) as prepared:
+                self.assertEqual((await prepared.run({"timeout": one}, timeout=30))["out_out"].tolist(), [5])
+                with self.assertRaisesRegex(hpvm.InvalidArgumentError, 'input "timeout", and run has an option of that name'):
+                    await prepared.run(timeout=one)
+                with self.assertRaisesRegex(hpvm.InvalidArgumentError, 'input "timeout", and submit has an option'):
+                    await client.submit(prepared, timeout=one)
+        self.go(work)
+
     def test_buffers(self):
         async def work(client):
             matmul = await client.prepare(support.matmul())

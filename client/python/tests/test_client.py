@@ -4,6 +4,7 @@
 
 import datetime
 import hashlib
+import json
 import time
 import unittest
 import warnings
@@ -104,6 +105,31 @@ class Runs(support.WithServer):
         c.delete()
         del c
         self.assertEqual(kept[0, 0], 300)  # The memory outlives the buffer.
+
+    def test_inputs_with_names_of_options(self):
+        document = support.matmul().to_dict()
+        document["inputs"] = {"timeout": document["inputs"]["A"], "options": document["inputs"]["B"]}
+        for edge, name in zip(document["edges"], document["inputs"]):
+            edge["from"] = name
+        modules = support.matmul().modules()
+        both = {"timeout": np.ones((2, 3), "f4"), "options": np.ones((3, 4), "f4")}
+        with self.client.prepare(document, modules=modules) as prepared:
+            self.assertEqual(prepared.run({"timeout": both["timeout"]}, options=both["options"], timeout=30)["C"].sum(), 24)
+            self.assertEqual(prepared.run_many([both])[0]["C"].sum(), 24)
+            with self.assertRaises(hpvm.InvalidArgumentError) as caught:
+                prepared.run(**both)
+            self.assertEqual(caught.exception.message, 'The graph has the input "timeout", and run has an option of that name. Pass '
+                             'the input in a mapping, before the options: run({"timeout": value}).')
+            with self.assertRaisesRegex(TypeError, "The inputs are a ndarray; they have to be a mapping"):
+                prepared.run(both["timeout"])
+            with self.assertRaisesRegex(hpvm.InvalidArgumentError, "inputs options, timeout, and submit has options of those names"):
+                self.client.submit(prepared)
+        self.assertEqual(self.client.submit(document, both, modules=modules).result(30)["C"].sum(), 24)
+        for graph in (document, json.dumps(document), hpvm.Graph.from_document(document, modules=modules)):
+            with self.assertRaisesRegex(hpvm.InvalidArgumentError, r'input "timeout", and submit has .* submit\(graph, {"timeout": value}'):
+                self.client.submit(graph, {"options": both["options"]}, modules=modules, timeout=both["timeout"])
+        with self.assertRaisesRegex(hpvm.InvalidArgumentError, r'submit_array\(graph, array, {"timeout": value}\)'):
+            self.client.submit_array(document, 2, {"options": both["options"]}, modules=modules)
 
     def test_symbols_repetitions_and_rotations(self):
         prepared = self.client.prepare(support.add(amount=3))

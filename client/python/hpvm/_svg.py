@@ -172,7 +172,11 @@ def _draw_edge(begin: Tuple[float, float], crossings: List[Tuple[float, float, f
 
 
 def draw(document: Mapping[str, Any]) -> str:
-    """Returns the graph as SVG text. A graph with very many nodes is drawn as one box with their number."""
+    """Returns the graph as SVG text. A graph with very many nodes is drawn as one box with their number. A document in the
+    short form is drawn as the long form that it means."""
+    if document.get("hpvm") == 2:
+        from hpvm import _short
+        document = _short.long_form(document)
     name = str(document.get("name") or "graph")
     if len(document.get("nodes", {})) > _NODES_MAX:
         document = {"inputs": document.get("inputs", {}), "outputs": document.get("outputs", {}), "nodes": {

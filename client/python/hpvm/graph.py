@@ -395,15 +395,12 @@ class Graph(Scope):
     # --- Pictures ---
 
     def to_svg(self) -> str:
-        """Returns the graph as a picture. A document in the short form cannot be drawn."""
+        """Returns the graph as a picture."""
         from hpvm import _svg
-        if self.to_dict().get("hpvm") == 2:
-            raise InvalidArgumentError("The document is in the short form; `hpvmctl graph show` prints the long one, which can "
-                                       "be drawn.")
         return _svg.draw(self.to_dict())
 
-    def _repr_svg_(self) -> Optional[str]:
-        return None if self.to_dict().get("hpvm") == 2 else self.to_svg()
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
 
     def show(self) -> Any:
         """Draws the graph in a notebook; elsewhere returns an object whose `data` is the SVG text."""

@@ -4,6 +4,7 @@
 
 import json
 import pathlib
+import subprocess
 import tempfile
 import unittest
 import xml.etree.ElementTree
@@ -11,6 +12,8 @@ import xml.etree.ElementTree
 import numpy as np
 
 import support
+import hpvm._short
+import hpvm._svg
 from hpvm import Graph, In, InOut, Out, Scalar, Variant
 from support import hpvm
 
@@ -92,9 +95,8 @@ class Graphs(support.WithServer):
         one = np.ones((3, 3), "f4")
         self.assertTrue((self.client.run(graph, A=one, B=one)["C"] == 3).all())
         self.assertEqual(list(graph.modules()), ["matmul"])
-        self.assertIsNone(graph._repr_svg_())
-        with self.assertRaisesRegex(hpvm.InvalidArgumentError, "graph show"):
-            graph.to_svg()
+        self.assertEqual(sorted(self.texts_of(graph._repr_svg_())), sorted(
+            ["A", "f32[m, k]", "B", "f32[k, n]", "matmul", "n × m instances", "A", "B", "out", "C", "f32[m, n]"]))
         with tempfile.TemporaryDirectory() as folder:
             graph.save(pathlib.Path(folder) / "g.json")
             again = Graph.load(pathlib.Path(folder) / "g.json")
@@ -130,10 +132,56 @@ class Graphs(support.WithServer):
         with self.assertRaisesRegex(TypeError, "element type"):
             g.input("c", "complex64", [])
 
+    @staticmethod
+    def facts_of(document):
+        """Returns what a picture of a document shows."""
+        nodes = {name: ([(port["name"], port["access"], port.get("type"), port.get("shape")) for port in node["ports"]],
+                        node.get("instances", [])) for name, node in document["nodes"].items()}
+        return {"inputs": document["inputs"], "outputs": document["outputs"], "nodes": nodes,
+                "edges": sorted((edge["from"], edge["to"]) for edge in document["edges"])}
+
+    def test_the_long_form_of_pictures(self):
+        """Compares the expansion for pictures with hpvmctl's, which is the server's."""
+        documents = [path.read_text() for folder in ("examples/*", "schemas/examples/valid")
+                     for path in support.ROOT.glob(folder + "/*.json") if '"hpvm": 2' in path.read_text()]
+        self.assertGreater(len(documents), 10)
+        more = {"hpvm": 2, "module": "k.wasm", "symbols": ["i"],
+                "inputs": {"x": "f32[n]", "s": {"type": "u64", "shape": []}, "t": "f64"}, "nodes": {
+            "f": ["inout x", 3], "g": ["inout f", "in x", "out f32[n + 1]"], "h": ["inout g.f", "inout g.out", "n"],
+            "same": ["x", "in x", "x", "out x_2 f32[min(n, 4), 2]", "i64 n * 2", "s", "t", "in s", "n-1", 0.5],
+            "b": {"ports": [{"name": "a", "access": "in", "type": "f32", "shape": ["n"]},
+                            {"name": "b", "access": "out", "type": "f32", "shape": ["n"]}],
+                  "instances": ["n"], "variants": [{"module": "k", "entry": "b"}]},
+            "after": {"args": ["b", " out\tf32[ n , 2 ] ", "i32 i"], "instances": ["n", 2], "group": [1, 1]}},
+            "outputs": {"a": "h.g", "c": "h.g_1", "d": "g.f", "e": "after", "x": "x"}, "edges": [{"from": "f.x", "to": "b.a"}]}
+        for text in [*documents, json.dumps(more)]:
+            with self.subTest(text), tempfile.TemporaryDirectory() as folder:
+                (pathlib.Path(folder) / "short.json").write_text(text)
+                done = subprocess.run([support.BIN / "hpvmctl", "graph", "show", "--full", folder + "/short.json"],
+                                      capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                short, long_form = json.loads(text), json.loads(done.stdout)
+                self.assertEqual(self.facts_of(hpvm._short.long_form(short)), self.facts_of(long_form))
+                self.assertEqual(sorted(self.texts_of(hpvm._svg.draw(short))), sorted(self.texts_of(hpvm._svg.draw(long_form))))
+
+    def test_pictures_of_wrong_short_documents(self):
+        for wrong in ({}, {"inputs": 3, "nodes": [1], "outputs": "x", "edges": 4, "symbols": 5}, {"inputs": {"x": 3, "y": "f32[n"}},
+                      {"nodes": {"a": 3, "b": {"args": 3}, "c": {"ports": 3}, "d": {"ports": [3]}, "e": ["", "out", "in", 3, None, {}]}},
+                      {"nodes": {"a": ["inout b"], "b": ["inout a"], "c": ["inout c"]}, "outputs": {"y": "a", "z": "none", "w": 4}},
+                      {"nodes": {"a": ["out f32[n]", "out f32[n]"], "b": ["a", "a.none", "out f32[a,,b]"]}, "outputs": {"y": "a"}}):
+            with self.subTest(wrong):
+                xml.etree.ElementTree.fromstring(hpvm._svg.draw({"hpvm": 2, **wrong}))
+        many = {f"n{i}": [f"inout n{i - 1}" if i else "inout x"] for i in range(3000)}
+        self.assertIn("3000 nodes", hpvm._svg.draw({"hpvm": 2, "inputs": {"x": "f32[n]"}, "nodes": many, "outputs": {"y": "n2999"}}))
+
+    @staticmethod
+    def texts_of(svg):
+        return [element.text for element in xml.etree.ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
     def test_pictures(self):
         svg = two_adds().to_svg()
         root = xml.etree.ElementTree.fromstring(svg)
-        texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        texts = self.texts_of(svg)
         for name in ("x", "y", "first", "second", "n instances", "i32[n]"):
             self.assertIn(name, texts)
         self.assertEqual(len(list(root.iter("{http://www.w3.org/2000/svg}path"))), 3 + 1)  # Edges, and the arrow's head.

@@ -21,8 +21,8 @@ COLUMNS = 150
 
 # Each section has a title, an introduction, definitions whose members it lists ("": the document), and examples.
 SECTIONS = [
-    ("The document", "A document is JSON (RFC 8259) in UTF-8, an object with these members. An unknown member is an error, everywhere.", [""],
-     ["minimal"]),
+    ("The document", 'This section and those up to [Edges](#edges) are the reference of the long form, `"hpvm": 1`. '
+     "A document in it is an object with these members.", [""], ["minimal"]),
     ("Names, types and extents", "Values that other members are made of:",
      ["name", "type", "symbol", "expression", "real_expression", "extent", "positiveExtent", "shape"], ["shapes"]),
     ("Inputs and outputs", "", ["tensors"], ["unused-output"]),
@@ -175,17 +175,22 @@ def sizes():
 
 
 INTRODUCTION = """
-A graph document says which kernels run, on what data, and how the data flows between them. `hpvmctl graph validate FILE` checks one without a server and
-reports every fault with a JSON pointer; `hpvmctl graph show FILE` prints the canonical form, `hpvmctl graph show --dot FILE` a picture for Graphviz. An
-editor checks a document while you write it if its member `"$schema"` names [`schemas/graph.schema.json`](../schemas/graph.schema.json).
+A graph document says which kernels run, on what data, and how the data flows between them. It is JSON (RFC 8259) in UTF-8, and an unknown member is an error,
+everywhere. It has two forms. People write the [short form](#the-short-form). Servers expand it to the [long form](#the-document), which names every port and
+edge, and which also has members that the short form lacks.
+
+`hpvmctl graph validate FILE` checks a document without a server and reports every fault with a JSON pointer. `hpvmctl graph show FILE` prints the canonical
+form, `hpvmctl graph show --dot FILE` a picture for Graphviz. An editor checks a document while you write it if its member `"$schema"` names
+[`schemas/short.schema.json`](../schemas/short.schema.json) or, for the long form, [`schemas/graph.schema.json`](../schemas/graph.schema.json).
 
 The Python package builds documents in code ([PYTHON.md](PYTHON.md)), and so does the C++ client (`hpvm/graph.h`, [API.md](API.md)).
 """
 
 SHORT_FORM = """
 `"hpvm": 2` begins a document that says each type and shape once. The rest follows from the document's own names, never from a module, so that it means the
-same under every release. `hpvmctl graph show FILE` prints the long form with all that follows; `hpvmctl graph init MODULE` writes a first short document for a
-module's kernels. Servers and the clients take both forms. [`schemas/short.schema.json`](../schemas/short.schema.json) is the schema for editors.
+same under every release. `hpvmctl graph init MODULE` writes a first short document for a module's kernels. Servers and the clients take both forms;
+`hpvmctl graph show --full FILE` prints the long one, with all that follows. Types, extents and expressions are the same in both
+([Names, types and extents](#names-types-and-extents)).
 
 - `"module": "edges.wasm"` is the one module; `"modules"` may give files in place of objects. The file's ending says the kind: `.wasm`, `.spv`, `.cl`.
 - `"inputs"`: name to `"TYPE[EXTENT, ...]"`. `"outputs"`: name to the node that gives it, or to `"NODE.PORT"` where the node writes several ports.
@@ -223,16 +228,16 @@ A document has no loop construct; a graph never has a cycle. Repetition has two 
 def make():
     schema = Schema()
     lines = ["# Graph documents", "", common.generated("graphs.py", f"{SCHEMA} and {EXAMPLES}"), "", INTRODUCTION.strip(), ""]
-    titles = [title for title, _, _, _ in SECTIONS] + ["The short form", "Repetition", "Limits", "What the reader refuses"]
+    titles = ["The short form"] + [title for title, _, _, _ in SECTIONS] + ["Repetition", "Limits", "What the reader refuses"]
     links = [f"[{title}](#{anchor(title)})".replace(" ", "\0") for title in titles]
     lines += [common.wrap(", ".join(links), columns=COLUMNS).replace("\0", " "), ""]
+    lines += ["## The short form", "", SHORT_FORM.strip(), "", *example("short-edges"), *example("short-forms")]
     for title, text, definitions, examples in SECTIONS:
         lines += [f"## {title}", ""] + ([common.wrap(text, columns=COLUMNS), ""] if text else [])
         for name in definitions:
             lines += schema.definition(name)
         for name in examples:
             lines += example(name)
-    lines += ["## The short form", "", SHORT_FORM.strip(), "", *example("short-edges"), *example("short-forms")]
     lines += ["## Repetition", "", ITERATION.strip(), "", *example("iteration")]
     lines += ["## Limits", "", "The keys in parentheses set other limits for a server ([CONFIGURATION.md](CONFIGURATION.md)).", "", *sizes(), ""]
     lines += ["## What the reader refuses", "", "The reader refuses what breaks the schema, and more. It reports all faults of a document together. Examples:", "", *messages()]

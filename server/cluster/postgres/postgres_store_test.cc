@@ -205,6 +205,36 @@ TEST_F(PostgresStoreTest, DaemonsMakeTheTablesOnce) {
   EXPECT_EQ(failed, 0);
 }
 
+// The role of an agent claims, runs and ends jobs, sweeps, and can do nothing else.
+TEST_F(PostgresStoreTest, AgentsHaveARoleOfTheirOwn) {
+  const auto owner = Daemon();
+  const std::unique_ptr<PostgresSession> session = *PostgresSession::Open(database_);
+  (void)session->Execute("CREATE ROLE agent LOGIN").ok();  // An earlier run of this test may have made it.
+  ASSERT_TRUE(GrantToAgents(*session, "agent").ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(GrantToAgents(*session, "agent; DROP TABLE cluster_jobs")));
+  PostgresOptions as_agent = database_;
+  as_agent.dsn += " user=agent";
+  SqlClusterStoreOptions options;
+  options.store.keep_ended = Duration{0};  // Sweeps forget jobs, too.
+  const auto agents = SqlClusterStore::Open(
+      options, [&]() -> StatusOr<std::unique_ptr<SqlSession>> { return PostgresSession::Open(as_agent); });
+  ASSERT_TRUE(agents.ok()) << Message(agents.status());
+  LiveHost one("one", "p1", {}, **agents, ledger_);
+  ASSERT_TRUE(SubmitAndWait(*owner, Jobs(0, 20)).ok());
+  ASSERT_TRUE(WaitForStarts(ledger_, 20, std::chrono::seconds(60)).ok());
+  while (GetAndWait(*owner, "t1", "j1").ok()) {  // Until it is forgotten.
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  const std::string refused = Message(SubmitAndWait(**agents, Jobs(100, 1)).status());
+  EXPECT_THAT(refused, HasSubstr("permission denied"));
+  const std::unique_ptr<PostgresSession> direct = *PostgresSession::Open(as_agent);
+  for (const char* statement :
+       {"UPDATE cluster_tenants SET running_max = 1", "UPDATE cluster_jobs SET request = ''", "DROP TABLE cluster_jobs",
+        "INSERT INTO cluster_waits(tenant, job, waiter, condition) VALUES('t', 'a', 'b', 0)"}) {
+    EXPECT_FALSE(direct->Execute(statement).ok()) << statement;
+  }
+}
+
 }  // namespace
 }  // namespace hpvm::server::cluster
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/cluster/sql/cluster_schema.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -106,6 +107,21 @@ CREATE TABLE cluster_events(
   PRIMARY KEY(tenant, number));
 )sql";
 
+// A stolen agent's password reaches the requests and results of jobs, can claim and end them wrongly, and can cancel
+// and forget them. It cannot submit jobs, and cannot raise a tenant's limits.
+constexpr char kAgentGrants[] = R"sql(
+GRANT SELECT, UPDATE ON cluster_meta TO ROLE;
+GRANT SELECT, INSERT, UPDATE ON cluster_hosts TO ROLE;
+GRANT SELECT, UPDATE(clock, waiting, running, events) ON cluster_tenants TO ROLE;
+GRANT SELECT, UPDATE, DELETE ON cluster_needs TO ROLE;
+GRANT SELECT, DELETE ON cluster_jobs TO ROLE;
+GRANT UPDATE(state, ready, held, attempts, lost, fence, host, incarnation, claim, ended_fence, cancel_requested, pending,
+  dependents, ended, not_before, result) ON cluster_jobs TO ROLE;
+GRANT SELECT, DELETE ON cluster_waits TO ROLE;
+GRANT SELECT, INSERT, DELETE ON cluster_ended TO ROLE;
+GRANT SELECT, INSERT, DELETE ON cluster_events TO ROLE;
+)sql";
+
 constexpr SqlStatement kFindTables{
     "SELECT name, value FROM cluster_meta WHERE name = 'version' OR name = 'least_version' ORDER BY name"};
 
@@ -169,6 +185,21 @@ Status MigrateClusterSchema(SqlSession& session) {
     }
     std::this_thread::sleep_for(kBetweenTries);
   }
+}
+
+Status GrantToAgents(SqlSession& session, const std::string& role) {
+  const bool is_name = !role.empty() && role.size() < 64 && std::ranges::all_of(role, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  if (!is_name) {
+    return InvalidArgument("The role's name (\"" + role +
+                           "\") is not made of up to 63 small letters, digits and underscores.");
+  }
+  std::string statements = kAgentGrants;
+  for (size_t at = statements.find("ROLE"); at != std::string::npos; at = statements.find("ROLE", at)) {
+    statements.replace(at, 4, "\"" + role + "\"");
+  }
+  return session.Execute(statements);
 }
 
 }  // namespace hpvm::server::cluster

@@ -4,6 +4,7 @@
 #define HPVMD_SERVER_CLUSTER_SQL_CLUSTER_SCHEMA_H_
 
 #include <cstdint>
+#include <string>
 
 #include "base/status.h"
 #include "server/cluster/sql/sql_session.h"
@@ -26,6 +27,11 @@ StatusOr<ClusterSchema> ReadClusterSchema(SqlSession& session);
 // Makes the tables, or brings older ones to this release's version. Several daemons may call it at once.
 // kFailedPrecondition: the tables are of a later release that this one cannot work with.
 Status MigrateClusterSchema(SqlSession& session);
+
+// Lets a role of PostgreSQL do what the agent of a host does (AgentStore), and no more: it claims and ends jobs, but adds
+// none, and does not change limits. The role exists; `session` is its superior's. kInvalidArgument: the name is not one
+// of a role as we write it.
+Status GrantToAgents(SqlSession& session, const std::string& role);
 
 }  // namespace hpvm::server::cluster
 

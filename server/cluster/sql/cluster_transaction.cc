@@ -44,9 +44,11 @@ constexpr SqlStatement kAddTenant{
 constexpr SqlStatement kLockTenant{
     "SELECT weight, waiting_max, running_max, disabled, clock, waiting, running, events FROM cluster_tenants "
     "WHERE tenant = ?1 FOR UPDATE"};
+// Limits have a statement of their own: an agent's role may not write them (cluster_schema.h).
 constexpr SqlStatement kSaveTenant{
-    "UPDATE cluster_tenants SET weight = ?1, waiting_max = ?2, running_max = ?3, disabled = ?4, clock = ?5, "
-    "waiting = ?6, running = ?7, events = ?8 WHERE tenant = ?9"};
+    "UPDATE cluster_tenants SET clock = ?1, waiting = ?2, running = ?3, events = ?4 WHERE tenant = ?5"};
+constexpr SqlStatement kSaveLimits{
+    "UPDATE cluster_tenants SET weight = ?1, waiting_max = ?2, running_max = ?3, disabled = ?4 WHERE tenant = ?5"};
 constexpr SqlStatement kDropEvents{"DELETE FROM cluster_events WHERE tenant = ?1 AND number <= ?2"};
 
 constexpr SqlStatement kListNeeds{"SELECT id, needs FROM cluster_needs WHERE tenant = ?1 AND waiting > 0"};
@@ -298,9 +300,12 @@ Status ClusterTransaction::SaveTenant(const TenantRow& tenant) {
   if (tenant.has_events && tenant.events > options_.events_max) {
     HPVMD_RETURN_IF_ERROR(Run(kDropEvents, {tenant.name, tenant.events - options_.events_max}).status());
   }
-  const TenantLimits& limits = tenant.limits;
-  return Run(kSaveTenant, {limits.weight, limits.waiting_max, limits.running_max, limits.is_disabled, tenant.clock,
-                           tenant.waiting, tenant.running, tenant.events, tenant.name})
+  return Run(kSaveTenant, {tenant.clock, tenant.waiting, tenant.running, tenant.events, tenant.name}).status();
+}
+
+Status ClusterTransaction::SaveLimits(TenantRow& tenant, const TenantLimits& limits) {
+  tenant.limits = limits;
+  return Run(kSaveLimits, {limits.weight, limits.waiting_max, limits.running_max, limits.is_disabled, tenant.name})
       .status();
 }
 

@@ -105,6 +105,7 @@ class ClusterTransaction {
   // Locks the tenant, whose row is made when it is missing. The reference is valid until the end of the transaction.
   // kInternal: another tenant whose name comes later is locked, and this one is not.
   StatusOr<TenantRow*> LockTenant(const std::string& name);
+  Status SaveLimits(TenantRow& tenant, const TenantLimits& limits);
   // Returns the needs of the tenant's waiting jobs, in any order.
   StatusOr<std::vector<NeedsRow>> LoadNeeds(const std::string& tenant);
   // Returns the id of the row for these needs, which is made when it is missing. kResourceExhausted: too many rows.

@@ -297,8 +297,7 @@ StatusOr<Events> WatchIn(ClusterTransaction& transaction, const std::string& ten
 
 StatusOr<Nothing> SetLimitsIn(ClusterTransaction& transaction, const std::string& tenant, const TenantLimits& limits) {
   HPVMD_ASSIGN_OR_RETURN(TenantRow* const row, transaction.LockTenant(tenant));
-  row->limits = limits;
-  row->is_changed = true;
+  HPVMD_RETURN_IF_ERROR(transaction.SaveLimits(*row, limits));
   return Nothing();
 }
 

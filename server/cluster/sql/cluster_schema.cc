@@ -115,8 +115,8 @@ GRANT SELECT, INSERT, UPDATE ON cluster_hosts TO ROLE;
 GRANT SELECT, UPDATE(clock, waiting, running, events) ON cluster_tenants TO ROLE;
 GRANT SELECT, UPDATE, DELETE ON cluster_needs TO ROLE;
 GRANT SELECT, DELETE ON cluster_jobs TO ROLE;
-GRANT UPDATE(state, ready, held, attempts, lost, fence, host, incarnation, claim, ended_fence, cancel_requested, pending,
-  dependents, ended, not_before, result) ON cluster_jobs TO ROLE;
+GRANT UPDATE(state, ready, held, attempts, lost, fence, host, incarnation, claim, ended_fence, cancel_requested,
+  pending, dependents, ended, not_before, result) ON cluster_jobs TO ROLE;
 GRANT SELECT, DELETE ON cluster_waits TO ROLE;
 GRANT SELECT, INSERT, DELETE ON cluster_ended TO ROLE;
 GRANT SELECT, INSERT, DELETE ON cluster_events TO ROLE;

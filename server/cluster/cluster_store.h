@@ -197,8 +197,9 @@ struct ClusterStoreOptions {
   Duration keep_ended = std::chrono::hours(24 * 7);  // Jobs are forgotten, with their keys, so long after their end.
   // Device time, divided by the tenant's weight, that a start costs at once.
   Duration start_cost = std::chrono::milliseconds(10);
-  // The most by which the store's time advances without a sweep.
-  Duration clock_leap_max = std::chrono::seconds(5);
+  // The most by which the store's time advances without a sweep. With the time that it takes to end a run it has to be
+  // less than AgentOptions::stop_margin: so much earlier a lease may end when the database's clock leaps.
+  Duration clock_leap_max = std::chrono::seconds(2);
 };
 
 // Checks what a batch says of itself: keys with two requests, ids with two keys, and jobs that come after themselves.
@@ -230,8 +231,8 @@ class AgentStore {
   // highest priority first, then the oldest. kFailedPrecondition as for Renew; also when the number is not larger than
   // that of an earlier Claim, or settled.
   virtual void Claim(ClaimRequest request, Done<Claims> done) = 0;
-  // Ends a claim. kFailedPrecondition: the fence is old, so the result is dropped. OK again when it was this call's
-  // claim that ended the job.
+  // Ends a claim. kFailedPrecondition: the fence is old, or of another host's claim, so the result is dropped. OK again
+  // when it was this call's claim that ended the job.
   virtual void Finish(FinishRequest request, Done<JobView> done) = 0;
 
   // Takes at most about `most` steps of what is due: expired leases, deadlines, ends that dependent jobs have to learn,

@@ -393,8 +393,19 @@ bool BreaksSession(std::string_view state) {
 
 struct PostgresSession::Parts {
   Parts(PostgresHandle handle, Duration answer_timeout)
-      : watch(PQsocket(handle.get()), answer_timeout), connection(std::move(handle)), work(connection) {}
+      : watch(PQsocket(handle.get()), answer_timeout), connection(Noticed(std::move(handle))), work(connection) {}
 
+  PostgresHandle Noticed(PostgresHandle handle) {
+    PQsetNoticeReceiver(handle.get(), &OnNotice, this);
+    return handle;
+  }
+  static void OnNotice(void* parts, const PGresult* notice) {
+    // The function of the server that raised it; texts depend on the server's language.
+    const char* const from = PQresultErrorField(notice, PG_DIAG_SOURCE_FUNCTION);
+    static_cast<Parts*>(parts)->has_lost_standby |= from != nullptr && from == std::string_view("SyncRepWaitForLSN");
+  }
+
+  bool has_lost_standby = false;  // A COMMIT has ended its wait for a synchronous standby.
   AnswerWatch watch;
   Connection connection;
   // All statements run in it, BEGIN and COMMIT too: the classes of libpqxx for transactions begin one for each object.
@@ -419,12 +430,14 @@ std::vector<std::string> PostgresDurability::Warnings() const {
   if (synchronous_commit == "off") {
     warnings.emplace_back(
         "PostgreSQL answers before a transaction is on its disk (synchronous_commit is off): a crash of the server "
-        "loses the last transactions. Jobs accepted in them are forgotten, and jobs that ended in them run again.");
+        "loses the last transactions. Jobs accepted in them are forgotten, and jobs that began or ended in them run "
+        "again, perhaps while they still run.");
   }
   if (synchronous_standby_names.empty()) {
     warnings.emplace_back(
         "PostgreSQL waits for no standby (synchronous_standby_names is empty): a standby that takes over may lack the "
-        "last transactions. Jobs accepted in them are forgotten, and jobs that ended in them run again.");
+        "last transactions. Jobs accepted in them are forgotten, and jobs that began or ended in them run again, "
+        "perhaps while they still run.");
   } else if (synchronous_commit == "off" || synchronous_commit == "local") {
     warnings.emplace_back("PostgreSQL does not wait for its standbys (synchronous_commit is " + synchronous_commit +
                           "), although it has some (synchronous_standby_names is \"" + synchronous_standby_names +
@@ -622,7 +635,14 @@ Status PostgresSession::Commit() {
     return Internal("The session with PostgreSQL commits a transaction that has failed, or was not begun.");
   }
   is_open_ = false;
+  parts_->has_lost_standby = false;
   const Status status = Guard("commit the transaction", [this] { parts_->work.exec("COMMIT"); });
+  if (status.ok() && parts_->has_lost_standby) {
+    // The server says so with a warning only.
+    return Unavailable(
+        "PostgreSQL has ended the wait for its synchronous standby, because somebody cancelled it. It is unknown "
+        "whether the transaction had an effect that a standby keeps.");
+  }
   if (!absl::IsUnavailable(status)) {
     return status;
   }

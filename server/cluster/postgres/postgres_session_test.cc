@@ -278,6 +278,22 @@ TEST_F(PostgresSessionTest, DoesNotCommitAfterAnError) {
   EXPECT_EQ((*session->Run(kCount))[0].Int(0), 1);
 }
 
+// As when the disk is full for one of several calls that share a transaction.
+TEST_F(PostgresSessionTest, GoesOnFromASavepoint) {
+  static constexpr SqlStatement kSavepoint{"SAVEPOINT step"}, kUndo{"ROLLBACK TO SAVEPOINT step"};
+  auto session = OpenWithTable(1);
+  ASSERT_TRUE(session->Begin().ok());
+  ASSERT_TRUE(session->Run(kInsert, {2, 0}).ok());
+  ASSERT_TRUE(session->Run(kSavepoint).ok());
+  ASSERT_TRUE(session->Run(kInsert, {3, 0}).ok());
+  EXPECT_EQ(session->Run(kInsert, {1, 0}).status().code(), Code::kAlreadyExists);
+  ASSERT_TRUE(session->Run(kUndo).ok());
+  ASSERT_TRUE(session->Run(kInsert, {4, 0}).ok());
+  const Status committed = session->Commit();
+  EXPECT_TRUE(committed.ok()) << committed;
+  EXPECT_EQ((*session->Run(kCount))[0].Int(0), 3);
+}
+
 TEST_F(PostgresSessionTest, ReportsFaultyStatements) {
   static constexpr SqlStatement kFaulty{"SELECT nothing FROM nowhere"};
   auto session = Open();
@@ -410,6 +426,32 @@ TEST_F(PostgresSessionTest, DoesNotWaitForEverForAStandby) {
   for (int tries = 0; tries < 1000 && (*other->Run(kCount))[0].Int(0) == 0; ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+  EXPECT_EQ((*other->Run(kCount))[0].Int(0), 1);
+}
+
+// PostgreSQL answers such a COMMIT with a warning, and without an error.
+TEST_F(PostgresSessionTest, DoesNotBelieveAWaitForAStandbyThatWasCancelled) {
+  static constexpr SqlStatement kPid{"SELECT pg_backend_pid()"};
+  auto other = OpenWithTable(0);
+  ASSERT_TRUE(server_->Run({"ALTER SYSTEM SET synchronous_standby_names = 'ghost'", "SELECT pg_reload_conf()"}).ok());
+  std::unique_ptr<PostgresSession> session;
+  do {
+    session = Open();
+    ASSERT_NE(session, nullptr);
+  } while (session->durability().synchronous_standby_names != "ghost");
+  const std::string pid = std::to_string((*session->Run(kPid))[0].Int(0));
+  ASSERT_TRUE(session->Begin().ok());
+  ASSERT_TRUE(session->Run(kInsert, {1, 0}).ok());
+  std::thread canceller([&] {
+    const std::string waits = "FROM pg_stat_activity WHERE pid = " + pid + " AND wait_event = 'SyncRep'";
+    while (*server_->Ask("SELECT pg_cancel_backend(pid) " + waits) != "t") {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  });
+  const Status committed = session->Commit();
+  canceller.join();
+  EXPECT_EQ(committed.code(), Code::kUnavailable);
+  EXPECT_NE(Message(committed).find("It is unknown whether"), std::string::npos) << committed;
   EXPECT_EQ((*other->Run(kCount))[0].Int(0), 1);
 }
 

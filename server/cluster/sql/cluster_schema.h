@@ -29,8 +29,8 @@ StatusOr<ClusterSchema> ReadClusterSchema(SqlSession& session);
 Status MigrateClusterSchema(SqlSession& session);
 
 // Lets a role of PostgreSQL do what the agent of a host does (AgentStore), and no more: it claims and ends jobs, but
-// adds none, and does not change limits. The role exists; `session` is its superior's. kInvalidArgument: the name is not
-// one of a role as we write it.
+// adds none, and does not change limits. The role exists; `session` is its superior's. kInvalidArgument: the name is no
+// name of a role as we write it: up to 63 small letters, digits and underscores.
 Status GrantToAgents(SqlSession& session, const std::string& role);
 
 }  // namespace hpvm::server::cluster

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/hash.h"
 #include "server/cluster/sql/cluster_calls.h"
 
 namespace hpvm::server::cluster {
@@ -66,7 +67,10 @@ StatusOr<Lease> JoinIn(ClusterTransaction& transaction, const Worker& worker) {
   host.joins = worker.joins;
   host.has = worker.has;
   host.memory_bytes = worker.memory_bytes;
-  HPVMD_ASSIGN_OR_RETURN(host.incarnation, transaction.NextIncarnation());
+  // A database that lost its last transactions counts again from an earlier number; the process makes it another one.
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t number, transaction.NextIncarnation());
+  const Sha256 hash = HashOf(worker.process + "/" + std::to_string(worker.joins));
+  host.incarnation = number << 16 | uint64_t{hash.bytes[0]} << 8 | hash.bytes[1];
   host.lease_end = transaction.now() + transaction.options().lease;
   host.is_cordoned = before.has_value() && before->is_cordoned;
   HPVMD_RETURN_IF_ERROR(transaction.SaveHost(host));

@@ -354,10 +354,12 @@ void ModelClusterStore::Finish(FinishRequest request, Done<JobView> done) {
   if (job == nullptr) {
     return done(NotFound("There is no job " + Quoted(request.job.id) + "."));
   }
-  if (job->ended_fence == request.job.fence && request.job.fence > 0) {
+  // A database that lost its last transactions gives a fence again, perhaps to another host.
+  const bool is_mine = job->view.host == request.worker && job->view.fence == request.job.fence;
+  if (is_mine && job->ended_fence == request.job.fence && request.job.fence > 0) {
     return done(job->view);  // A repeated call.
   }
-  if (job->view.state != JobState::kRunning || job->view.fence != request.job.fence) {
+  if (job->view.state != JobState::kRunning || !is_mine) {
     return done(FailedPrecondition("The claim " + std::to_string(request.job.fence) + " of the job " +
                                    Quoted(request.job.id) + " is over; the last one is " +
                                    std::to_string(job->view.fence) + "."));

@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "base/clean_text.h"
 #include "server/cluster/cluster_store.h"
 
 namespace hpvm::server::cluster {
@@ -11,6 +12,35 @@ namespace {
 using Key = std::pair<std::string, std::string>;  // Tenant and id, or tenant and idempotency key.
 
 std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
+
+// Bytes of a tenant's name, an id, a key or a word of needs.
+constexpr size_t kNameBytesMax = 512;
+
+Status CheckWords(const std::set<std::string>& words) {
+  for (const std::string& word : words) {
+    HPVMD_RETURN_IF_ERROR(CheckName("A property of a host", word));
+  }
+  return absl::OkStatus();
+}
+
+Status CheckJob(const NewJob& job) {
+  HPVMD_RETURN_IF_ERROR(CheckName("The name of a tenant", job.tenant));
+  HPVMD_RETURN_IF_ERROR(CheckName("The id of a job", job.id));
+  HPVMD_RETURN_IF_ERROR(CheckName("The key of a job", KeyOf(job)));
+  for (const Dependency& dependency : job.after) {
+    HPVMD_RETURN_IF_ERROR(CheckName("The id of a job that another one comes after", dependency.job));
+  }
+  for (const std::set<std::string>& words : job.needs.any_of) {
+    HPVMD_RETURN_IF_ERROR(CheckWords(words));
+  }
+  HPVMD_RETURN_IF_ERROR(CheckWords(job.needs.prefers));
+  if (!job.needs.host.empty()) {
+    HPVMD_RETURN_IF_ERROR(CheckName("The name of a host", job.needs.host));
+  }
+  return job.attempts_max > 0
+             ? absl::OkStatus()
+             : InvalidArgument("The job " + Quoted(job.id) + " may have no attempt (0); it needs one.");
+}
 
 Status CheckKeys(const std::vector<NewJob>& jobs) {
   std::map<Key, const NewJob*> by_key, by_id;
@@ -29,9 +59,49 @@ Status CheckKeys(const std::vector<NewJob>& jobs) {
 
 }  // namespace
 
+Status CheckName(const std::string& what, const std::string& name) {
+  if (name.empty() || name.size() > kNameBytesMax) {
+    return InvalidArgument(what + " has " + std::to_string(name.size()) + " bytes; it has 1 to " +
+                           std::to_string(kNameBytesMax) + ".");
+  }
+  return IsCleanText(name, /*lines=*/false) ? absl::OkStatus()
+                                            : InvalidArgument(what + " is not UTF-8, or contains control characters.");
+}
+
 const std::string& KeyOf(const NewJob& job) { return job.idempotency_key.empty() ? job.id : job.idempotency_key; }
 
+Status CheckNames(const std::string& tenant, const std::string& id) {
+  HPVMD_RETURN_IF_ERROR(CheckName("The name of a tenant", tenant));
+  return CheckName("The id of a job", id);
+}
+
+Status CheckWorker(const Worker& worker) {
+  HPVMD_RETURN_IF_ERROR(CheckName("The name of a host", worker.name));
+  HPVMD_RETURN_IF_ERROR(CheckName("The name of a host's process", worker.process));
+  return CheckWords(worker.has);
+}
+
+Status CheckFinish(const FinishRequest& request) {
+  HPVMD_RETURN_IF_ERROR(CheckNames(request.job.tenant, request.job.id));
+  switch (request.state) {
+    case JobState::kWaiting:
+    case JobState::kSucceeded:
+    case JobState::kFailed:
+    case JobState::kCancelled:
+    case JobState::kExpired:
+      break;
+    case JobState::kRunning:
+    case JobState::kDead:
+      return InvalidArgument("A claim does not end as " + std::string(Name(request.state)) + ".");
+  }
+  return request.device_time >= Duration{0} ? absl::OkStatus()
+                                            : InvalidArgument("The device time of a run is negative.");
+}
+
 Status CheckBatch(const std::vector<NewJob>& jobs) {
+  for (const NewJob& job : jobs) {
+    HPVMD_RETURN_IF_ERROR(CheckJob(job));
+  }
   HPVMD_RETURN_IF_ERROR(CheckKeys(jobs));
   std::map<Key, std::vector<Key>> dependents;
   std::map<Key, size_t> pending;

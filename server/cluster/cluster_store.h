@@ -202,9 +202,15 @@ struct ClusterStoreOptions {
   Duration clock_leap_max = std::chrono::seconds(2);
 };
 
-// Checks what a batch says of itself: keys with two requests, ids with two keys, and jobs that come after themselves.
-// Errors are those of ClusterStore::Submit.
+// Checks what a batch says of itself: names that are no text, attempts, keys with two requests, ids with two keys, and
+// jobs that come after themselves. Errors are those of ClusterStore::Submit.
 Status CheckBatch(const std::vector<NewJob>& jobs);
+// kInvalidArgument: the name is empty, too long, no UTF-8, or has control characters. `what` begins a sentence.
+Status CheckName(const std::string& what, const std::string& name);
+Status CheckNames(const std::string& tenant, const std::string& id);
+// kInvalidArgument: a name or a word is no text; the end of a claim is no state in which a claim ends.
+Status CheckWorker(const Worker& worker);
+Status CheckFinish(const FinishRequest& request);
 // Returns the key, or the id of a job without one.
 const std::string& KeyOf(const NewJob& job);
 

@@ -101,7 +101,7 @@ class WithServer(unittest.TestCase):
 
     def running(self):
         """Returns the number of runs in progress on the server, as administrators see it."""
-        return sum(resource.used for resource in self.client.admin.usage().resources if resource.resource == "running")
+        return sum(resource.used for resource in self.client.admin.usage().resources if resource.resource == "running-jobs")
 
     def script(self, text, *arguments, timeout=120, **more):
         """Runs a separate program with the package; returns the result of subprocess.run."""

@@ -87,12 +87,14 @@ uint64_t MemoryClass(uint64_t bytes) {
   return bits <= 3 ? bytes : bytes >> (bits - 3) << (bits - 3);
 }
 
+// Never throws: bytes that are no UTF-8, which the checks of calls refuse, are replaced.
+std::string ToText(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
 std::string ToText(const Needs& needs) {
-  return Json{{"any_of", needs.any_of},
-              {"memory", MemoryClass(needs.memory_bytes)},
-              {"host", needs.host},
-              {"prefers", needs.prefers}}
-      .dump();
+  return ToText(Json{{"any_of", needs.any_of},
+                     {"memory", MemoryClass(needs.memory_bytes)},
+                     {"host", needs.host},
+                     {"prefers", needs.prefers}});
 }
 
 StatusOr<Needs> NeedsFrom(const std::string& text) {
@@ -254,7 +256,7 @@ StatusOr<HostRow> ClusterTransaction::LockLease(const std::string& name, uint64_
 
 Status ClusterTransaction::SaveHost(const HostRow& host) {
   return Run(kSaveHost,
-             {host.name, host.process, host.joins, Json(host.has).dump(), host.memory_bytes, host.incarnation,
+             {host.name, host.process, host.joins, ToText(Json(host.has)), host.memory_bytes, host.incarnation,
               Ns(host.lease_end), host.is_cordoned, host.has_left, host.last_claim, host.settled})
       .status();
 }

@@ -48,6 +48,7 @@ Status TakeBackClaims(ClusterTransaction& transaction, const HostRow& host, cons
 }
 
 StatusOr<Lease> JoinIn(ClusterTransaction& transaction, const Worker& worker) {
+  HPVMD_RETURN_IF_ERROR(CheckWorker(worker));
   HPVMD_ASSIGN_OR_RETURN(const std::optional<HostRow> before, transaction.LockHost(worker.name));
   if (before.has_value()) {
     const bool is_same = before->process == worker.process;

@@ -71,7 +71,6 @@ Status CheckNew(ClusterTransaction& transaction, const NewJob& job, const std::s
 }
 
 Status CheckInsert(ClusterTransaction& transaction, const std::vector<NewJob>& jobs, KnownJobs* known) {
-  HPVMD_RETURN_IF_ERROR(CheckBatch(jobs));
   std::set<Key> batch;
   std::map<std::string, uint64_t> added;
   for (const NewJob& job : jobs) {

@@ -8,17 +8,24 @@ namespace {
 constexpr int kTriesMax = 10;
 // Pages of tenants that one claim looks at.
 constexpr int kPagesMax = 64;
+constexpr char kTenant[] = "The name of a tenant";
 
 template <typename T, typename Body>
 std::unique_ptr<OneStepCall<T>> OneStep(Body body, ClusterStore::Done<T> done) {
   return std::make_unique<OneStepCall<T>>(std::move(body), std::move(done));
 }
 
-// A call that locks these tenants and nothing else.
+// A call that locks these tenants and nothing else. When what it says is refused, it asks the database for nothing, so
+// that it cannot spoil the transaction for others.
 template <typename T, typename Body>
-std::unique_ptr<SqlCall> Joining(std::set<std::string> tenants, Body body, ClusterStore::Done<T> done) {
-  std::unique_ptr<OneStepCall<T>> call = OneStep<T>(std::move(body), std::move(done));
-  call->tenants = std::move(tenants);
+std::unique_ptr<SqlCall> Joining(Status checked, std::set<std::string> tenants, Body body, ClusterStore::Done<T> done) {
+  std::unique_ptr<OneStepCall<T>> call;
+  if (checked.ok()) {
+    call = OneStep<T>(std::move(body), std::move(done));
+    call->tenants = std::move(tenants);
+  } else {
+    call = OneStep<T>([checked](ClusterTransaction&) { return StatusOr<T>(checked); }, std::move(done));
+  }
   call->may_join = true;
   return call;
 }
@@ -93,8 +100,9 @@ std::unique_ptr<SqlCall> SubmitCall(std::vector<NewJob> jobs, ClusterStore::Done
   for (const NewJob& job : jobs) {
     tenants.insert(job.tenant);
   }
+  Status checked = CheckBatch(jobs);
   return Joining<std::vector<JobView>>(
-      std::move(tenants),
+      std::move(checked), std::move(tenants),
       [jobs = std::move(jobs)](ClusterTransaction& transaction) { return SubmitIn(transaction, jobs); },
       std::move(done));
 }
@@ -123,22 +131,25 @@ std::unique_ptr<SqlCall> ClaimingCall(ClaimRequest request, ClusterStore::Done<C
 
 std::unique_ptr<SqlCall> FinishCall(FinishRequest request, ClusterStore::Done<JobView> done) {
   std::set<std::string> tenants = {request.job.tenant};
+  Status checked = CheckFinish(request);
   return Joining<JobView>(
-      std::move(tenants),
+      std::move(checked), std::move(tenants),
       [request = std::move(request)](ClusterTransaction& transaction) { return FinishIn(transaction, request); },
       std::move(done));
 }
 
 std::unique_ptr<SqlCall> CancelCall(std::string tenant, std::string id, ClusterStore::Done<JobView> done) {
+  Status checked = CheckNames(tenant, id);
   return Joining<JobView>(
-      {tenant},
+      std::move(checked), {tenant},
       [tenant, id = std::move(id)](ClusterTransaction& transaction) { return CancelIn(transaction, tenant, id); },
       std::move(done));
 }
 
 std::unique_ptr<SqlCall> GetCall(std::string tenant, std::string id, ClusterStore::Done<JobView> done) {
+  Status checked = CheckNames(tenant, id);
   return Joining<JobView>(
-      {},
+      std::move(checked), {},
       [tenant = std::move(tenant), id = std::move(id)](ClusterTransaction& transaction) {
         return GetIn(transaction, tenant, id);
       },
@@ -147,8 +158,9 @@ std::unique_ptr<SqlCall> GetCall(std::string tenant, std::string id, ClusterStor
 
 std::unique_ptr<SqlCall> SetHoldCall(std::string tenant, std::string id, bool is_held,
                                      ClusterStore::Done<JobView> done) {
+  Status checked = CheckNames(tenant, id);
   return Joining<JobView>(
-      {tenant},
+      std::move(checked), {tenant},
       [tenant, id = std::move(id), is_held](ClusterTransaction& transaction) {
         return SetHoldIn(transaction, tenant, id, is_held);
       },
@@ -156,20 +168,23 @@ std::unique_ptr<SqlCall> SetHoldCall(std::string tenant, std::string id, bool is
 }
 
 std::unique_ptr<SqlCall> ListCall(ListRequest request, ClusterStore::Done<JobPage> done) {
+  Status checked = CheckName(kTenant, request.tenant);
   return Joining<JobPage>(
-      {}, [request = std::move(request)](ClusterTransaction& transaction) { return ListIn(transaction, request); },
+      std::move(checked), {},
+      [request = std::move(request)](ClusterTransaction& transaction) { return ListIn(transaction, request); },
       std::move(done));
 }
 
 std::unique_ptr<SqlCall> ListHostsCall(ClusterStore::Done<std::vector<HostView>> done) {
   return Joining<std::vector<HostView>>(
-      {}, [](ClusterTransaction& transaction) { return ListHostsIn(transaction); }, std::move(done));
+      absl::OkStatus(), {}, [](ClusterTransaction& transaction) { return ListHostsIn(transaction); }, std::move(done));
 }
 
 std::unique_ptr<SqlCall> WatchCall(std::string tenant, uint64_t cursor, uint32_t most,
                                    ClusterStore::Done<Events> done) {
+  Status checked = CheckName(kTenant, tenant);
   return Joining<Events>(
-      {},
+      std::move(checked), {},
       [tenant = std::move(tenant), cursor, most](ClusterTransaction& transaction) {
         return WatchIn(transaction, tenant, cursor, most);
       },
@@ -177,8 +192,10 @@ std::unique_ptr<SqlCall> WatchCall(std::string tenant, uint64_t cursor, uint32_t
 }
 
 std::unique_ptr<SqlCall> SetLimitsCall(std::string tenant, TenantLimits limits, ClusterStore::Done<Nothing> done) {
+  Status checked = CheckName(kTenant, tenant);
   return Joining<Nothing>(
-      {tenant}, [tenant, limits](ClusterTransaction& transaction) { return SetLimitsIn(transaction, tenant, limits); },
+      std::move(checked), {tenant},
+      [tenant, limits](ClusterTransaction& transaction) { return SetLimitsIn(transaction, tenant, limits); },
       std::move(done));
 }
 

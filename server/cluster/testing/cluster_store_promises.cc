@@ -181,6 +181,42 @@ TEST_P(ClusterStorePromises, DependentsLearnEndsOnce) {
   EXPECT_THAT(Claimed("one", host, 3), ElementsAre("b/1"));
 }
 
+TEST_P(ClusterStorePromises, NamesAreTexts) {
+  const auto refused = [&](const std::function<void(NewJob&)>& change) {
+    NewJob job = Job("a");
+    change(job);
+    const Status status = Submit({job}).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << Message(status);
+    return Message(status);
+  };
+  const std::string zero("a\0b", 3), no_text = "\xff\xfe";
+  EXPECT_THAT(refused([&](NewJob& job) { job.id = ""; }), HasSubstr("has 0 bytes"));
+  EXPECT_THAT(refused([&](NewJob& job) { job.id = std::string(513, 'a'); }), HasSubstr("513 bytes"));
+  EXPECT_THAT(refused([&](NewJob& job) { job.id = zero; }), HasSubstr("is not UTF-8, or contains control characters"));
+  refused([&](NewJob& job) { job.tenant = no_text; });
+  refused([&](NewJob& job) { job.idempotency_key = no_text; });
+  refused([&](NewJob& job) { job.needs.any_of = {{"kind:cpu", no_text}}; });
+  refused([&](NewJob& job) { job.needs.prefers = {no_text}; });
+  refused([&](NewJob& job) { job.needs.host = zero; });
+  refused([&](NewJob& job) { job.after = {{zero, Dependency::Condition::kEnded}}; });
+  EXPECT_THAT(refused([&](NewJob& job) { job.attempts_max = 0; }), HasSubstr("may have no attempt"));
+  EXPECT_TRUE(absl::IsInvalidArgument(Join(no_text, "p1").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(Join("one", zero).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(Finish("one", "a", 1, JobState::kRunning).status()));
+  const auto is_refused = [](const auto& answer) { EXPECT_FALSE(answer.ok()); };
+  store_->Cancel("t", zero, is_refused);
+  store_->Get(no_text, "a", is_refused);
+  store_->SetHold("t", no_text, true, is_refused);
+  // Bytes of requests are the caller's own.
+  NewJob job = Job("a");
+  job.request = zero + no_text;
+  ASSERT_TRUE(Submit({job}).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  const auto claims = Ask<Claims>([&](auto done) { store_->Claim({"one", host, 1, 1}, done); });
+  ASSERT_EQ(claims->jobs.size(), 1u);
+  EXPECT_EQ(claims->jobs[0].request, job.request);
+}
+
 TEST_P(ClusterStorePromises, BatchesThatContradictThemselvesAreRefused) {
   NewJob self = Job("a"), b = Job("b"), c = Job("c");
   self.after = {{"a", Dependency::Condition::kEnded}};

@@ -184,6 +184,9 @@ void ModelClusterStore::Submit(std::vector<NewJob> jobs, Done<std::vector<JobVie
 }
 
 void ModelClusterStore::Join(Worker worker, Done<Lease> done) {
+  if (Status refused = CheckWorker(worker); !refused.ok()) {
+    return done(std::move(refused));
+  }
   const auto found = hosts_.find(worker.name);
   bool is_cordoned = false;
   if (found != hosts_.end()) {
@@ -350,6 +353,9 @@ void ModelClusterStore::Claim(ClaimRequest request, Done<Claims> done) {
 }
 
 void ModelClusterStore::Finish(FinishRequest request, Done<JobView> done) {
+  if (Status refused = CheckFinish(request); !refused.ok()) {
+    return done(std::move(refused));
+  }
   Job* const job = Find(request.job.tenant, request.job.id);
   if (job == nullptr) {
     return done(NotFound("There is no job " + Quoted(request.job.id) + "."));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of ClusterStore (cluster_store.h has their promises), each in one open transaction. What a call says of
-// itself has been checked (CheckBatch and the like). A refusal leaves the transaction as it was; after other errors it
-// has to be undone.
+// The calls of ClusterStore (cluster_store.h has their promises), each in one open transaction. Parameters have been
+// checked before (CheckBatch and the like). A refusal leaves the transaction as it was; after other errors it has to be
+// undone.
 #ifndef HPVMD_SERVER_CLUSTER_SQL_CLUSTER_CALLS_H_
 #define HPVMD_SERVER_CLUSTER_SQL_CLUSTER_CALLS_H_
 

@@ -61,6 +61,7 @@ class Ledger {
   const int fd_;
 };
 
+// Returns null when the process is told to stop first.
 std::unique_ptr<SqlClusterStore> OpenStore(const Options& options, uint32_t connections) {
   PostgresOptions database;
   database.dsn = options.dsn;
@@ -73,7 +74,7 @@ std::unique_ptr<SqlClusterStore> OpenStore(const Options& options, uint32_t conn
   store.store.lease = std::chrono::milliseconds(options.lease_ms);
   store.store.retry_after = std::chrono::milliseconds(200);
   store.queue_timeout = std::chrono::seconds(1);
-  while (true) {  // The database may be down just now.
+  while (!stops) {  // The database may be down just now.
     auto opened = SqlClusterStore::Open(
         store, [database]() -> StatusOr<std::unique_ptr<SqlSession>> { return PostgresSession::Open(database); });
     if (opened.ok()) {
@@ -82,6 +83,7 @@ std::unique_ptr<SqlClusterStore> OpenStore(const Options& options, uint32_t conn
     std::fprintf(stderr, "%s: %s\n", options.name.c_str(), Message(opened.status()).c_str());
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
+  return nullptr;
 }
 
 // --- A host ---
@@ -161,6 +163,9 @@ class WaitingRuns final : public AgentRuns {
 int RunHost(const Options& options) {
   Ledger ledger(options.ledger);
   const std::unique_ptr<SqlClusterStore> store = OpenStore(options, 2);
+  if (store == nullptr) {
+    return 0;
+  }
   WaitingRuns runs(ledger, options.run_ms_max);
   AgentLoopOptions loop;
   loop.agent.worker = {.name = options.name,
@@ -222,6 +227,9 @@ int RunClient(const Options& options) {
   Ledger ledger(options.ledger);
   SeededRng rng(options.seed);
   const std::unique_ptr<SqlClusterStore> store = OpenStore(options, 1);
+  if (store == nullptr) {
+    return 0;
+  }
   uint64_t number = 0;
   while (!stops) {
     std::vector<NewJob> batch;
@@ -255,6 +263,9 @@ int RunClient(const Options& options) {
 int RunWatcher(const Options& options) {
   Ledger ledger(options.ledger);
   const std::unique_ptr<SqlClusterStore> store = OpenStore(options, 1);
+  if (store == nullptr) {
+    return 0;
+  }
   uint64_t cursor = 0;
   while (!stops) {
     const StatusOr<Events> events = WatchAndWait(*store, options.tenant, cursor, 500);

@@ -488,7 +488,7 @@ Status PostgresError(std::string_view state, std::string_view doing, std::string
     message += " (error " + std::string(state) + ")";
   }
   message += ": " + OneLine(text);
-  message += message.ends_with('.') ? "" : ".";
+  message += message.ends_with('.') || message.ends_with('?') ? "" : ".";
   const auto is_class = [state](std::string_view prefix) { return state.starts_with(prefix); };
   if (state == "40001" || state == "40P01" || state == "55P03") {
     return Aborted(message);

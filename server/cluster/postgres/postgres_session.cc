@@ -52,7 +52,8 @@ std::string OneLine(std::string_view text) {
     std::string_view part = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), part.size() + 1));
     part.remove_prefix(std::min(part.size(), part.find_first_not_of(" \t^")));
-    if (!part.empty() && !part.starts_with("LOCATION:")) {
+    // libpq ends some errors with a question to its user.
+    if (!part.empty() && !part.starts_with("LOCATION:") && !part.ends_with('?')) {
       line += (line.empty() ? "" : "; ") + std::string(part);
     }
   }
@@ -488,7 +489,7 @@ Status PostgresError(std::string_view state, std::string_view doing, std::string
     message += " (error " + std::string(state) + ")";
   }
   message += ": " + OneLine(text);
-  message += message.ends_with('.') || message.ends_with('?') ? "" : ".";
+  message += message.ends_with('.') ? "" : ".";
   const auto is_class = [state](std::string_view prefix) { return state.starts_with(prefix); };
   if (state == "40001" || state == "40P01" || state == "55P03") {
     return Aborted(message);

@@ -13,6 +13,9 @@ using Key = std::pair<std::string, std::string>;  // Tenant and id, or tenant an
 
 std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
 
+// Jobs of one submit, and jobs that one comes after: a submit holds its tenant's row, and a thread that all share.
+constexpr size_t kBatchJobsMax = 1000;
+constexpr size_t kAfterMax = 1000;
 // Bytes of a tenant's name, an id, a key or a word of needs.
 constexpr size_t kNameBytesMax = 512;
 
@@ -27,6 +30,10 @@ Status CheckJob(const NewJob& job) {
   HPVMD_RETURN_IF_ERROR(CheckName("The name of a tenant", job.tenant));
   HPVMD_RETURN_IF_ERROR(CheckName("The id of a job", job.id));
   HPVMD_RETURN_IF_ERROR(CheckName("The key of a job", KeyOf(job)));
+  if (job.after.size() > kAfterMax) {
+    return InvalidArgument("The job " + Quoted(job.id) + " comes after " + std::to_string(job.after.size()) +
+                           " jobs; the limit is " + std::to_string(kAfterMax) + ".");
+  }
   for (const Dependency& dependency : job.after) {
     HPVMD_RETURN_IF_ERROR(CheckName("The id of a job that another one comes after", dependency.job));
   }
@@ -99,6 +106,10 @@ Status CheckFinish(const FinishRequest& request) {
 }
 
 Status CheckBatch(const std::vector<NewJob>& jobs) {
+  if (jobs.size() > kBatchJobsMax) {
+    return InvalidArgument("The batch has " + std::to_string(jobs.size()) + " jobs; the limit is " +
+                           std::to_string(kBatchJobsMax) + ".");
+  }
   for (const NewJob& job : jobs) {
     HPVMD_RETURN_IF_ERROR(CheckJob(job));
   }

@@ -249,10 +249,11 @@ class AgentStore {
 // The whole store, for daemons that take calls of tenants and operators.
 class ClusterStore : public AgentStore {
  public:
-  // Adds the jobs, all or none, and returns each as it is: a job whose idempotency key the tenant has used already is
-  // the one that was made then. kResourceExhausted: TenantLimits::waiting_max. kInvalidArgument: a job comes after one
-  // that the tenant does not have, or after itself, perhaps by way of others. kFailedPrecondition: the key was used for
-  // another request, or the tenant is disabled. kAlreadyExists: the tenant has a job with the id under another key.
+  // Adds the jobs (at most 1,000), all or none, and returns each as it is: a job whose idempotency key the tenant has
+  // used already is the one that was made then. kResourceExhausted: TenantLimits::waiting_max. kInvalidArgument: a job
+  // comes after one that the tenant does not have, or after itself, perhaps by way of others. kFailedPrecondition: the
+  // key was used for another request, or the tenant is disabled. kAlreadyExists: the tenant has a job with the id under
+  // another key.
   virtual void Submit(std::vector<NewJob> jobs, Done<std::vector<JobView>> done) = 0;
   // A waiting job ends as CANCELLED at once; that of a running one is left to its host, or to the end of the host's
   // lease. Jobs that have ended stay as they are. kNotFound for absent and foreign ids alike.

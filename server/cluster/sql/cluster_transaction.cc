@@ -15,9 +15,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Different needs of a tenant's live jobs, which each claim compares with its host.
+// Different needs of a tenant's live jobs, which each claim reads and compares with its host, and bytes of each.
 constexpr int64_t kNeedsRowsMax = 256;
-constexpr size_t kNeedsBytesMax = 4096;
+constexpr size_t kNeedsBytesMax = 1024;
 
 constexpr SqlStatement kReadClock{
     "SELECT name, value FROM cluster_meta WHERE name = 'clock_offset' OR name = 'clock_last' ORDER BY name"};

@@ -8,6 +8,8 @@ namespace {
 constexpr int kTriesMax = 10;
 // Pages of tenants that one claim looks at.
 constexpr int kPagesMax = 64;
+// A larger submit has a transaction of its own, so that other tenants' calls do not wait for it.
+constexpr size_t kJoiningJobsMax = 64;
 constexpr char kTenant[] = "The name of a tenant";
 
 template <typename T, typename Body>
@@ -101,10 +103,13 @@ std::unique_ptr<SqlCall> SubmitCall(std::vector<NewJob> jobs, ClusterStore::Done
     tenants.insert(job.tenant);
   }
   Status checked = CheckBatch(jobs);
-  return Joining<std::vector<JobView>>(
+  const bool is_small = jobs.size() <= kJoiningJobsMax;
+  std::unique_ptr<SqlCall> call = Joining<std::vector<JobView>>(
       std::move(checked), std::move(tenants),
       [jobs = std::move(jobs)](ClusterTransaction& transaction) { return SubmitIn(transaction, jobs); },
       std::move(done));
+  call->may_join = is_small;
+  return call;
 }
 
 std::unique_ptr<SqlCall> JoinCall(Worker worker, ClusterStore::Done<Lease> done) {

@@ -181,6 +181,19 @@ TEST_P(ClusterStorePromises, DependentsLearnEndsOnce) {
   EXPECT_THAT(Claimed("one", host, 3), ElementsAre("b/1"));
 }
 
+TEST_P(ClusterStorePromises, SizesAreLimited) {
+  std::vector<NewJob> many;
+  for (int i = 0; i <= 1000; ++i) {
+    many.push_back(Job("j" + std::to_string(i)));
+  }
+  EXPECT_THAT(Message(Submit(many).status()), HasSubstr("has 1001 jobs; the limit is 1000"));
+  NewJob after = Job("a");
+  after.after.resize(1001, {"b", Dependency::Condition::kEnded});
+  EXPECT_THAT(Message(Submit({after}).status()), HasSubstr("comes after 1001 jobs; the limit is 1000"));
+  many.pop_back();
+  EXPECT_TRUE(Submit(many).ok());
+}
+
 TEST_P(ClusterStorePromises, NamesAreTexts) {
   const auto refused = [&](const std::function<void(NewJob&)>& change) {
     NewJob job = Job("a");

@@ -16,6 +16,8 @@
 // wrong command line.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -81,6 +83,182 @@ int Overhead(bool json, bool quick, const std::vector<std::string>& only) {
   return good ? 0 : 1;
 }
 
+// A subcommand, and what it does with the whole command line.
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<int(const std::string& command)> run;
+};
+using Commands = std::vector<Command>;
+
+// --json, --filter and --quick, which most suites have.
+template <typename Options>
+CLI::Option* AddCommonOptions(CLI::App* app, Options& options, bool& quick, const std::string& quick_text,
+                              const std::string& filter_text = "Only cases with this in their names.") {
+  app->add_flag("--json", options.json, "One JSON object a line.");
+  app->add_option("--filter", options.filters, filter_text);
+  return app->add_flag("--quick", quick, quick_text);
+}
+
+void AddOverhead(CLI::App& app, Commands& commands) {
+  struct Options {
+    bool json = false, quick = false;
+    std::vector<std::string> only;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* const overhead = app.add_subcommand("overhead", "Cost a node, a call, a byte and a parsed node.");
+  overhead->add_flag("--json", options->json, "One JSON object a line.");
+  overhead->add_option("--only", options->only, "Only these cases.");
+  overhead->add_flag("--quick", options->quick, "Seven of the cases.");
+  commands.push_back(
+      {overhead, [options](const auto&) { return Overhead(options->json, options->quick, options->only); }});
+}
+
+void AddCompare(CLI::App& app, Commands& commands) {
+  const auto options = std::make_shared<CompareOptions>();
+  CLI::App* const compare =
+      app.add_subcommand("compare", "The short forms of all of them, of this build and another in pairs.");
+  compare->add_option("BASE", options->base, "The other build's folder.")->required();
+  compare->add_flag("--json", options->json, "One JSON object a line.");
+  compare->add_option("--only", options->only,
+                      "Only \"cpu\", or of it what has \"nstream\" in its name: \"cpu/nstream\".");
+  compare->add_option("--pairs", options->pairs, "Runs of each build.")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  commands.push_back({compare, [options](const auto& command) { return RunCompare(*options, command); }});
+}
+
+// --quick and --check of kernels.
+struct Sizes {
+  bool quick = false, check = false;
+  CpuSize size() const { return check ? CpuSize::kCheck : quick ? CpuSize::kQuick : CpuSize::kFull; }
+};
+
+void AddCpu(CLI::App& app, Commands& commands) {
+  const auto options = std::make_shared<CpuOptions>();
+  const auto sizes = std::make_shared<Sizes>();
+  CLI::App* const cpu = app.add_subcommand("cpu", "Kernels on the processor, beside OpenMP, PoCL and OpenBLAS.");
+  CLI::Option* const quick = AddCommonOptions(cpu, *options, sizes->quick, "Smaller sizes, about a minute.");
+  cpu->add_flag("--check", sizes->check, "Tiny sizes, one launch each: only whether results are right.")
+      ->excludes(quick);
+  cpu->add_option("--peer", options->peers, "Only these beside ours: ours_fast, openmp, openmp_contract, pocl ...");
+  cpu->add_option("--seconds", options->seconds, "Measuring time of a case.")->check(CLI::Range(0.01, 600.0));
+  commands.push_back({cpu, [options, sizes](const auto& command) {
+                        options->size = sizes->size();
+                        return RunCpu(*options, command);
+                      }});
+}
+
+void AddGpu(CLI::App& app, Commands& commands) {
+  const auto options = std::make_shared<GpuOptions>();
+  const auto sizes = std::make_shared<Sizes>();
+  CLI::App* const gpu = app.add_subcommand("gpu", "Kernels, launches and copies on GPUs, beside OpenCL C and CUDA.");
+  CLI::Option* const quick =
+      AddCommonOptions(gpu, *options, sizes->quick, "Smaller sizes, for processors behind a GPU's driver.",
+                       "Only cases with this in their names; \"figures\": launches, copies.");
+  gpu->add_flag("--check", sizes->check, "Tiny sizes, one launch each: only whether results are right.")
+      ->excludes(quick);
+  gpu->add_option("--device", options->devices, "As the server names it: opencl:0, vulkan:0.");
+  gpu->add_option("--seconds", options->seconds, "Measuring time of a case.")->check(CLI::Range(0.01, 600.0));
+  commands.push_back({gpu, [options, sizes](const auto& command) {
+                        options->size = sizes->size();
+                        return RunGpu(*options, command);
+                      }});
+}
+
+void AddSched(CLI::App& app, Commands& commands) {
+  const auto options = std::make_shared<SchedOptions>();
+  CLI::App* const sched =
+      app.add_subcommand("sched", "The scheduler: cost a node, quality of plans, mixed graphs, memory.");
+  AddCommonOptions(sched, *options, options->quick, "Smaller sizes and few rounds: only whether all is right.");
+  sched->add_flag("--large", options->large, "real/, memory/: sizes for large GPUs.");
+  options->devices = {"cpu", "opencl", "vulkan"};
+  sched->add_option("--device", options->devices, "real/, memory/: cpu, opencl:0, vulkan:0.")->capture_default_str();
+  commands.push_back({sched, [options](const auto& command) { return RunSched(*options, command); }});
+}
+
+void AddCluster(CLI::App& app, Commands& commands) {
+  const auto options = std::make_shared<ClusterOptions>();
+  CLI::App* const cluster =
+      app.add_subcommand("cluster", "The store of jobs that hosts share, on PostgreSQL and SQLite.");
+  AddCommonOptions(cluster, *options, options->quick, "Few jobs: only whether all is right.");
+  commands.push_back({cluster, [options](const auto& command) { return RunCluster(*options, command); }});
+}
+
+#ifdef HPVMD_BENCH_DAEMON
+void AddService(CLI::App& app, Commands& commands) {
+  using Run = int (*)(const ServiceOptions&, const std::string&);
+  const auto add = [&](const char* name, const char* text, const char* quick_text, Run run) {
+    const auto options = std::make_shared<ServiceOptions>();
+    CLI::App* const suite = app.add_subcommand(name, text);
+    AddCommonOptions(suite, *options, options->quick, quick_text);
+    commands.push_back({suite, [options, run](const auto& command) { return run(*options, command); }});
+  };
+  add("service", "The daemon under load: submits, runs, overload, restart.",
+      "A few calls each: only whether all is right.", &RunService);
+  add("tenants", "What tenants cost: their processes, sandboxes and company.",
+      "A few rounds each: only whether all is right.", &RunTenants);
+  add("clients", "Callers on the daemon's host, by ring and by gRPC.", "A few calls each: only whether all is right.",
+      &RunClients);
+}
+
+void AddConnections(CLI::App& app, Commands& commands) {
+  const auto options = std::make_shared<ConnectionOptions>();
+  CLI::App* const connections =
+      app.add_subcommand("connections", "What limiting connections costs, beside a daemon without.");
+  AddCommonOptions(connections, options->service, options->service.quick,
+                   "A few calls each: only whether all is right.");
+  connections->add_option("--direct", options->direct, "The daemon without limits: its program.")->required();
+  connections->add_option("--pairs", options->pairs, "Rounds of each.")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  commands.push_back({connections, [options](const auto& command) { return RunConnections(*options, command); }});
+}
+
+// Internal commands with which the daemon's cases start their peers.
+void AddPeers(CLI::App& app, Commands& commands) {
+  const auto endpoint = std::make_shared<std::string>();
+  CLI::App* const peer = app.add_subcommand("serve-peer", "")->group("");
+  peer->add_option("endpoint", *endpoint)->required();
+  commands.push_back({peer, [endpoint](const auto&) { return ServePeer(*endpoint); }});
+  const auto fds = std::make_shared<std::vector<int>>();
+  CLI::App* const middle = app.add_subcommand("serve-ring-middle", "")->group("");
+  middle->add_option("fds", *fds)->required()->expected(5);
+  commands.push_back({middle, [fds](const auto&) { return ServeRingMiddle(*fds); }});
+  CLI::App* const worker = app.add_subcommand("serve-ring-worker", "")->group("");
+  worker->add_option("fds", *fds)->required()->expected(3);
+  commands.push_back({worker, [fds](const auto&) { return ServeRingWorker(*fds); }});
+}
+#endif
+
+int Main(int argc, char** argv) {
+  CLI::App app("Measures what hpvmd costs and how quick kernels are, beside peers that do the same work.",
+               "hpvm-bench");
+  app.require_subcommand(1);
+  Commands commands;
+  AddOverhead(app, commands);
+  AddCompare(app, commands);
+  AddCpu(app, commands);
+  AddGpu(app, commands);
+  AddSched(app, commands);
+  AddCluster(app, commands);
+#ifdef HPVMD_BENCH_DAEMON
+  AddService(app, commands);
+  AddConnections(app, commands);
+  AddPeers(app, commands);
+#endif
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  std::string line;
+  for (int i = 0; i < argc; ++i) {
+    line += std::string(i == 0 ? "" : " ") + argv[i];
+  }
+  const auto chosen = std::ranges::find_if(commands, [](const Command& command) { return command.app->parsed(); });
+  return chosen == commands.end() ? 2 : chosen->run(line);
+}
+
 }  // namespace
 }  // namespace hpvm::bench
 
@@ -89,143 +267,5 @@ int main(int argc, char** argv) {
   // As in hpvmd, for the load and the peer alike: Debian's Abseil otherwise checks the order of gRPC's locks.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 #endif
-  CLI::App app("Measures what hpvmd costs and how quick kernels are, beside peers that do the same work.",
-               "hpvm-bench");
-  app.require_subcommand(1);
-  CLI::App* overhead = app.add_subcommand("overhead", "Cost a node, a call, a byte and a parsed node.");
-  bool json = false;
-  std::vector<std::string> only;
-  overhead->add_flag("--json", json, "One JSON object a line.");
-  overhead->add_option("--only", only, "Only these cases.");
-  bool quick = false, check = false;
-  overhead->add_flag("--quick", quick, "Seven of the cases.");
-  CLI::App* compare =
-      app.add_subcommand("compare", "The short forms of all of them, of this build and another in pairs.");
-  hpvm::bench::CompareOptions compare_options;
-  compare->add_option("BASE", compare_options.base, "The other build's folder.")->required();
-  compare->add_flag("--json", compare_options.json, "One JSON object a line.");
-  compare->add_option("--only", compare_options.only,
-                      "Only \"cpu\", or of it what has \"nstream\" in its name: \"cpu/nstream\".");
-  compare->add_option("--pairs", compare_options.pairs, "Runs of each build.")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  CLI::App* cpu = app.add_subcommand("cpu", "Kernels on the processor, beside OpenMP, PoCL and OpenBLAS.");
-  hpvm::bench::CpuOptions cpu_options;
-  cpu->add_flag("--json", cpu_options.json, "One JSON object a line.");
-  cpu->add_option("--filter", cpu_options.filters, "Only cases with this in their names.");
-  CLI::Option* quick_flag = cpu->add_flag("--quick", quick, "Smaller sizes, about a minute.");
-  cpu->add_flag("--check", check, "Tiny sizes, one launch each: only whether results are right.")->excludes(quick_flag);
-  cpu->add_option("--peer", cpu_options.peers, "Only these beside ours: ours_fast, openmp, openmp_contract, pocl ...");
-  cpu->add_option("--seconds", cpu_options.seconds, "Measuring time of a case.")->check(CLI::Range(0.01, 600.0));
-  CLI::App* gpu = app.add_subcommand("gpu", "Kernels, launches and copies on GPUs, beside OpenCL C and CUDA.");
-  hpvm::bench::GpuOptions gpu_options;
-  gpu->add_flag("--json", gpu_options.json, "One JSON object a line.");
-  gpu->add_option("--filter", gpu_options.filters,
-                  "Only cases with this in their names; \"figures\": launches, copies.");
-  CLI::Option* gpu_quick = gpu->add_flag("--quick", quick, "Smaller sizes, for processors behind a GPU's driver.");
-  gpu->add_flag("--check", check, "Tiny sizes, one launch each: only whether results are right.")->excludes(gpu_quick);
-  gpu->add_option("--device", gpu_options.devices, "As the server names it: opencl:0, vulkan:0.");
-  gpu->add_option("--seconds", gpu_options.seconds, "Measuring time of a case.")->check(CLI::Range(0.01, 600.0));
-  CLI::App* sched = app.add_subcommand("sched", "The scheduler: cost a node, quality of plans, mixed graphs, memory.");
-  hpvm::bench::SchedOptions sched_options;
-  sched->add_flag("--json", sched_options.json, "One JSON object a line.");
-  sched->add_option("--filter", sched_options.filters, "Only cases with this in their names.");
-  sched->add_flag("--quick", sched_options.quick, "Smaller sizes and few rounds: only whether all is right.");
-  sched->add_flag("--large", sched_options.large, "real/, memory/: sizes for large GPUs.");
-  sched_options.devices = {"cpu", "opencl", "vulkan"};
-  sched->add_option("--device", sched_options.devices, "real/, memory/: cpu, opencl:0, vulkan:0.")
-      ->capture_default_str();
-  CLI::App* cluster = app.add_subcommand("cluster", "The store of jobs that hosts share, on PostgreSQL and SQLite.");
-  hpvm::bench::ClusterOptions cluster_options;
-  cluster->add_flag("--json", cluster_options.json, "One JSON object a line.");
-  cluster->add_option("--filter", cluster_options.filters, "Only cases with this in their names.");
-  cluster->add_flag("--quick", cluster_options.quick, "Few jobs: only whether all is right.");
-#ifdef HPVMD_BENCH_DAEMON
-  CLI::App* service = app.add_subcommand("service", "The daemon under load: submits, runs, overload, restart.");
-  hpvm::bench::ServiceOptions service_options;
-  service->add_flag("--json", service_options.json, "One JSON object a line.");
-  service->add_option("--filter", service_options.filters, "Only cases with this in their names.");
-  service->add_flag("--quick", service_options.quick, "A few calls each: only whether all is right.");
-  CLI::App* tenants = app.add_subcommand("tenants", "What tenants cost: their processes, sandboxes and company.");
-  tenants->add_flag("--json", service_options.json, "One JSON object a line.");
-  tenants->add_option("--filter", service_options.filters, "Only cases with this in their names.");
-  tenants->add_flag("--quick", service_options.quick, "A few rounds each: only whether all is right.");
-  CLI::App* connections =
-      app.add_subcommand("connections", "What limiting connections costs, beside a daemon without.");
-  hpvm::bench::ConnectionOptions connection_options;
-  connections->add_flag("--json", connection_options.service.json, "One JSON object a line.");
-  connections->add_option("--filter", connection_options.service.filters, "Only cases with this in their names.");
-  connections->add_flag("--quick", connection_options.service.quick, "A few calls each: only whether all is right.");
-  connections->add_option("--direct", connection_options.direct, "The daemon without limits: its program.")->required();
-  connections->add_option("--pairs", connection_options.pairs, "Rounds of each.")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  // Internal option with which the daemon's cases start their peer.
-  std::string peer_endpoint;
-  CLI::App* serve_peer = app.add_subcommand("serve-peer", "")->group("");
-  serve_peer->add_option("endpoint", peer_endpoint)->required();
-  std::vector<int> ring_fds;
-  CLI::App* ring_middle = app.add_subcommand("serve-ring-middle", "")->group("");
-  ring_middle->add_option("fds", ring_fds)->required()->expected(5);
-  CLI::App* ring_worker = app.add_subcommand("serve-ring-worker", "")->group("");
-  ring_worker->add_option("fds", ring_fds)->required()->expected(3);
-  CLI::App* clients = app.add_subcommand("clients", "Callers on the daemon's host, by ring and by gRPC.");
-  clients->add_flag("--json", service_options.json, "One JSON object a line.");
-  clients->add_option("--filter", service_options.filters, "Only cases with this in their names.");
-  clients->add_flag("--quick", service_options.quick, "A few calls each: only whether all is right.");
-#endif
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-#ifdef HPVMD_BENCH_DAEMON
-  if (*serve_peer) {
-    return hpvm::bench::ServePeer(peer_endpoint);
-  }
-  if (*ring_middle) {
-    return hpvm::bench::ServeRingMiddle(ring_fds);
-  }
-  if (*ring_worker) {
-    return hpvm::bench::ServeRingWorker(ring_fds);
-  }
-#endif
-  using hpvm::bench::CpuSize;
-  const CpuSize size = check ? CpuSize::kCheck : quick ? CpuSize::kQuick : CpuSize::kFull;
-  std::string command;
-  for (int i = 0; i < argc; ++i) {
-    command += std::string(i == 0 ? "" : " ") + argv[i];
-  }
-#ifdef HPVMD_BENCH_DAEMON
-  if (*clients) {
-    return hpvm::bench::RunClients(service_options, command);
-  }
-  if (*connections) {
-    return hpvm::bench::RunConnections(connection_options, command);
-  }
-  if (*service) {
-    return hpvm::bench::RunService(service_options, command);
-  }
-  if (*tenants) {
-    return hpvm::bench::RunTenants(service_options, command);
-  }
-#endif
-  if (*compare) {
-    return hpvm::bench::RunCompare(compare_options, command);
-  }
-  if (*cpu) {
-    cpu_options.size = size;
-    return hpvm::bench::RunCpu(cpu_options, command);
-  }
-  if (*sched) {
-    return hpvm::bench::RunSched(sched_options, command);
-  }
-  if (*cluster) {
-    return hpvm::bench::RunCluster(cluster_options, command);
-  }
-  if (*gpu) {
-    gpu_options.size = size;
-    return hpvm::bench::RunGpu(gpu_options, command);
-  }
-  return hpvm::bench::Overhead(json, quick, only);
+  return hpvm::bench::Main(argc, argv);
 }

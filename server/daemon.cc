@@ -62,7 +62,26 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Start(DaemonOptions options) {
   return daemon;
 }
 
+StatusOr<std::unique_ptr<JobStore>> Daemon::JoinCluster(const Config& config) {
+  ClusterHostOptions options{.config = config, .room = room_.get(), .limits = nullptr};
+  options.limits = [this](const std::string& tenant) {
+    const std::shared_ptr<const Config> now = core_->config();
+    const TenantPolicyRef policy = identity_->directory().Find(tenant, *now);
+    cluster::TenantLimits limits;
+    limits.weight = std::max<uint32_t>(1, policy->weight);
+    const uint64_t queued = policy->limits[static_cast<size_t>(scheduler::Resource::kQueuedJobs)];
+    limits.waiting_max = queued == 0 ? now->jobs_queued_per_tenant_max : queued;
+    limits.is_disabled = policy->disabled;
+    return limits;
+  };
+  HPVMD_ASSIGN_OR_RETURN(host_, ClusterHost::Open(std::move(options)));
+  return host_->TakeJobs();
+}
+
 StatusOr<std::unique_ptr<JobStore>> Daemon::OpenJobs(const DaemonOptions& options) {
+  if (!options.config.cluster_database.empty()) {
+    return JoinCluster(options.config);
+  }
   if (options.config.jobs_store == "memory") {
     return OpenMemoryJobStore(folder_->path(), &events_, room_.get());
   }
@@ -134,6 +153,7 @@ Status Daemon::FillCoreOptions(const Config& config, CoreOptions* core) {
   core->rng = &SystemRng();
   core->spawner = spawner_.get();
   core->jobs = jobs_.get();
+  core->shared = host_ == nullptr ? nullptr : host_->shared();
   core->observer = &events_;
   core->policies = &identity_->directory();
   core->awaits_devices = true;
@@ -215,6 +235,9 @@ Status Daemon::Open(DaemonOptions& options) {
   WatchHealth(config);
   WatchRoom();
   jobs_->SetOnDamage([this](const JobDamage& damage) { core_->OnDamage(damage); });
+  if (host_ != nullptr) {
+    HPVMD_RETURN_IF_ERROR(host_->Start(*core_));
+  }
   LogInfo("Started", {{"ms", Milliseconds(RealClock().Now() - start)},
                       {"state", folder_->path()},
                       {"config_sha256", in_force_.Get().sha256}});
@@ -392,12 +415,18 @@ void Daemon::AwaitOperations(Duration within, const std::function<bool()>& hurry
 void Daemon::Stop(const std::function<bool()>& hurry) {
   Note("daemon stop", "");
   core_->Drain();
+  if (host_ != nullptr) {
+    host_->Drain();
+  }
   server_->AnnounceEnd();
   AwaitOperations(std::chrono::milliseconds(core_->config()->server_drain_ms), hurry);
   if (const size_t left = core_->operations(); left > 0) {
     LogWarning("Work in progress is stopped; its jobs stay in the queue", {{"operations", std::to_string(left)}});
     core_->StopRunning();
     AwaitOperations(kBreakOffMax, nullptr);
+  }
+  if (host_ != nullptr) {
+    host_->Leave();
   }
   spawner_->StopProbes();
   core_->Stop();
@@ -415,6 +444,9 @@ Daemon::~Daemon() {
   }
   health_.reset();
   probe_.reset();
+  if (host_ != nullptr) {
+    host_->Stop();
+  }
   if (core_ != nullptr) {
     core_->Stop();
   }

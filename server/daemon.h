@@ -21,6 +21,7 @@
 #include "server/core/core.h"
 #include "server/executors/health_watch.h"
 #include "server/front/descriptor_inbox.h"
+#include "server/hosts/cluster_host.h"
 #include "server/identity/identity.h"
 #include "server/jobs/blobs/disk_room.h"
 #include "server/jobs/job_store.h"
@@ -97,6 +98,7 @@ class Daemon {
   Status Open(DaemonOptions& options);
   Status FillCoreOptions(const Config& config, CoreOptions* core);
   StatusOr<std::unique_ptr<JobStore>> OpenJobs(const DaemonOptions& options);
+  StatusOr<std::unique_ptr<JobStore>> JoinCluster(const Config& config);
   Status OpenAudit(const Config& config);
   Status Serve(const Config& config, const std::vector<ListenAddress>& addresses);
   void AwaitOperations(Duration within, const std::function<bool()>& hurry);
@@ -119,6 +121,7 @@ class Daemon {
   EventList events_;
   std::unique_ptr<Identity> identity_;
   std::unique_ptr<ExecutorSpawner> spawner_;
+  std::unique_ptr<ClusterHost> host_;  // Null without cluster.database.
   std::unique_ptr<JobStore> jobs_;
   std::unique_ptr<Core> core_;
   std::unique_ptr<SpentKeeper> spent_;      // Queries the core.

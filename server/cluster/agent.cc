@@ -14,7 +14,9 @@ constexpr Duration kAgain = std::chrono::milliseconds(500);
 }  // namespace
 
 Agent::Agent(AgentOptions options, AgentStore& store, AgentRuns& runs, const Clock& clock)
-    : options_(std::move(options)), store_(store), runs_(runs), clock_(clock), self_(std::make_shared<Agent*>(this)) {}
+    : options_(std::move(options)), store_(store), runs_(runs), clock_(clock), self_(std::make_shared<Agent*>(this)) {
+  words_ = options_.worker.has;
+}
 
 Agent::~Agent() = default;
 
@@ -89,15 +91,24 @@ void Agent::Wake() { next_claim_ = Time{0}; }
 void Agent::Drain(bool gives_back) {
   is_draining_ = true;
   gives_back_ |= gives_back;
-  if (!gives_back) {
-    return;
+  if (gives_back) {
+    StopAll(AgentRuns::StopReason::kGivenBack);
   }
+}
+
+void Agent::SetWords(std::set<std::string> has) {
+  words_ = std::move(has);
+  ++words_number_;
+  next_renew_ = Time{0};
+}
+
+void Agent::StopAll(AgentRuns::StopReason why) {
   std::vector<HeldJob> jobs;
   for (const auto& [job, held] : held_) {
     jobs.push_back(job);
   }
   for (const HeldJob& job : jobs) {
-    StopRun(job, Held::Stopped::kGivenBack);
+    StopRun(job, why);
   }
 }
 
@@ -106,8 +117,9 @@ void Agent::Join(Time now) {
   next_join_ = now + options_.call_timeout;
   Worker worker = options_.worker;
   worker.joins = join_.number;
+  worker.has = words_;
   store_.Join(std::move(worker),
-              [weak = std::weak_ptr(self_), number = join_.number, now](const StatusOr<Lease>& lease) {
+              [weak = std::weak_ptr(self_), number = join_.number, words = words_number_, now](const StatusOr<Lease>& lease) {
                 const std::shared_ptr<Agent*> self = weak.lock();
                 if (self == nullptr || (*self)->join_.number != number || !(*self)->join_.is_out()) {
                   return;
@@ -119,6 +131,7 @@ void Agent::Join(Time now) {
                   return;
                 }
                 agent.incarnation_ = lease->incarnation;
+                agent.words_told_ = words;
                 agent.valid_until_ = now + lease->length;
                 agent.settled_claims_ = 0;
                 agent.claim_ = {};
@@ -132,12 +145,15 @@ void Agent::Renew(Time now) {
   renew_ = {.number = renew_.number + 1, .sent = now};
   next_renew_ = now + options_.renew_every;
   RenewRequest request{
-      .worker = options_.worker.name, .incarnation = incarnation_, .held = {}, .claims_settled = settled_claims_};
+      .worker = options_.worker.name, .incarnation = incarnation_, .held = {}, .claims_settled = settled_claims_, .has = {}};
+  if (words_told_ != words_number_) {
+    request.has = words_;
+  }
   for (const auto& [job, held] : held_) {
     request.held.push_back(job);
   }
   store_.Renew(std::move(request), [weak = std::weak_ptr(self_), incarnation = incarnation_, number = renew_.number,
-                                    now](const StatusOr<Renewal>& renewal) {
+                                    words = words_number_, now](const StatusOr<Renewal>& renewal) {
     const std::shared_ptr<Agent*> self = weak.lock();
     if (self == nullptr || (*self)->incarnation_ != incarnation) {
       return;
@@ -147,6 +163,7 @@ void Agent::Renew(Time now) {
       agent.renew_.sent = kNever;
     }
     if (renewal.ok()) {
+      agent.words_told_ = std::max(agent.words_told_, words);
       agent.OnRenewal(now, *renewal);  // Also late: the lease was counted from a later moment than `now`.
     } else if (absl::IsFailedPrecondition(renewal.status())) {
       agent.LoseLease();
@@ -157,13 +174,16 @@ void Agent::Renew(Time now) {
 void Agent::OnRenewal(Time sent, const Renewal& renewal) {
   valid_until_ = std::max(valid_until_, sent + renewal.length);
   for (const HeldJob& job : renewal.lost) {
-    StopRun(job, Held::Stopped::kLost);
+    StopRun(job, AgentRuns::StopReason::kLost);
   }
   for (const HeldJob& job : renewal.cancelled) {
-    StopRun(job, Held::Stopped::kCancelled);
+    StopRun(job, AgentRuns::StopReason::kCancelled);
   }
   for (const HeldJob& job : renewal.expired) {
-    StopRun(job, Held::Stopped::kExpired);
+    StopRun(job, AgentRuns::StopReason::kExpired);
+  }
+  if (renewal.is_draining) {
+    StopAll(AgentRuns::StopReason::kGivenBack);
   }
 }
 
@@ -210,31 +230,23 @@ void Agent::OnClaims(uint64_t incarnation, const Claims& claims) {
 void Agent::LoseLease() {
   incarnation_ = 0;
   renew_.sent = claim_.sent = kNever;
-  std::vector<HeldJob> jobs;
-  for (const auto& [job, held] : held_) {
-    jobs.push_back(job);
-  }
-  for (const HeldJob& job : jobs) {
-    StopRun(job, Held::Stopped::kLost);
-  }
+  StopAll(AgentRuns::StopReason::kLost);
 }
 
-void Agent::StopRun(const HeldJob& job, Held::Stopped why) {
+void Agent::StopRun(const HeldJob& job, AgentRuns::StopReason why) {
   const auto found = held_.find(job);
   // The end of a run is recorded, or refused, by Finish.
   if (found == held_.end() || !found->second.is_running) {
     return;
   }
-  const bool is_stopped = found->second.stopped != Held::Stopped::kNo;
-  if (!is_stopped || why == Held::Stopped::kLost) {
+  const std::optional<AgentRuns::StopReason> before = found->second.stopped;
+  if (!before.has_value() || (why == AgentRuns::StopReason::kLost && *before != why)) {
     found->second.stopped = why;
-  }
-  if (!is_stopped) {
-    runs_.Stop(job);
+    runs_.Stop(job, why);
   }
 }
 
-void Agent::OnRunEnded(const HeldJob& job, JobState state, std::string result, Duration device_time) {
+void Agent::OnRunEnded(const HeldJob& job, RunEnd end) {
   const auto found = held_.find(job);
   if (found == held_.end() || !found->second.is_running) {
     return;
@@ -243,24 +255,24 @@ void Agent::OnRunEnded(const HeldJob& job, JobState state, std::string result, D
   held.is_running = false;
   FinishRequest finish{.worker = options_.worker.name,
                        .job = job,
-                       .state = state,
-                       .result = std::move(result),
-                       .is_lost = state == JobState::kWaiting,
-                       .device_time = device_time};
-  if (state != JobState::kSucceeded) {
-    switch (held.stopped) {
-      case Held::Stopped::kNo:
-        break;
-      case Held::Stopped::kLost:  // The store knows, or takes it back when the lease has expired.
+                       .state = end.state,
+                       .result = std::move(end.result),
+                       .record = std::move(end.record),
+                       .is_lost = end.state == JobState::kWaiting && end.is_lost,
+                       .device_time = end.device_time};
+  if (end.state != JobState::kSucceeded && held.stopped.has_value()) {
+    switch (*held.stopped) {
+      case AgentRuns::StopReason::kLost:  // The store knows, or takes it back when the lease has expired.
         held_.erase(found);
+        runs_.OnRecorded(job, FailedPrecondition("The claim was lost."));
         return;
-      case Held::Stopped::kCancelled:
+      case AgentRuns::StopReason::kCancelled:
         finish.state = JobState::kCancelled;
         break;
-      case Held::Stopped::kExpired:
+      case AgentRuns::StopReason::kExpired:
         finish.state = JobState::kFailed;
         break;
-      case Held::Stopped::kGivenBack:
+      case AgentRuns::StopReason::kGivenBack:
         finish.state = JobState::kWaiting;
         finish.is_lost = false;
         break;
@@ -273,12 +285,13 @@ void Agent::Finish(const HeldJob& job, Held& held, Time now) {
   held.finish_sent = now;
   store_.Finish(*held.finish, [weak = std::weak_ptr(self_), job](const StatusOr<JobView>& view) {
     if (const std::shared_ptr<Agent*> self = weak.lock()) {
-      (*self)->OnFinished(job, view.status());
+      (*self)->OnFinished(job, view);
     }
   });
 }
 
-void Agent::OnFinished(const HeldJob& job, const Status& status) {
+void Agent::OnFinished(const HeldJob& job, const StatusOr<JobView>& view) {
+  const Status& status = view.status();
   const auto found = held_.find(job);
   if (found == held_.end() || !found->second.finish.has_value()) {
     return;
@@ -286,6 +299,7 @@ void Agent::OnFinished(const HeldJob& job, const Status& status) {
   if (status.ok() || absl::IsFailedPrecondition(status) || absl::IsNotFound(status)) {
     held_.erase(found);
     next_claim_ = std::min(next_claim_, clock_.Now());
+    runs_.OnRecorded(job, view);
   }
   // Otherwise the call is repeated when it is overdue.
 }

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/clock.h"
@@ -37,10 +38,27 @@ struct AgentOptions {
 class AgentRuns {
  public:
   virtual ~AgentRuns() = default;
+  enum class StopReason : uint8_t {
+    kCancelled,
+    kExpired,    // Its deadline has passed.
+    kLost,       // The claim is another host's, or will be: its end will not be recorded.
+    kGivenBack,  // The host drains; the job goes back to the queue, uncounted.
+  };
   // Starts a run; Agent::OnRunEnded is called once when it has ended, never before Start returns.
   virtual void Start(const Claim& claim) = 0;
-  // Ends it within the stop margin; OnRunEnded follows.
-  virtual void Stop(const HeldJob& job) = 0;
+  // Ends it within the stop margin; OnRunEnded follows. Called again when the reason becomes kLost.
+  virtual void Stop(const HeldJob& job, StopReason why) = 0;
+  // Called once after OnRunEnded: the store has recorded the end and has the job as it is returned, or never will
+  // (kFailedPrecondition: the claim was lost; kNotFound: the job is forgotten).
+  virtual void OnRecorded(const HeldJob& job, const StatusOr<JobView>& recorded) = 0;
+};
+
+// How a run ended.
+struct RunEnd {
+  JobState state = JobState::kSucceeded;  // kSucceeded, kFailed or kCancelled; kWaiting: it did not end by itself.
+  std::string result, record;             // FinishRequest's.
+  Duration device_time{0};
+  bool is_lost = true;  // With kWaiting: the attempt was lost with what ran it, and counts.
 };
 
 // The agent's methods are called by one thread at a time, and so are the store's callbacks.
@@ -56,8 +74,9 @@ class Agent {
   Time Tick();
   // New jobs may be claimable (a notification of the store).
   void Wake();
-  // `state` is kSucceeded or kFailed; kWaiting: the attempt was lost with what ran it.
-  void OnRunEnded(const HeldJob& job, JobState state, std::string result, Duration device_time);
+  void OnRunEnded(const HeldJob& job, RunEnd end);
+  // Replaces the words of the host, with the next renewal.
+  void SetWords(std::set<std::string> has);
   // Claims nothing more; runs go on. With `gives_back`, runs are stopped and put back, uncounted, and the agent leaves.
   void Drain(bool gives_back);
 
@@ -70,7 +89,7 @@ class Agent {
   struct Held {
     bool is_running = true;
     // Why the run was stopped by the agent; it decides how the job ends, whatever the run says.
-    enum class Stopped : uint8_t { kNo, kCancelled, kExpired, kLost, kGivenBack } stopped = Stopped::kNo;
+    std::optional<AgentRuns::StopReason> stopped;
     // The end, once the run has ended; repeated until the store has answered.
     std::optional<FinishRequest> finish;
     Time finish_sent = kNever;  // kNever: no call is out.
@@ -90,9 +109,10 @@ class Agent {
   void OnClaims(uint64_t incarnation, const Claims& claims);
   void OnRenewal(Time sent, const Renewal& renewal);
   void LoseLease();
-  void StopRun(const HeldJob& job, Held::Stopped why);
+  void StopRun(const HeldJob& job, AgentRuns::StopReason why);
+  void StopAll(AgentRuns::StopReason why);
   void Finish(const HeldJob& job, Held& held, Time now);
-  void OnFinished(const HeldJob& job, const Status& status);
+  void OnFinished(const HeldJob& job, const StatusOr<JobView>& view);
   void Leave(Time now);
 
   const AgentOptions options_;
@@ -106,6 +126,9 @@ class Agent {
   Call join_, renew_, claim_, leave_;
   uint64_t settled_claims_ = 0;  // RenewRequest::claims_settled.
   bool is_draining_ = false, gives_back_ = false, has_left_ = false;
+  std::set<std::string> words_;         // As the host has them now.
+  uint64_t words_number_ = 0;           // Of the newest words; grows with each SetWords.
+  uint64_t words_told_ = 0;             // Of the words that the store has.
   std::map<HeldJob, Held> held_;
 };
 

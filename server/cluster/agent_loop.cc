@@ -75,10 +75,12 @@ void AgentLoop::Wake() {
   Post(inbox_, [this] { agent_.Wake(); });
 }
 
-void AgentLoop::OnRunEnded(const HeldJob& job, JobState state, std::string result, Duration device_time) {
-  Post(inbox_, [this, job, state, result = std::move(result), device_time] {
-    agent_.OnRunEnded(job, state, result, device_time);
-  });
+void AgentLoop::OnRunEnded(const HeldJob& job, RunEnd end) {
+  Post(inbox_, [this, job, end = std::move(end)] { agent_.OnRunEnded(job, end); });
+}
+
+void AgentLoop::SetWords(std::set<std::string> has) {
+  Post(inbox_, [this, has = std::move(has)] { agent_.SetWords(has); });
 }
 
 void AgentLoop::Drain(bool gives_back) {

@@ -34,7 +34,8 @@ class AgentLoop {
 
   // These do what the agent's methods do, a little later.
   void Wake();
-  void OnRunEnded(const HeldJob& job, JobState state, std::string result, Duration device_time);
+  void OnRunEnded(const HeldJob& job, RunEnd end);
+  void SetWords(std::set<std::string> has);
   void Drain(bool gives_back);
   // Returns false when the agent has not left after so long.
   bool WaitUntilLeft(Duration timeout);

@@ -23,7 +23,16 @@ class AgentTest : public ::testing::Test, protected AgentRuns {
     started_.push_back(claim.id);
     running_ = {claim.tenant, claim.id, claim.fence};
   }
-  void Stop(const HeldJob& job) override { stopped_.push_back(job.id); }
+  void Stop(const HeldJob& job, StopReason why) override {
+    stopped_.push_back(job.id);
+    reasons_.push_back(why);
+  }
+  void OnRecorded(const HeldJob& job, const StatusOr<JobView>& recorded) override {
+    recorded_.push_back(job.id + (recorded.ok() ? " ok" : " lost"));
+  }
+  void EndRun(JobState state, std::string record = "") {
+    agent_.OnRunEnded(running_, {.state = state, .result = "result", .record = std::move(record)});
+  }
 
   // Calls the agent when it wants to be called, until `end`.
   void RunFor(Duration length, bool store_answers = true) {
@@ -71,7 +80,8 @@ class AgentTest : public ::testing::Test, protected AgentRuns {
   ManualClock clock_;
   ModelClusterStore model_{{}, clock_};
   Link store_{model_};
-  std::vector<std::string> started_, stopped_;
+  std::vector<std::string> started_, stopped_, recorded_;
+  std::vector<StopReason> reasons_;
   HeldJob running_;
   Agent agent_{{.worker = {.name = "one", .memory_bytes = 1, .process = "p1"}, .runs_max = 1}, store_, *this, clock_};
 };
@@ -81,7 +91,7 @@ TEST_F(AgentTest, RunsWhatItClaims) {
   Submit("b");
   RunFor(std::chrono::seconds(1));
   EXPECT_THAT(started_, ElementsAre("a"));
-  agent_.OnRunEnded(running_, JobState::kSucceeded, "result", Duration{0});
+  EndRun(JobState::kSucceeded);
   RunFor(std::chrono::seconds(1));
   EXPECT_EQ(StateOf("a"), JobState::kSucceeded);
   EXPECT_THAT(started_, ElementsAre("a", "b"));
@@ -97,7 +107,7 @@ TEST_F(AgentTest, StopsBeforeItsLeaseEnds) {
   EXPECT_THAT(stopped_, IsEmpty());
   RunFor(std::chrono::milliseconds(200), false);
   EXPECT_THAT(stopped_, ElementsAre("a"));
-  agent_.OnRunEnded(running_, JobState::kFailed, "stopped", Duration{0});
+  EndRun(JobState::kFailed);
   EXPECT_EQ(agent_.held(), 0u);
   store_.answers = true;
   RunFor(std::chrono::seconds(4));  // It joins again, which gives the job back, and claims it.
@@ -110,7 +120,7 @@ TEST_F(AgentTest, RepeatsEnds) {
   Submit("a");
   RunFor(std::chrono::milliseconds(100));
   store_.answers = false;
-  agent_.OnRunEnded(running_, JobState::kSucceeded, "result", Duration{0});
+  EndRun(JobState::kSucceeded);
   RunFor(std::chrono::seconds(3), false);
   EXPECT_EQ(StateOf("a"), JobState::kRunning);
   store_.answers = true;
@@ -125,7 +135,7 @@ TEST_F(AgentTest, StopsWhatTheUserCancels) {
   model_.Cancel("t", "a", [](const auto&) {});
   RunFor(std::chrono::seconds(2));
   EXPECT_THAT(stopped_, ElementsAre("a"));
-  agent_.OnRunEnded(running_, JobState::kFailed, "stopped", Duration{0});
+  EndRun(JobState::kFailed);
   RunFor(std::chrono::seconds(1));
   EXPECT_EQ(StateOf("a"), JobState::kCancelled);
 }
@@ -136,7 +146,7 @@ TEST_F(AgentTest, GivesBack) {
   RunFor(std::chrono::milliseconds(100));
   agent_.Drain(/*gives_back=*/true);
   EXPECT_THAT(stopped_, ElementsAre("a"));
-  agent_.OnRunEnded(running_, JobState::kFailed, "stopped", Duration{0});
+  EndRun(JobState::kFailed);
   RunFor(std::chrono::seconds(1));
   EXPECT_TRUE(agent_.has_left());
   EXPECT_EQ(StateOf("a"), JobState::kWaiting);

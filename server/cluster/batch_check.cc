@@ -18,18 +18,22 @@ constexpr size_t kBatchJobsMax = 1000;
 constexpr size_t kAfterMax = 1000;
 // Bytes of a tenant's name, an id, a key or a word of needs.
 constexpr size_t kNameBytesMax = 512;
+// A record is read with every list.
+constexpr size_t kRecordBytesMax = 256 * 1024, kHoldBytesMax = 2 * 1024, kHashBytesMax = 64;
 
-Status CheckWords(const std::set<std::string>& words) {
-  for (const std::string& word : words) {
-    HPVMD_RETURN_IF_ERROR(CheckName("A property of a host", word));
-  }
-  return absl::OkStatus();
+Status CheckSize(const std::string& what, const std::string& bytes, size_t most) {
+  return bytes.size() <= most ? absl::OkStatus()
+                              : InvalidArgument(what + " has " + std::to_string(bytes.size()) +
+                                                " bytes; the limit is " + std::to_string(most) + ".");
 }
 
 Status CheckJob(const NewJob& job) {
   HPVMD_RETURN_IF_ERROR(CheckName("The name of a tenant", job.tenant));
   HPVMD_RETURN_IF_ERROR(CheckName("The id of a job", job.id));
   HPVMD_RETURN_IF_ERROR(CheckName("The key of a job", KeyOf(job)));
+  HPVMD_RETURN_IF_ERROR(CheckSize("The record of job " + Quoted(job.id), job.record, kRecordBytesMax));
+  HPVMD_RETURN_IF_ERROR(CheckSize("The hash of a request", job.request_hash, kHashBytesMax));
+  HPVMD_RETURN_IF_ERROR(CheckHold(job.hold));
   if (job.after.size() > kAfterMax) {
     return InvalidArgument("The job " + Quoted(job.id) + " comes after " + std::to_string(job.after.size()) +
                            " jobs; the limit is " + std::to_string(kAfterMax) + ".");
@@ -53,7 +57,9 @@ Status CheckKeys(const std::vector<NewJob>& jobs) {
   std::map<Key, const NewJob*> by_key, by_id;
   for (const NewJob& job : jobs) {
     const NewJob* const same_key = by_key.try_emplace({job.tenant, KeyOf(job)}, &job).first->second;
-    if (same_key->request != job.request) {
+    const bool is_same = job.request_hash.empty() ? same_key->request == job.request
+                                                  : same_key->request_hash == job.request_hash;
+    if (!is_same) {
       return FailedPrecondition("The batch uses the key " + Quoted(KeyOf(job)) + " for two requests.");
     }
     const NewJob* const same_id = by_id.try_emplace({job.tenant, job.id}, &job).first->second;
@@ -82,6 +88,15 @@ Status CheckNames(const std::string& tenant, const std::string& id) {
   return CheckName("The id of a job", id);
 }
 
+Status CheckWords(const std::set<std::string>& words) {
+  for (const std::string& word : words) {
+    HPVMD_RETURN_IF_ERROR(CheckName("A property of a host", word));
+  }
+  return absl::OkStatus();
+}
+
+Status CheckHold(const std::string& hold) { return CheckSize("The text of a hold", hold, kHoldBytesMax); }
+
 Status CheckWorker(const Worker& worker) {
   HPVMD_RETURN_IF_ERROR(CheckName("The name of a host", worker.name));
   HPVMD_RETURN_IF_ERROR(CheckName("The name of a host's process", worker.process));
@@ -90,6 +105,7 @@ Status CheckWorker(const Worker& worker) {
 
 Status CheckFinish(const FinishRequest& request) {
   HPVMD_RETURN_IF_ERROR(CheckNames(request.job.tenant, request.job.id));
+  HPVMD_RETURN_IF_ERROR(CheckSize("The record of job " + Quoted(request.job.id), request.record, kRecordBytesMax));
   switch (request.state) {
     case JobState::kWaiting:
     case JobState::kSucceeded:

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -54,13 +55,17 @@ bool IsMet(Dependency::Condition condition, JobState end);
 struct NewJob {
   std::string tenant, id;       // `id` is unique in the cluster; the caller draws it at random.
   std::string idempotency_key;  // Empty: none; the id then serves as key.
-  std::string request;          // A StoredRequest; the store does not look into it.
+  std::string request;          // What a host needs to run it; the store does not look into it.
+  // Two requests with equal hashes are the same one, for the key; empty: the requests themselves are compared.
+  std::string request_hash;
+  std::string record;           // What lists show of it: small; the store does not look into it.
   int32_t priority = 0;         // Higher is claimed first, within a tenant.
   uint32_t attempts_max = 1;    // At least 1.
   Duration deadline{0};         // From the submit to the end; 0: none.
   std::vector<Dependency> after;
   Needs needs;
   bool is_held = false;  // It is not claimed until SetHold lets it go.
+  std::string hold;      // Who holds it, and why; the store does not look into it. At most 2 KiB.
 };
 
 struct JobView {
@@ -69,12 +74,21 @@ struct JobView {
   uint32_t attempts = 0;  // Number of claims that count.
   uint64_t fence = 0;     // The last claim's.
   std::string host;       // The last claim's.
-  std::string result;     // A StoredResults, or an error; set at the end.
+  std::string record;     // The job's, or that of its last end or lost attempt.
+  std::string result;     // Set at the end by Finish, or by the store: see kEndedBy. Empty in lists and watches.
   bool cancel_requested = false;
   bool is_held = false;
+  std::string hold;  // The last SetHold's.
   uint64_t number = 0;          // Grows with each submit of the tenant.
-  Time submitted{0}, ended{0};  // The store's time; 0: it has not ended.
+  // The store's time; 0: it has not started, or ended. The last claim is what counts as start.
+  Time submitted{0}, started{0}, ended{0};
 };
+
+// Results of jobs that the store ended itself.
+inline constexpr char kEndedByDependency[] = "dependency";  // A job that it comes after ended otherwise than required.
+inline constexpr char kEndedByDeadline[] = "deadline";
+inline constexpr char kEndedByCancel[] = "cancelled";
+inline constexpr char kEndedByLoss[] = "lost";  // Every attempt was lost with its host.
 
 // A page of a tenant's jobs, the newest first.
 struct ListRequest {
@@ -88,10 +102,15 @@ struct JobPage {
   uint64_t next = 0;  // ListRequest::before of the next page; 0: there is none.
 };
 
+// Whether a host takes jobs. It stays as it was set when the host joins again.
+enum class HostIntake : uint8_t { kOpen, kCordoned, kDraining };
+
 struct HostView {
   std::string name;
   uint64_t incarnation = 0;
-  bool is_live = false, is_cordoned = false;
+  bool is_live = false;   // It has a lease.
+  bool has_left = false;  // It ended its lease in order.
+  HostIntake intake = HostIntake::kOpen;
   std::set<std::string> has;
   uint64_t memory_bytes = 0, memory_used_bytes = 0;
   uint64_t running = 0;  // Claims that it holds.
@@ -113,8 +132,10 @@ struct Lease {
 };
 
 struct Claim {
-  std::string tenant, id, request;
+  std::string tenant, id, request, record;
+  uint64_t number = 0;  // JobView::number.
   uint64_t fence = 0;
+  uint32_t attempts = 0;  // Number of claims that count, with this one.
   bool is_last_attempt = false;
 };
 
@@ -143,12 +164,14 @@ struct RenewRequest {
   // Claims up to this number have been answered, or their answers will be ignored: jobs of such claims that are not
   // held go back to the queue, and the attempt does not count.
   uint64_t claims_settled = 0;
+  std::optional<std::set<std::string>> has;  // Replaces Worker::has; unset: it stays.
 };
 
 struct Renewal {
   Duration length{0};
   std::vector<HeldJob> lost;                // Held by the caller, but not by the store: their runs have to be stopped.
   std::vector<HeldJob> cancelled, expired;  // To be stopped: the user wants it; the deadline has passed.
+  bool is_draining = false;                 // To be stopped, all of them, and given back: the host drains.
 };
 
 struct FinishRequest {
@@ -156,6 +179,7 @@ struct FinishRequest {
   HeldJob job;
   JobState state = JobState::kSucceeded;  // kSucceeded, kFailed, kCancelled or kExpired; kWaiting: see is_lost.
   std::string result;
+  std::string record;  // Replaces the job's; empty: it stays.
   // With kWaiting: the attempt was lost and counts; the job waits again, or is DEAD. Otherwise it is put back
   // uncounted.
   bool is_lost = false;
@@ -177,7 +201,22 @@ struct Event {
 };
 struct Events {
   std::vector<Event> events;
-  uint64_t cursor = 0;  // For the next Watch.
+  std::vector<JobView> jobs;  // Each job of the events once, as it is now, unless it is forgotten; by their numbers.
+  uint64_t cursor = 0;        // For the next Watch.
+};
+
+// For Watch.
+inline constexpr uint64_t kNewestEvent = UINT64_MAX;
+
+// A job's request.
+struct StoredJobRequest {
+  std::string request, request_hash;
+};
+
+// The job of an idempotency key.
+struct KeyView {
+  JobView job;
+  std::string request_hash;
 };
 
 struct SweepResult {
@@ -210,6 +249,9 @@ Status CheckName(const std::string& what, const std::string& name);
 Status CheckNames(const std::string& tenant, const std::string& id);
 // kInvalidArgument: a name or a word is no text; the end of a claim is no state in which a claim ends.
 Status CheckWorker(const Worker& worker);
+Status CheckWords(const std::set<std::string>& words);
+// kInvalidArgument: the text of a hold is too long.
+Status CheckHold(const std::string& hold);
 Status CheckFinish(const FinishRequest& request);
 // Returns the key, or the id of a job without one.
 const std::string& KeyOf(const NewJob& job);
@@ -259,15 +301,21 @@ class ClusterStore : public AgentStore {
   // lease. Jobs that have ended stay as they are. kNotFound for absent and foreign ids alike.
   virtual void Cancel(std::string tenant, std::string id, Done<JobView> done) = 0;
   // Keeps a waiting job from being claimed, or lets it go. kFailedPrecondition: the job runs, or has ended.
-  virtual void SetHold(std::string tenant, std::string id, bool is_held, Done<JobView> done) = 0;
+  // `hold` replaces the job's, also when it is held already; empty when it is let go.
+  virtual void SetHold(std::string tenant, std::string id, bool is_held, std::string hold, Done<JobView> done) = 0;
   virtual void Get(std::string tenant, std::string id, Done<JobView> done) = 0;
+  // kNotFound as for Get.
+  virtual void GetRequest(std::string tenant, std::string id, Done<StoredJobRequest> done) = 0;
+  // kNotFound: the tenant has not used the key, or its job is forgotten.
+  virtual void FindKey(std::string tenant, std::string key, Done<KeyView> done) = 0;
   virtual void List(ListRequest request, Done<JobPage> done) = 0;
-  // Returns up to `most` events of the tenant after `cursor` (0: the first). kFailedPrecondition when some are no
-  // longer kept.
+  // Returns up to `most` events of the tenant after `cursor` (0: the first; kNewestEvent: none, with the cursor after
+  // the newest). kFailedPrecondition when some are no longer kept.
   virtual void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) = 0;
 
   virtual void SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) = 0;
-  virtual void SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) = 0;
+  // kNotFound: no such host has joined.
+  virtual void SetIntake(std::string worker, HostIntake intake, Done<Nothing> done) = 0;
   // Returns every host that has joined, by name.
   virtual void ListHosts(Done<std::vector<HostView>> done) = 0;
 };

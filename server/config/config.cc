@@ -241,6 +241,15 @@ std::vector<ConfigKey> AccessKeys() {
       {"audit.keep_days", &Config::audit_keep_days, 0, 36'500},
       {"audit.bytes_max", &Config::audit_bytes_max, 0, kPiB},
       {"accounts.keep_days", &Config::accounts_keep_days, 1, 4'000},
+      {"cluster.database", &Config::cluster_database, 0, 0, kRestart},
+      {"cluster.host", &Config::cluster_host, 0, 0, kRestart},
+      {"cluster.role", &Config::cluster_role, 0, 0, kRestart, {"all", "api", "agent"}},
+      {"cluster.blob_dir", &Config::cluster_blob_dir, 0, 0, kRestart},
+      {"cluster.labels", &Config::cluster_labels, 0, 0, kRestart},
+      {"cluster.address", &Config::cluster_address, 0, 0, kRestart},
+      {"cluster.memory_bytes", &Config::cluster_memory_bytes, 0, kPiB, kRestart},
+      {"cluster.claims_max", &Config::cluster_claims_max, 1, 1'000, kRestart},
+      {"cluster.lease_ms", &Config::cluster_lease_ms, 5'000, 300'000, kRestart},
   };
 }
 
@@ -303,8 +312,27 @@ ConfigOutcome ParseConfig(std::string_view text) {
   return outcome;
 }
 
+// Rejects a connection string with a password, which hpvmctl config would show.
+static void CheckCluster(const Config& config, Diagnostics* out) {
+  const std::string& database = config.cluster_database;
+  const bool is_url = database.starts_with("postgresql://") || database.starts_with("postgres://");
+  if (!database.empty() && !is_url && !database.starts_with("sqlite:/")) {
+    Report(*out, "cluster.database",
+           "The database is neither postgresql://user@host/name nor sqlite:/path, an absolute path.");
+  }
+  const size_t at = database.find('@');
+  const size_t user = database.find("://");
+  const bool has_password = is_url && at != std::string::npos && database.find(':', user + 3) < at;
+  if (has_password || database.find("password=") != std::string::npos) {
+    Report(*out, "cluster.database",
+           "The connection string has a password. Put it into a file with mode 0600 and add "
+           "?passfile=/path/of/the/file.");
+  }
+}
+
 Diagnostics CheckConfig(const Config& config) {
   Diagnostics out;
+  CheckCluster(config, &out);
   const StatusOr<std::vector<ListenAddress>> listen = ParseListen(config.server_listen);
   if (!listen.ok()) {
     Report(out, "server.listen", Message(listen.status()));

@@ -163,6 +163,17 @@ struct Config {
 
   // Number of days for which tenants' usage is kept (hpvmctl usage).
   uint64_t accounts_keep_days = 400;
+
+  // A database that several hosts share (docs/CLUSTER.md); none when empty.
+  std::string cluster_database;
+  std::string cluster_host;  // This machine's name when empty.
+  std::string cluster_role = "all";
+  std::string cluster_blob_dir;
+  std::string cluster_labels;   // Separated by commas.
+  std::string cluster_address;  // "host:port".
+  uint64_t cluster_memory_bytes = 0;
+  uint64_t cluster_claims_max = 16;
+  uint64_t cluster_lease_ms = 10'000;
 };
 
 struct ConfigKey {

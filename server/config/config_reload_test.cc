@@ -26,6 +26,7 @@ void Alter(const ConfigKey& key, Config& config) {
             : name == "tenants.default"  ? "ann"
             : name == "metrics.listen"   ? "127.0.0.1:7001"
             : name == "tracing.endpoint" ? "http://127.0.0.1:7002"
+            : name == "cluster.database" ? "sqlite:/elsewhere"
                                          : "/elsewhere";
   } else if (const auto* number = std::get_if<uint64_t Config::*>(&key.member)) {
     uint64_t& value = config.**number;

@@ -67,7 +67,11 @@ void Core::ServerInfo(const Tenant& tenant, v1::ServerInfoResponse* response) {
                               "list-all-tenants", "job-limits", "job-past", "device-pause"}) {
     response->add_features(feature);
   }
-  if (config.jobs_store == "sqlite") {
+  if (context_.options.shared != nullptr) {
+    response->add_features("cluster");
+    response->add_features("durable-jobs");
+    response->set_host(config.cluster_host);
+  } else if (config.jobs_store == "sqlite") {
     response->add_features("durable-jobs");
   }
   response->set_tenant(tenant.name);

@@ -24,6 +24,7 @@
 #include "hpvm/v1/admin.pb.h"
 #include "hpvm/v1/operations.pb.h"
 #include "hpvm/v1/service.pb.h"
+#include "server/core/jobs/job_claims.h"
 #include "server/core/jobs/job_commands.h"
 #include "server/core/jobs/job_feed.h"
 #include "server/core/jobs/job_lifecycle.h"
@@ -73,6 +74,7 @@ class Core {
   JobWatch& job_watch() { return job_watch_; }
   JobSubmitter& job_submitter() { return submitter_; }
   JobCommands& job_wishes() { return commands_; }
+  JobClaims& job_claims() { return claims_; }
   TenantRemoval& tenant_removal() { return removal_; }
 
   const Clock& clock() const { return *context_.options.clock; }
@@ -149,9 +151,10 @@ class Core {
   JobLifecycle lifecycle_{context_, quotas_,  devices_, arbiter_, tenants_, executors_,
                           graphs_,  buffers_, runs_,    table_,   feed_};
   JobReader reader_{context_, tenants_, watchers_, table_, feed_};
-  JobWatch job_watch_{context_, watchers_, table_, reader_};
+  JobWatch job_watch_{context_, watchers_, table_, feed_, reader_};
   JobSubmitter submitter_{context_, quotas_, graphs_, runs_, table_, feed_, lifecycle_, reader_};
   JobCommands commands_{context_, feed_, lifecycle_, reader_};
+  JobClaims claims_{context_, tenants_, watchers_, table_, feed_, lifecycle_};
   JobRestorer restorer_{context_, tenants_, table_, lifecycle_};
   JobRetention retention_{context_, tenants_, feed_};
   TenantRemoval removal_{context_, tenants_, graphs_, table_, lifecycle_, retention_};

@@ -114,13 +114,14 @@ class WaitingRuns final : public AgentRuns {
     runs_.emplace(now + std::chrono::milliseconds(1 + rng_.Below(run_ms_max_)), job);
     changed_.notify_all();
   }
-  void Stop(const HeldJob& job) override {
+  void OnRecorded(const HeldJob&, const StatusOr<JobView>&) override {}
+  void Stop(const HeldJob& job, StopReason) override {
     const std::lock_guard lock(mutex_);
     for (auto run = runs_.begin(); run != runs_.end(); ++run) {
       if (run->second == job) {
         runs_.erase(run);
         Note("E", job, RealClock().Now());
-        loop_->OnRunEnded(job, JobState::kWaiting, "", Duration{0});
+        loop_->OnRunEnded(job, {.state = JobState::kWaiting, .result = "", .record = ""});
         return;
       }
     }
@@ -144,8 +145,10 @@ class WaitingRuns final : public AgentRuns {
       Note("E", job, now);
       // One run in ten loses its executor.
       const bool is_lost = rng_.Below(10) == 0;
-      loop_->OnRunEnded(job, is_lost ? JobState::kWaiting : JobState::kSucceeded,
-                        job.id + "/" + std::to_string(job.fence), std::chrono::milliseconds(10));
+      loop_->OnRunEnded(job, {.state = is_lost ? JobState::kWaiting : JobState::kSucceeded,
+                              .result = job.id + "/" + std::to_string(job.fence),
+                              .record = "",
+                              .device_time = std::chrono::milliseconds(10)});
     }
   }
 

@@ -91,8 +91,17 @@ class ClusterWorld::Link final : public cluster::ClusterStore {
   void Get(std::string tenant, std::string id, Done<JobView> done) override {
     Call<JobView>([this, tenant, id](auto then) { world_.store_->Get(tenant, id, then); }, done);
   }
-  void SetHold(std::string tenant, std::string id, bool is_held, Done<JobView> done) override {
-    Call<JobView>([this, tenant, id, is_held](auto then) { world_.store_->SetHold(tenant, id, is_held, then); }, done);
+  void GetRequest(std::string tenant, std::string id, Done<cluster::StoredJobRequest> done) override {
+    Call<cluster::StoredJobRequest>([this, tenant, id](auto then) { world_.store_->GetRequest(tenant, id, then); },
+                                    done);
+  }
+  void FindKey(std::string tenant, std::string key, Done<cluster::KeyView> done) override {
+    Call<cluster::KeyView>([this, tenant, key](auto then) { world_.store_->FindKey(tenant, key, then); }, done);
+  }
+  void SetHold(std::string tenant, std::string id, bool is_held, std::string hold, Done<JobView> done) override {
+    Call<JobView>(
+        [this, tenant, id, is_held, hold](auto then) { world_.store_->SetHold(tenant, id, is_held, hold, then); },
+        done);
   }
   void List(cluster::ListRequest request, Done<cluster::JobPage> done) override {
     Call<cluster::JobPage>([this, request](auto then) { world_.store_->List(request, then); }, done);
@@ -107,9 +116,9 @@ class ClusterWorld::Link final : public cluster::ClusterStore {
   void SetLimits(std::string tenant, cluster::TenantLimits limits, Done<cluster::Nothing> done) override {
     Call<cluster::Nothing>([this, tenant, limits](auto then) { world_.store_->SetLimits(tenant, limits, then); }, done);
   }
-  void SetCordon(std::string worker, bool is_cordoned, Done<cluster::Nothing> done) override {
+  void SetIntake(std::string worker, cluster::HostIntake intake, Done<cluster::Nothing> done) override {
     Call<cluster::Nothing>(
-        [this, worker, is_cordoned](auto then) { world_.store_->SetCordon(worker, is_cordoned, then); }, done);
+        [this, worker, intake](auto then) { world_.store_->SetIntake(worker, intake, then); }, done);
   }
   void Sweep(uint32_t most, Done<cluster::SweepResult> done) override {
     Call<cluster::SweepResult>([this, most](auto then) { world_.store_->Sweep(most, then); }, done);
@@ -163,7 +172,10 @@ struct ClusterWorld::Host final : cluster::AgentRuns {
   Host(ClusterWorld& world, uint32_t number, DriftingClock clock)
       : world(world), number(number), clock(clock), link(world, number) {}
   void Start(const cluster::Claim& claim) override { world.StartRun(number, claim); }
-  void Stop(const HeldJob& job) override { world.StopRun(number, job); }
+  void Stop(const HeldJob& job, StopReason) override { world.StopRun(number, job); }
+  void OnRecorded(const HeldJob& job, const StatusOr<JobView>&) override { world.OnRecorded(number, job); }
+
+  std::set<HeldJob> unrecorded;  // Ends of runs that the agent was told of.
 
   struct RunState {
     uint64_t generation = 0;
@@ -332,6 +344,7 @@ void ClusterWorld::KillHost(uint32_t host) {
     jobs_[{job.tenant, job.id}].active.erase(host);
   }
   h.runs.clear();
+  h.unrecorded.clear();
 }
 
 void ClusterWorld::PauseHost(uint32_t host) {
@@ -412,6 +425,13 @@ void ClusterWorld::StartRun(uint32_t host, const cluster::Claim& claim) {
   OnHost(host, length, [this, host, job, generation, state] { EndRun(host, job, generation, state); });
 }
 
+// Called once for each run that has ended, and for no other.
+void ClusterWorld::OnRecorded(uint32_t host, const HeldJob& job) {
+  context_.Check(hosts_[host]->unrecorded.erase(job) == 1, "recorded", [&] {
+    return HostName(host) + " is told twice, or without an end, that the end of " + ResultOf(job) + " is recorded.";
+  });
+}
+
 void ClusterWorld::StopRun(uint32_t host, const HeldJob& job) {
   Host& h = *hosts_[host];
   const auto found = h.runs.find(job);
@@ -432,7 +452,11 @@ void ClusterWorld::EndRun(uint32_t host, const HeldJob& job, uint64_t generation
   }
   h.runs.erase(found);
   jobs_[{job.tenant, job.id}].active.erase(host);
-  h.agent->OnRunEnded(job, state, ResultOf(job), Milliseconds(Between(run_rng_, 1, 50)));
+  h.unrecorded.insert(job);
+  h.agent->OnRunEnded(job, {.state = state,
+                            .result = ResultOf(job),
+                            .record = "",
+                            .device_time = Milliseconds(Between(run_rng_, 1, 50))});
 }
 
 // --- Clients ---
@@ -661,7 +685,7 @@ void ClusterWorld::EndFaults() {
   is_down_ = false;
   for (uint32_t host = 0; host < plan_.hosts; ++host) {
     hosts_[host]->link.is_cut = false;
-    store_->SetCordon(HostName(host), false, [](const auto&) {});
+    store_->SetIntake(HostName(host), cluster::HostIntake::kOpen, [](const auto&) {});
     if (hosts_[host]->is_paused) {
       ResumeHost(host);
     }
@@ -747,7 +771,9 @@ Verdict ClusterWorld::Run() {
   Repeat(plan_.cordon_every, "cordon", [this, any] {
     const std::string host = HostName(any());
     const bool is_cordoned = !cordoned_.contains(host);
-    store_->SetCordon(host, is_cordoned, [&](const StatusOr<cluster::Nothing>& set) {
+    // A host that drains gives its jobs back, and takes none, as one that is cordoned.
+    const auto closed = Chance(rng_, 500) ? cluster::HostIntake::kDraining : cluster::HostIntake::kCordoned;
+    store_->SetIntake(host, is_cordoned ? closed : cluster::HostIntake::kOpen, [&](const StatusOr<cluster::Nothing>& set) {
       if (set.ok()) {
         is_cordoned ? (void)cordoned_.insert(host) : (void)cordoned_.erase(host);
       }

@@ -82,6 +82,7 @@ class ClusterWorld {
 
   void StartRun(uint32_t host, const cluster::Claim& claim);
   void StopRun(uint32_t host, const cluster::HeldJob& job);
+  void OnRecorded(uint32_t host, const cluster::HeldJob& job);
   void EndRun(uint32_t host, const cluster::HeldJob& job, uint64_t generation, cluster::JobState state);
 
   void ClientStep(uint32_t client);

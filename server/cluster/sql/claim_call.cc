@@ -37,7 +37,7 @@ constexpr SqlStatement kListHeads{
 constexpr SqlStatement kMemoryUsed{
     "SELECT CAST(coalesce(sum(memory), 0) AS BIGINT) FROM cluster_jobs WHERE state = 1 AND host = ?1"};
 constexpr SqlStatement kListHosts{
-    "SELECT host FROM cluster_hosts WHERE has_left = 0 AND cordoned = 0 AND lease_end > ?1"};
+    "SELECT host FROM cluster_hosts WHERE has_left = 0 AND intake = 0 AND lease_end > ?1"};
 
 struct Candidate {
   TenantRow* tenant = nullptr;
@@ -210,7 +210,10 @@ Status ClaimCall::Take(Candidate& candidate, size_t head, Claims* claims) {
   Claim claim{.tenant = job.view.tenant,
               .id = job.view.id,
               .request = "",
+              .record = job.view.record,
+              .number = job.view.number,
               .fence = job.view.fence,
+              .attempts = job.view.attempts,
               .is_last_attempt = job.view.attempts >= job.attempts_max};
   HPVMD_RETURN_IF_ERROR(transaction_.Change(job, JobState::kRunning, &claim.request));
   memory_free_ -= job.memory_bytes;
@@ -220,7 +223,7 @@ Status ClaimCall::Take(Candidate& candidate, size_t head, Claims* claims) {
 
 StatusOr<ClaimPageResult> ClaimCall::Run(const ClaimPage& page) {
   HPVMD_RETURN_IF_ERROR(LockClaim(page.is_first));
-  if (host_.is_cordoned || request_.jobs_max == 0) {
+  if (host_.intake != HostIntake::kOpen || request_.jobs_max == 0) {
     return ClaimPageResult();
   }
   HPVMD_ASSIGN_OR_RETURN(const SqlRows used, transaction_.Run(kMemoryUsed, {host_.name}));

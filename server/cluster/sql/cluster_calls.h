@@ -22,7 +22,10 @@ StatusOr<JobView> FinishIn(ClusterTransaction& transaction, const FinishRequest&
 StatusOr<JobView> CancelIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& id);
 StatusOr<JobView> GetIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& id);
 StatusOr<JobView> SetHoldIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& id,
-                            bool is_held);
+                            bool is_held, const std::string& hold);
+StatusOr<StoredJobRequest> GetRequestIn(ClusterTransaction& transaction, const std::string& tenant,
+                                        const std::string& id);
+StatusOr<KeyView> FindKeyIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& key);
 StatusOr<JobPage> ListIn(ClusterTransaction& transaction, const ListRequest& request);
 StatusOr<Events> WatchIn(ClusterTransaction& transaction, const std::string& tenant, uint64_t cursor, uint32_t most);
 StatusOr<Nothing> SetLimitsIn(ClusterTransaction& transaction, const std::string& tenant, const TenantLimits& limits);
@@ -32,7 +35,7 @@ StatusOr<Lease> JoinIn(ClusterTransaction& transaction, const Worker& worker);
 StatusOr<Nothing> LeaveIn(ClusterTransaction& transaction, const std::string& worker, uint64_t incarnation);
 StatusOr<Renewal> RenewIn(ClusterTransaction& transaction, const RenewRequest& request);
 StatusOr<std::vector<HostView>> ListHostsIn(ClusterTransaction& transaction);
-StatusOr<Nothing> SetCordonIn(ClusterTransaction& transaction, const std::string& worker, bool is_cordoned);
+StatusOr<Nothing> SetIntakeIn(ClusterTransaction& transaction, const std::string& worker, HostIntake intake);
 
 // A claim looks at a few tenants in each transaction, those with the least use first, so that it locks few rows.
 struct ClaimPage {

@@ -41,7 +41,7 @@ CREATE TABLE cluster_hosts(
   memory BIGINT NOT NULL,
   incarnation BIGINT NOT NULL,
   lease_end BIGINT NOT NULL,
-  cordoned BIGINT NOT NULL,
+  intake BIGINT NOT NULL,
   has_left BIGINT NOT NULL,
   last_claim BIGINT NOT NULL,
   settled BIGINT NOT NULL);
@@ -75,9 +75,13 @@ CREATE TABLE cluster_jobs(
   memory BIGINT NOT NULL,
   needs BIGINT NOT NULL,
   submitted BIGINT NOT NULL,
+  started BIGINT NOT NULL,
   ended BIGINT NOT NULL,
   not_before BIGINT NOT NULL,
   deadline BIGINT NOT NULL,
+  hold BYTEA NOT NULL,
+  record BYTEA NOT NULL,
+  request_hash BYTEA NOT NULL,
   request BYTEA NOT NULL,
   result BYTEA NOT NULL,
   UNIQUE(tenant, id),
@@ -116,7 +120,7 @@ GRANT SELECT, UPDATE(clock, waiting, running, events) ON cluster_tenants TO ROLE
 GRANT SELECT, UPDATE, DELETE ON cluster_needs TO ROLE;
 GRANT SELECT, DELETE ON cluster_jobs TO ROLE;
 GRANT UPDATE(state, ready, held, attempts, lost, fence, host, incarnation, claim, ended_fence, cancel_requested,
-  pending, dependents, ended, not_before, result) ON cluster_jobs TO ROLE;
+  pending, dependents, started, ended, not_before, hold, record, result) ON cluster_jobs TO ROLE;
 GRANT SELECT, DELETE ON cluster_waits TO ROLE;
 GRANT SELECT, INSERT, DELETE ON cluster_ended TO ROLE;
 GRANT SELECT, INSERT, DELETE ON cluster_events TO ROLE;

@@ -29,13 +29,13 @@ constexpr SqlStatement kNextIncarnation{
     "UPDATE cluster_meta SET value = value + 1 WHERE name = 'incarnation' RETURNING value"};
 
 constexpr SqlStatement kLockHost{
-    "SELECT process, joins, has, memory, incarnation, lease_end, cordoned, has_left, last_claim, settled "
+    "SELECT process, joins, has, memory, incarnation, lease_end, intake, has_left, last_claim, settled "
     "FROM cluster_hosts WHERE host = ?1 FOR UPDATE"};
 constexpr SqlStatement kSaveHost{
-    "INSERT INTO cluster_hosts(host, process, joins, has, memory, incarnation, lease_end, cordoned, has_left, "
+    "INSERT INTO cluster_hosts(host, process, joins, has, memory, incarnation, lease_end, intake, has_left, "
     "last_claim, settled) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT(host) DO UPDATE SET "
     "process = excluded.process, joins = excluded.joins, has = excluded.has, memory = excluded.memory, "
-    "incarnation = excluded.incarnation, lease_end = excluded.lease_end, cordoned = excluded.cordoned, "
+    "incarnation = excluded.incarnation, lease_end = excluded.lease_end, intake = excluded.intake, "
     "has_left = excluded.has_left, last_claim = excluded.last_claim, settled = excluded.settled"};
 
 constexpr SqlStatement kAddTenant{
@@ -60,18 +60,21 @@ constexpr SqlStatement kSaveNeeds{"UPDATE cluster_needs SET waiting = waiting + 
 constexpr SqlStatement kDropNeeds{"DELETE FROM cluster_needs WHERE id = ?1 AND live <= 0"};
 
 constexpr SqlStatement kFindJob{"SELECT " HPVMD_CLUSTER_JOB_COLUMNS " FROM cluster_jobs WHERE tenant = ?1 AND id = ?2"};
+constexpr SqlStatement kFindWithResult{"SELECT " HPVMD_CLUSTER_JOB_COLUMNS
+                                       ", result FROM cluster_jobs WHERE tenant = ?1 AND id = ?2"};
 constexpr SqlStatement kInsertJob{
     "INSERT INTO cluster_jobs(tenant, id, idempotency_key, state, ready, held, attempts, attempts_max, lost, fence, "
     "host, incarnation, claim, ended_fence, cancel_requested, pending, dependents, priority, memory, needs, submitted, "
-    "ended, not_before, deadline, request, result) VALUES(?1, ?2, ?3, 0, ?4, ?5, 0, ?6, 0, 0, '', 0, 0, 0, 0, ?7, 0, "
-    "?8, ?9, ?10, ?11, 0, 0, ?12, ?13, ?14) RETURNING sequence"};
+    "started, ended, not_before, deadline, request, result, hold, record, request_hash) VALUES(?1, ?2, ?3, 0, ?4, ?5, "
+    "0, ?6, 0, 0, '', 0, 0, 0, 0, ?7, 0, ?8, ?9, ?10, ?11, 0, 0, 0, ?12, ?13, ?14, ?15, ?16, ?17) RETURNING sequence"};
 #define HPVMD_SAVE_JOB                                                                                        \
   "UPDATE cluster_jobs SET state = ?1, ready = ?2, attempts = ?3, lost = ?4, fence = ?5, host = ?6, "         \
   "incarnation = ?7, claim = ?8, ended_fence = ?9, cancel_requested = ?10, pending = ?11, dependents = ?12, " \
-  "not_before = ?13, held = ?15, ended = ?16"
+  "not_before = ?13, held = ?15, ended = ?16, started = ?17"
 constexpr SqlStatement kSaveJob{HPVMD_SAVE_JOB " WHERE sequence = ?14"};
 constexpr SqlStatement kStartJob{HPVMD_SAVE_JOB " WHERE sequence = ?14 RETURNING request"};
-constexpr SqlStatement kEndJob{HPVMD_SAVE_JOB ", result = ?17 WHERE sequence = ?14"};
+constexpr SqlStatement kEndJob{HPVMD_SAVE_JOB ", result = ?18 WHERE sequence = ?14"};
+constexpr SqlStatement kSaveRecord{"UPDATE cluster_jobs SET record = ?1, hold = ?2 WHERE sequence = ?3"};
 constexpr SqlStatement kAddEnded{
     "INSERT INTO cluster_ended(tenant, job) VALUES(?1, ?2) ON CONFLICT(tenant, job) DO NOTHING"};
 constexpr SqlStatement kAddEvent{
@@ -80,6 +83,16 @@ constexpr SqlStatement kAddEvent{
 std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
 
 int64_t Ns(Time time) { return time.count(); }
+
+// The column after those of HPVMD_CLUSTER_JOB_COLUMNS.
+constexpr size_t kResultColumn = 27;
+
+// Numbers that a later release may have written count as the strictest one.
+HostIntake IntakeFrom(int64_t number) {
+  return number == 0   ? HostIntake::kOpen
+         : number == 1 ? HostIntake::kCordoned
+                       : HostIntake::kDraining;
+}
 
 // Rounds down to three significant bits, so that jobs of many sizes share a few rows of needs.
 uint64_t MemoryClass(uint64_t bytes) {
@@ -129,11 +142,14 @@ JobRow ReadJob(const SqlRow& row) {
               .attempts = static_cast<uint32_t>(row.Int(5)),
               .fence = row.Unsigned(8),
               .host = row.Text(9),
-              .result = row.Blob(22),
+              .record = row.Blob(26),
+              .result = "",
               .cancel_requested = row.Int(13) != 0,
               .is_held = row.Int(23) != 0,
+              .hold = row.Blob(25),
               .number = row.Unsigned(0),
               .submitted = Time(row.Int(19)),
+              .started = Time(row.Int(22)),
               .ended = Time(row.Int(24))};
   job.is_ready = row.Int(4) != 0;
   job.attempts_max = static_cast<uint32_t>(row.Int(6));
@@ -235,7 +251,7 @@ StatusOr<std::optional<HostRow>> ClusterTransaction::LockHost(const std::string&
   host.memory_bytes = row.Unsigned(3);
   host.incarnation = row.Unsigned(4);
   host.lease_end = Time(row.Int(5));
-  host.is_cordoned = row.Int(6) != 0;
+  host.intake = IntakeFrom(row.Int(6));
   host.has_left = row.Int(7) != 0;
   host.last_claim = row.Unsigned(8);
   host.settled = row.Unsigned(9);
@@ -257,7 +273,7 @@ StatusOr<HostRow> ClusterTransaction::LockLease(const std::string& name, uint64_
 Status ClusterTransaction::SaveHost(const HostRow& host) {
   return Run(kSaveHost,
              {host.name, host.process, host.joins, ToText(Json(host.has)), host.memory_bytes, host.incarnation,
-              Ns(host.lease_end), host.is_cordoned, host.has_left, host.last_claim, host.settled})
+              Ns(host.lease_end), static_cast<int64_t>(host.intake), host.has_left, host.last_claim, host.settled})
       .status();
 }
 
@@ -347,9 +363,17 @@ StatusOr<int64_t> ClusterTransaction::FindNeeds(const std::string& tenant, const
 
 // --- Jobs ---
 
-StatusOr<std::optional<JobRow>> ClusterTransaction::FindJob(const std::string& tenant, const std::string& id) {
-  HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, Run(kFindJob, {tenant, id}));
-  return rows.empty() ? std::optional<JobRow>() : std::optional<JobRow>(ReadJob(rows[0]));
+StatusOr<std::optional<JobRow>> ClusterTransaction::FindJob(const std::string& tenant, const std::string& id,
+                                                            bool with_result) {
+  HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, Run(with_result ? kFindWithResult : kFindJob, {tenant, id}));
+  if (rows.empty()) {
+    return std::optional<JobRow>();
+  }
+  std::optional<JobRow> job = ReadJob(rows[0]);
+  if (with_result) {
+    job->view.result = rows[0].Blob(kResultColumn);
+  }
+  return job;
 }
 
 StatusOr<JobRow> ClusterTransaction::InsertJob(TenantRow& tenant, const NewJob& job, uint32_t pending) {
@@ -362,6 +386,8 @@ StatusOr<JobRow> ClusterTransaction::InsertJob(TenantRow& tenant, const NewJob& 
   row.memory_bytes = job.needs.memory_bytes;
   row.view.submitted = now_;
   row.view.is_held = job.is_held;
+  row.view.hold = job.hold;
+  row.view.record = job.record;
   row.is_ready = IsReady(row);
   row.deadline = job.deadline > Duration{0} ? now_ + job.deadline : kNever;
   HPVMD_ASSIGN_OR_RETURN(row.needs, FindNeeds(job.tenant, job.needs));
@@ -369,7 +395,8 @@ StatusOr<JobRow> ClusterTransaction::InsertJob(TenantRow& tenant, const NewJob& 
   HPVMD_ASSIGN_OR_RETURN(const SqlRows made,
                          Run(kInsertJob, {job.tenant, job.id, key, row.is_ready, job.is_held, job.attempts_max, pending,
                                           int64_t{job.priority}, row.memory_bytes, row.needs, Ns(row.view.submitted),
-                                          Ns(row.deadline), SqlBlob{job.request}, SqlBlob{}}));
+                                          Ns(row.deadline), SqlBlob{job.request}, SqlBlob{}, SqlBlob{job.hold}, SqlBlob{job.record},
+                                          SqlBlob{job.request_hash}}));
   row.sequence = made.empty() ? 0 : made[0].Int(0);
   row.view.number = static_cast<uint64_t>(row.sequence);
   ++tenant.waiting;
@@ -394,8 +421,11 @@ Status ClusterTransaction::SaveJob(const JobRow& job, std::string* request) {
   const auto save = [&](const SqlStatement& statement, auto... more) {
     return Run(statement, {static_cast<int64_t>(view.state), job.is_ready, view.attempts, job.lost, view.fence,
                            view.host, job.incarnation, job.claim, job.ended_fence, view.cancel_requested, job.pending,
-                           job.dependents, Ns(job.not_before), job.sequence, view.is_held, Ns(view.ended), more...});
+                           job.dependents, Ns(job.not_before), job.sequence, view.is_held, Ns(view.ended), Ns(view.started), more...});
   };
+  if (job.has_new_record) {
+    HPVMD_RETURN_IF_ERROR(Run(kSaveRecord, {SqlBlob{view.record}, SqlBlob{view.hold}, job.sequence}).status());
+  }
   if (request != nullptr) {
     HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, save(kStartJob));
     *request = rows.empty() ? "" : rows[0].Blob(0);
@@ -416,6 +446,7 @@ Status ClusterTransaction::Change(JobRow& job, JobState state, std::string* requ
   tenant->has_new_jobs |= state == JobState::kWaiting;
   job.view.state = state;
   job.view.ended = IsEnd(state) ? now_ : Time{0};
+  job.view.started = state == JobState::kRunning ? now_ : job.view.started;
   job.is_ready = IsReady(job);
   HPVMD_RETURN_IF_ERROR(SaveJob(job, request));
   HPVMD_RETURN_IF_ERROR(AddEvent(*tenant, job.view));
@@ -440,13 +471,13 @@ Status ClusterTransaction::TakeBack(JobRow& job, bool counts) {
     job.not_before = now_ + RetryDelay(options_, ++job.lost);
   }
   if (job.view.cancel_requested) {
-    return End(job, JobState::kCancelled, "cancelled");
+    return End(job, JobState::kCancelled, kEndedByCancel);
   }
   if (now_ >= job.deadline) {
-    return End(job, JobState::kFailed, "deadline");
+    return End(job, JobState::kFailed, kEndedByDeadline);
   }
   if (counts && job.view.attempts >= job.attempts_max) {
-    return End(job, JobState::kDead, "lost");
+    return End(job, JobState::kDead, kEndedByLoss);
   }
   return Change(job, JobState::kWaiting);
 }

@@ -39,6 +39,7 @@ struct JobRow {
   uint64_t memory_bytes = 0;
   int64_t needs = 0;
   Time not_before{0}, deadline = kNever;
+  bool has_new_record = false;  // SaveJob writes the record and the hold, too.
 };
 
 struct HostRow {
@@ -47,7 +48,8 @@ struct HostRow {
   std::set<std::string> has;
   uint64_t memory_bytes = 0, incarnation = 0;
   Time lease_end{0};
-  bool is_cordoned = false, has_left = false;
+  HostIntake intake = HostIntake::kOpen;
+  bool has_left = false;
   uint64_t last_claim = 0, settled = 0;
   bool IsLive(Time now) const { return !has_left && now < lease_end; }
 };
@@ -113,7 +115,8 @@ class ClusterTransaction {
   StatusOr<int64_t> FindNeeds(const std::string& tenant, const Needs& needs);
 
   // The tenant is locked, for these and all below.
-  StatusOr<std::optional<JobRow>> FindJob(const std::string& tenant, const std::string& id);
+  // `with_result`: also the result, which may be large.
+  StatusOr<std::optional<JobRow>> FindJob(const std::string& tenant, const std::string& id, bool with_result = false);
   // Adds a job that waits, and whose key is new.
   StatusOr<JobRow> InsertJob(TenantRow& tenant, const NewJob& job, uint32_t pending);
   // Returns true when a claim may take the job, as far as the job itself is concerned.
@@ -150,8 +153,8 @@ StatusOr<std::set<std::string>> WordsFrom(const std::string& text);
 // Columns of cluster_jobs, as ReadJob takes them.
 #define HPVMD_CLUSTER_JOB_COLUMNS                                                                                    \
   "sequence, tenant, id, state, ready, attempts, attempts_max, lost, fence, host, incarnation, claim, ended_fence, " \
-  "cancel_requested, pending, dependents, priority, memory, needs, submitted, not_before, deadline, result, held, "  \
-  "ended"
+  "cancel_requested, pending, dependents, priority, memory, needs, submitted, not_before, deadline, started, held, " \
+  "ended, hold, record"
 JobRow ReadJob(const SqlRow& row);
 
 }  // namespace hpvm::server::cluster

@@ -15,7 +15,7 @@ constexpr SqlStatement kListClaims{
     "WHERE state = 1 AND host = ?1 AND incarnation = ?2"};
 
 constexpr SqlStatement kListHosts{
-    "SELECT host, incarnation, lease_end, cordoned, has_left, has, memory, "
+    "SELECT host, incarnation, lease_end, intake, has_left, has, memory, "
     "(SELECT count(*) FROM cluster_jobs WHERE state = 1 AND cluster_jobs.host = cluster_hosts.host), "
     "(SELECT CAST(coalesce(sum(memory), 0) AS BIGINT) FROM cluster_jobs WHERE state = 1 AND cluster_jobs.host = "
     "cluster_hosts.host) FROM cluster_hosts ORDER BY host"};
@@ -73,7 +73,7 @@ StatusOr<Lease> JoinIn(ClusterTransaction& transaction, const Worker& worker) {
   const Sha256 hash = HashOf(worker.process + "/" + std::to_string(worker.joins));
   host.incarnation = number << 16 | uint64_t{hash.bytes[0]} << 8 | hash.bytes[1];
   host.lease_end = transaction.now() + transaction.options().lease;
-  host.is_cordoned = before.has_value() && before->is_cordoned;
+  host.intake = before.has_value() ? before->intake : HostIntake::kOpen;
   HPVMD_RETURN_IF_ERROR(transaction.SaveHost(host));
   return Lease{.incarnation = host.incarnation, .length = transaction.options().lease};
 }
@@ -90,13 +90,18 @@ StatusOr<Renewal> RenewIn(ClusterTransaction& transaction, const RenewRequest& r
   HPVMD_ASSIGN_OR_RETURN(HostRow host, transaction.LockLease(request.worker, request.incarnation));
   host.lease_end = std::max(host.lease_end, transaction.now() + transaction.options().lease);
   host.settled = std::max(host.settled, request.claims_settled);
+  if (request.has.has_value()) {
+    HPVMD_RETURN_IF_ERROR(CheckWords(*request.has));
+    host.has = *request.has;
+  }
   HPVMD_RETURN_IF_ERROR(transaction.SaveHost(host));
   HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, transaction.Run(kListClaims, {host.name, host.incarnation}));
   std::map<HeldJob, const SqlRow*> claims;
   for (const SqlRow& row : rows) {
     claims[{row.Text(0), row.Text(1), row.Unsigned(2)}] = &row;
   }
-  Renewal renewal{.length = transaction.options().lease, .lost = {}, .cancelled = {}, .expired = {}};
+  Renewal renewal{.length = transaction.options().lease, .lost = {}, .cancelled = {}, .expired = {},
+                  .is_draining = host.intake == HostIntake::kDraining};
   for (const HeldJob& held : std::set<HeldJob>(request.held.begin(), request.held.end())) {
     const auto claim = claims.find(held);
     if (claim == claims.end()) {
@@ -128,7 +133,8 @@ StatusOr<std::vector<HostView>> ListHostsIn(ClusterTransaction& transaction) {
     host.name = row.Text(0);
     host.incarnation = row.Unsigned(1);
     host.is_live = row.Int(4) == 0 && transaction.now() < Time(row.Int(2));
-    host.is_cordoned = row.Int(3) != 0;
+    host.has_left = row.Int(4) != 0;
+    host.intake = static_cast<HostIntake>(std::clamp<int64_t>(row.Int(3), 0, 2));
     HPVMD_ASSIGN_OR_RETURN(host.has, WordsFrom(row.Text(5)));
     host.memory_bytes = row.Unsigned(6);
     host.running = row.Unsigned(7);
@@ -138,12 +144,12 @@ StatusOr<std::vector<HostView>> ListHostsIn(ClusterTransaction& transaction) {
   return hosts;
 }
 
-StatusOr<Nothing> SetCordonIn(ClusterTransaction& transaction, const std::string& worker, bool is_cordoned) {
+StatusOr<Nothing> SetIntakeIn(ClusterTransaction& transaction, const std::string& worker, HostIntake intake) {
   HPVMD_ASSIGN_OR_RETURN(std::optional<HostRow> host, transaction.LockHost(worker));
   if (!host.has_value()) {
     return NotFound("There is no host " + Quoted(worker) + ".");
   }
-  host->is_cordoned = is_cordoned;
+  host->intake = intake;
   HPVMD_RETURN_IF_ERROR(transaction.SaveHost(*host));
   return Nothing();
 }

@@ -12,7 +12,11 @@ using Key = std::pair<std::string, std::string>;  // Tenant and id.
 // Jobs of one page.
 constexpr uint32_t kListMax = 1000;
 
-constexpr SqlStatement kFindKey{"SELECT id, request FROM cluster_jobs WHERE tenant = ?1 AND idempotency_key = ?2"};
+constexpr SqlStatement kFindKey{
+    "SELECT id, request, request_hash FROM cluster_jobs WHERE tenant = ?1 AND idempotency_key = ?2"};
+constexpr SqlStatement kFindKeyHash{
+    "SELECT id, request_hash FROM cluster_jobs WHERE tenant = ?1 AND idempotency_key = ?2"};
+constexpr SqlStatement kFindRequest{"SELECT request, request_hash FROM cluster_jobs WHERE tenant = ?1 AND id = ?2"};
 constexpr SqlStatement kAddWait{"INSERT INTO cluster_waits(tenant, job, waiter, condition) VALUES(?1, ?2, ?3, ?4)"};
 constexpr SqlStatement kCountDependent{
     "UPDATE cluster_jobs SET dependents = dependents + 1 WHERE tenant = ?1 AND id = ?2"};
@@ -38,7 +42,9 @@ Status FindKey(ClusterTransaction& transaction, const NewJob& job, KnownJobs* kn
   if (rows.empty()) {
     return absl::OkStatus();
   }
-  if (rows[0].Blob(1) != job.request) {
+  const bool is_same =
+      job.request_hash.empty() ? rows[0].Blob(1) == job.request : rows[0].Blob(2) == job.request_hash;
+  if (!is_same) {
     return FailedPrecondition("The key " + Quoted(KeyOf(job)) + " was used for another request.");
   }
   HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> row, transaction.FindJob(job.tenant, rows[0].Text(0)));
@@ -112,7 +118,7 @@ class Insertion {
       if (!row.has_value()) {
         return DataLoss("The job " + Quoted(jobs_[i].id) + " is missing after it was added.");
       }
-      HPVMD_RETURN_IF_ERROR(transaction_.End(*row, JobState::kFailed, "dependency"));
+      HPVMD_RETURN_IF_ERROR(transaction_.End(*row, JobState::kFailed, kEndedByDependency));
       views[i] = std::move(row->view);
     }
     return absl::OkStatus();
@@ -183,7 +189,8 @@ StatusOr<std::vector<JobView>> SubmitIn(ClusterTransaction& transaction, const s
 
 StatusOr<JobView> FinishIn(ClusterTransaction& transaction, const FinishRequest& request) {
   HPVMD_ASSIGN_OR_RETURN(TenantRow* const tenant, transaction.LockTenant(request.job.tenant));
-  HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job, transaction.FindJob(request.job.tenant, request.job.id));
+  HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job,
+                         transaction.FindJob(request.job.tenant, request.job.id, /*with_result=*/true));
   if (!job.has_value()) {
     return NotFound("There is no job " + Quoted(request.job.id) + ".");
   }
@@ -200,6 +207,10 @@ StatusOr<JobView> FinishIn(ClusterTransaction& transaction, const FinishRequest&
   tenant->clock += std::chrono::duration<double>(request.device_time).count() / tenant->limits.weight;
   tenant->is_changed = true;
   job->ended_fence = request.job.fence;
+  if (!request.record.empty()) {
+    job->view.record = request.record;
+    job->has_new_record = true;
+  }
   HPVMD_RETURN_IF_ERROR(request.state == JobState::kWaiting ? transaction.TakeBack(*job, request.is_lost)
                                                             : transaction.End(*job, request.state, request.result));
   return std::move(job->view);
@@ -214,14 +225,14 @@ StatusOr<JobView> CancelIn(ClusterTransaction& transaction, const std::string& t
   if (!IsEnd(job->view.state)) {
     job->view.cancel_requested = true;
     HPVMD_RETURN_IF_ERROR(job->view.state == JobState::kWaiting
-                              ? transaction.End(*job, JobState::kCancelled, "cancelled")
+                              ? transaction.End(*job, JobState::kCancelled, kEndedByCancel)
                               : transaction.SaveJob(*job));
   }
   return std::move(job->view);
 }
 
 StatusOr<JobView> GetIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& id) {
-  HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job, transaction.FindJob(tenant, id));
+  HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job, transaction.FindJob(tenant, id, /*with_result=*/true));
   if (!job.has_value()) {
     return NotFound("The tenant has no job " + Quoted(id) + ".");
   }
@@ -229,7 +240,7 @@ StatusOr<JobView> GetIn(ClusterTransaction& transaction, const std::string& tena
 }
 
 StatusOr<JobView> SetHoldIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& id,
-                            bool is_held) {
+                            bool is_held, const std::string& hold) {
   HPVMD_ASSIGN_OR_RETURN(TenantRow* const row, transaction.LockTenant(tenant));
   HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job, transaction.FindJob(tenant, id));
   if (!job.has_value()) {
@@ -240,11 +251,34 @@ StatusOr<JobView> SetHoldIn(ClusterTransaction& transaction, const std::string& 
                               "; only waiting jobs can be held or let go.");
   }
   job->view.is_held = is_held;
+  job->view.hold = is_held ? hold : "";
+  job->has_new_record = true;
   job->is_ready = transaction.IsReady(*job);
   row->has_new_jobs |= job->is_ready;
   row->is_changed |= job->is_ready;
   HPVMD_RETURN_IF_ERROR(transaction.SaveJob(*job));
   return std::move(job->view);
+}
+
+StatusOr<StoredJobRequest> GetRequestIn(ClusterTransaction& transaction, const std::string& tenant,
+                                        const std::string& id) {
+  HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, transaction.Run(kFindRequest, {tenant, id}));
+  if (rows.empty()) {
+    return NotFound("The tenant has no job " + Quoted(id) + ".");
+  }
+  return StoredJobRequest{.request = rows[0].Blob(0), .request_hash = rows[0].Blob(1)};
+}
+
+StatusOr<KeyView> FindKeyIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& key) {
+  HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, transaction.Run(kFindKeyHash, {tenant, key}));
+  std::optional<JobRow> job;
+  if (!rows.empty()) {
+    HPVMD_ASSIGN_OR_RETURN(job, transaction.FindJob(tenant, rows[0].Text(0)));
+  }
+  if (!job.has_value()) {
+    return NotFound("The tenant has no job with that key.");
+  }
+  return KeyView{.job = std::move(job->view), .request_hash = rows[0].Blob(1)};
 }
 
 // Each state has an index of its own, so that a few running jobs among many waiting ones are found at once.
@@ -278,6 +312,9 @@ StatusOr<JobPage> ListIn(ClusterTransaction& transaction, const ListRequest& req
 StatusOr<Events> WatchIn(ClusterTransaction& transaction, const std::string& tenant, uint64_t cursor, uint32_t most) {
   HPVMD_ASSIGN_OR_RETURN(const SqlRows counted, transaction.Run(kCountEvents, {tenant}));
   const uint64_t last = counted.empty() ? 0 : counted[0].Unsigned(0);
+  if (cursor == kNewestEvent) {
+    return Events{.events = {}, .jobs = {}, .cursor = last};
+  }
   if (cursor > last) {
     return InvalidArgument("The cursor (" + std::to_string(cursor) + ") is beyond the last event (" +
                            std::to_string(last) + ").");
@@ -287,12 +324,21 @@ StatusOr<Events> WatchIn(ClusterTransaction& transaction, const std::string& ten
   if (most > 0 && cursor < last && (rows.empty() || rows[0].Unsigned(0) != cursor + 1)) {
     return FailedPrecondition("Events after " + std::to_string(cursor) + " are no longer kept; list the jobs again.");
   }
-  Events events{.events = {}, .cursor = cursor};
+  Events events{.events = {}, .jobs = {}, .cursor = cursor};
+  std::set<std::string> ids;
   for (const SqlRow& row : rows) {
     events.events.push_back(
         {.number = row.Unsigned(0), .id = row.Text(1), .state = StateFrom(row.Int(2)), .fence = row.Unsigned(3)});
     events.cursor = row.Unsigned(0);
+    ids.insert(row.Text(1));
   }
+  for (const std::string& id : ids) {
+    HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job, transaction.FindJob(tenant, id));
+    if (job.has_value()) {
+      events.jobs.push_back(std::move(job->view));
+    }
+  }
+  std::ranges::sort(events.jobs, {}, &JobView::number);
   return events;
 }
 

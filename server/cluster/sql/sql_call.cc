@@ -161,13 +161,34 @@ std::unique_ptr<SqlCall> GetCall(std::string tenant, std::string id, ClusterStor
       std::move(done));
 }
 
-std::unique_ptr<SqlCall> SetHoldCall(std::string tenant, std::string id, bool is_held,
+std::unique_ptr<SqlCall> GetRequestCall(std::string tenant, std::string id, ClusterStore::Done<StoredJobRequest> done) {
+  Status checked = CheckNames(tenant, id);
+  return Joining<StoredJobRequest>(
+      std::move(checked), {},
+      [tenant = std::move(tenant), id = std::move(id)](ClusterTransaction& transaction) {
+        return GetRequestIn(transaction, tenant, id);
+      },
+      std::move(done));
+}
+
+std::unique_ptr<SqlCall> FindKeyCall(std::string tenant, std::string key, ClusterStore::Done<KeyView> done) {
+  Status checked = CheckName(kTenant, tenant);
+  return Joining<KeyView>(
+      std::move(checked), {},
+      [tenant = std::move(tenant), key = std::move(key)](ClusterTransaction& transaction) {
+        return FindKeyIn(transaction, tenant, key);
+      },
+      std::move(done));
+}
+
+std::unique_ptr<SqlCall> SetHoldCall(std::string tenant, std::string id, bool is_held, std::string hold,
                                      ClusterStore::Done<JobView> done) {
   Status checked = CheckNames(tenant, id);
+  checked.Update(CheckHold(hold));
   return Joining<JobView>(
       std::move(checked), {tenant},
-      [tenant, id = std::move(id), is_held](ClusterTransaction& transaction) {
-        return SetHoldIn(transaction, tenant, id, is_held);
+      [tenant, id = std::move(id), is_held, hold = std::move(hold)](ClusterTransaction& transaction) {
+        return SetHoldIn(transaction, tenant, id, is_held, hold);
       },
       std::move(done));
 }
@@ -204,10 +225,10 @@ std::unique_ptr<SqlCall> SetLimitsCall(std::string tenant, TenantLimits limits, 
       std::move(done));
 }
 
-std::unique_ptr<SqlCall> SetCordonCall(std::string worker, bool is_cordoned, ClusterStore::Done<Nothing> done) {
+std::unique_ptr<SqlCall> SetIntakeCall(std::string worker, HostIntake intake, ClusterStore::Done<Nothing> done) {
   return OneStep<Nothing>(
-      [worker = std::move(worker), is_cordoned](ClusterTransaction& transaction) {
-        return SetCordonIn(transaction, worker, is_cordoned);
+      [worker = std::move(worker), intake](ClusterTransaction& transaction) {
+        return SetIntakeIn(transaction, worker, intake);
       },
       std::move(done));
 }

@@ -66,13 +66,15 @@ std::unique_ptr<SqlCall> ClaimingCall(ClaimRequest request, ClusterStore::Done<C
 std::unique_ptr<SqlCall> FinishCall(FinishRequest request, ClusterStore::Done<JobView> done);
 std::unique_ptr<SqlCall> CancelCall(std::string tenant, std::string id, ClusterStore::Done<JobView> done);
 std::unique_ptr<SqlCall> GetCall(std::string tenant, std::string id, ClusterStore::Done<JobView> done);
-std::unique_ptr<SqlCall> SetHoldCall(std::string tenant, std::string id, bool is_held,
+std::unique_ptr<SqlCall> GetRequestCall(std::string tenant, std::string id, ClusterStore::Done<StoredJobRequest> done);
+std::unique_ptr<SqlCall> FindKeyCall(std::string tenant, std::string key, ClusterStore::Done<KeyView> done);
+std::unique_ptr<SqlCall> SetHoldCall(std::string tenant, std::string id, bool is_held, std::string hold,
                                      ClusterStore::Done<JobView> done);
 std::unique_ptr<SqlCall> ListCall(ListRequest request, ClusterStore::Done<JobPage> done);
 std::unique_ptr<SqlCall> ListHostsCall(ClusterStore::Done<std::vector<HostView>> done);
 std::unique_ptr<SqlCall> WatchCall(std::string tenant, uint64_t cursor, uint32_t most, ClusterStore::Done<Events> done);
 std::unique_ptr<SqlCall> SetLimitsCall(std::string tenant, TenantLimits limits, ClusterStore::Done<Nothing> done);
-std::unique_ptr<SqlCall> SetCordonCall(std::string worker, bool is_cordoned, ClusterStore::Done<Nothing> done);
+std::unique_ptr<SqlCall> SetIntakeCall(std::string worker, HostIntake intake, ClusterStore::Done<Nothing> done);
 std::unique_ptr<SqlCall> SweepingCall(uint32_t most, ClusterStore::Done<SweepResult> done);
 
 // Runs the calls, in one transaction if each may join, and answers each. A transaction that was undone because of

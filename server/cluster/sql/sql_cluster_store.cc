@@ -165,8 +165,14 @@ void SqlClusterStore::Cancel(std::string tenant, std::string id, Done<JobView> d
 void SqlClusterStore::Get(std::string tenant, std::string id, Done<JobView> done) {
   Add(GetCall(std::move(tenant), std::move(id), std::move(done)));
 }
-void SqlClusterStore::SetHold(std::string tenant, std::string id, bool is_held, Done<JobView> done) {
-  Add(SetHoldCall(std::move(tenant), std::move(id), is_held, std::move(done)));
+void SqlClusterStore::GetRequest(std::string tenant, std::string id, Done<StoredJobRequest> done) {
+  Add(GetRequestCall(std::move(tenant), std::move(id), std::move(done)));
+}
+void SqlClusterStore::FindKey(std::string tenant, std::string key, Done<KeyView> done) {
+  Add(FindKeyCall(std::move(tenant), std::move(key), std::move(done)));
+}
+void SqlClusterStore::SetHold(std::string tenant, std::string id, bool is_held, std::string hold, Done<JobView> done) {
+  Add(SetHoldCall(std::move(tenant), std::move(id), is_held, std::move(hold), std::move(done)));
 }
 void SqlClusterStore::List(ListRequest request, Done<JobPage> done) {
   Add(ListCall(std::move(request), std::move(done)));
@@ -178,8 +184,8 @@ void SqlClusterStore::Watch(std::string tenant, uint64_t cursor, uint32_t most, 
 void SqlClusterStore::SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) {
   Add(SetLimitsCall(std::move(tenant), limits, std::move(done)));
 }
-void SqlClusterStore::SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) {
-  Add(SetCordonCall(std::move(worker), is_cordoned, std::move(done)));
+void SqlClusterStore::SetIntake(std::string worker, HostIntake intake, Done<Nothing> done) {
+  Add(SetIntakeCall(std::move(worker), intake, std::move(done)));
 }
 void SqlClusterStore::Sweep(uint32_t most, Done<SweepResult> done) { Add(SweepingCall(most, std::move(done))); }
 

@@ -114,7 +114,7 @@ Status SweepCall::EndLate() {
     HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job, transaction_.FindJob(tenant, id));
     if (job.has_value() && job->view.state == JobState::kWaiting && job->deadline <= transaction_.now()) {
       const JobState end = job->view.fence > 0 ? JobState::kFailed : JobState::kExpired;
-      HPVMD_RETURN_IF_ERROR(transaction_.End(*job, end, "deadline"));
+      HPVMD_RETURN_IF_ERROR(transaction_.End(*job, end, kEndedByDeadline));
       ++result_.changes;
     }
   }

@@ -219,7 +219,7 @@ TEST_P(ClusterStorePromises, NamesAreTexts) {
   const auto is_refused = [](const auto& answer) { EXPECT_FALSE(answer.ok()); };
   store_->Cancel("t", zero, is_refused);
   store_->Get(no_text, "a", is_refused);
-  store_->SetHold("t", no_text, true, is_refused);
+  store_->SetHold("t", no_text, true, "", is_refused);
   // Bytes of requests are the caller's own.
   NewJob job = Job("a");
   job.request = zero + no_text;
@@ -410,10 +410,10 @@ TEST_P(ClusterStorePromises, HostsHaveWhatJobsNeed) {
   ASSERT_TRUE(Submit({gpu, big, home, liked}).ok());
   const uint64_t one = Join("one", "p1")->incarnation, two = Join("two", "p2")->incarnation;
   EXPECT_THAT(Claimed("one", one, 1), IsEmpty());
-  store_->SetCordon("two", true, [](const auto&) {});
+  store_->SetIntake("two", HostIntake::kCordoned, [](const auto&) {});
   EXPECT_THAT(Claimed("two", two, 1), IsEmpty());
   EXPECT_THAT(Claimed("one", one, 2), ElementsAre("liked/1"));  // No host that it prefers would take it.
-  store_->SetCordon("two", false, [](const auto&) {});
+  store_->SetIntake("two", HostIntake::kOpen, [](const auto&) {});
   EXPECT_THAT(Claimed("two", two, 2), ElementsAre("home/1"));
 }
 
@@ -449,7 +449,7 @@ TEST_P(ClusterStorePromises, HeldJobsWait) {
   held.is_held = true;
   ASSERT_TRUE(Submit({held, Job("b")}).ok());
   const auto hold = [&](const std::string& id, bool is_held) {
-    return Ask<JobView>([&](auto done) { store_->SetHold("t", id, is_held, done); });
+    return Ask<JobView>([&](auto done) { store_->SetHold("t", id, is_held, is_held ? "why" : "", done); });
   };
   EXPECT_TRUE(hold("b", true)->is_held);
   const uint64_t host = Join("one", "p1")->incarnation;
@@ -517,14 +517,14 @@ TEST_P(ClusterStorePromises, HostsAreListed) {
   const uint64_t one = Join("one", "p1")->incarnation;
   ASSERT_TRUE(Join("two", "p2").ok());
   EXPECT_THAT(Claimed("one", one, 1), ElementsAre("a/1"));
-  store_->SetCordon("two", true, [](const auto&) {});
+  store_->SetIntake("two", HostIntake::kCordoned, [](const auto&) {});
   const auto hosts = *Ask<std::vector<HostView>>([&](auto done) { store_->ListHosts(done); });
   ASSERT_EQ(hosts.size(), 2u);
   EXPECT_EQ(hosts[0].name, "one");
-  EXPECT_TRUE(hosts[0].is_live && !hosts[0].is_cordoned);
+  EXPECT_TRUE(hosts[0].is_live && hosts[0].intake == HostIntake::kOpen);
   EXPECT_EQ(hosts[0].running, 1u);
   EXPECT_EQ(hosts[0].memory_used_bytes, 3u);
-  EXPECT_TRUE(hosts[1].is_cordoned);
+  EXPECT_EQ(hosts[1].intake, HostIntake::kCordoned);
   clock_.Advance(std::chrono::seconds(10));
   EXPECT_FALSE((*Ask<std::vector<HostView>>([&](auto done) { store_->ListHosts(done); }))[0].is_live);
 }

@@ -60,8 +60,14 @@ void DirectSqlStore::Cancel(std::string tenant, std::string id, Done<JobView> do
 void DirectSqlStore::Get(std::string tenant, std::string id, Done<JobView> done) {
   Run(GetCall(std::move(tenant), std::move(id), std::move(done)));
 }
-void DirectSqlStore::SetHold(std::string tenant, std::string id, bool is_held, Done<JobView> done) {
-  Run(SetHoldCall(std::move(tenant), std::move(id), is_held, std::move(done)));
+void DirectSqlStore::GetRequest(std::string tenant, std::string id, Done<StoredJobRequest> done) {
+  Run(GetRequestCall(std::move(tenant), std::move(id), std::move(done)));
+}
+void DirectSqlStore::FindKey(std::string tenant, std::string key, Done<KeyView> done) {
+  Run(FindKeyCall(std::move(tenant), std::move(key), std::move(done)));
+}
+void DirectSqlStore::SetHold(std::string tenant, std::string id, bool is_held, std::string hold, Done<JobView> done) {
+  Run(SetHoldCall(std::move(tenant), std::move(id), is_held, std::move(hold), std::move(done)));
 }
 void DirectSqlStore::List(ListRequest request, Done<JobPage> done) {
   Run(ListCall(std::move(request), std::move(done)));
@@ -73,8 +79,8 @@ void DirectSqlStore::Watch(std::string tenant, uint64_t cursor, uint32_t most, D
 void DirectSqlStore::SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) {
   Run(SetLimitsCall(std::move(tenant), limits, std::move(done)));
 }
-void DirectSqlStore::SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) {
-  Run(SetCordonCall(std::move(worker), is_cordoned, std::move(done)));
+void DirectSqlStore::SetIntake(std::string worker, HostIntake intake, Done<Nothing> done) {
+  Run(SetIntakeCall(std::move(worker), intake, std::move(done)));
 }
 void DirectSqlStore::Sweep(uint32_t most, Done<SweepResult> done) { Run(SweepingCall(most, std::move(done))); }
 

@@ -95,7 +95,7 @@ void LiveHost::Start(const Claim& claim) {
   changed_.notify_all();
 }
 
-void LiveHost::Stop(const HeldJob& job) {
+void LiveHost::Stop(const HeldJob& job, StopReason) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = std::ranges::find_if(runs_, [&](const auto& run) { return run.second == job; });
@@ -109,7 +109,10 @@ void LiveHost::Stop(const HeldJob& job) {
 
 void LiveHost::End(const HeldJob& job, JobState state) {
   ledger_.Ended(name_, job);
-  loop_->OnRunEnded(job, state, job.id + "/" + std::to_string(job.fence), options_.run_time);
+  loop_->OnRunEnded(job, {.state = state,
+                          .result = job.id + "/" + std::to_string(job.fence),
+                          .record = "",
+                          .device_time = options_.run_time});
 }
 
 void LiveHost::Work() {

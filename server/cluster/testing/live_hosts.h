@@ -53,7 +53,8 @@ class LiveHost final : public AgentRuns {
   ~LiveHost() override;
 
   void Start(const Claim& claim) override;
-  void Stop(const HeldJob& job) override;
+  void Stop(const HeldJob& job, StopReason why) override;
+  void OnRecorded(const HeldJob&, const StatusOr<JobView>&) override {}
   AgentLoop& loop() { return *loop_; }
 
  private:

@@ -12,6 +12,12 @@ namespace {
 
 std::string Quoted(const std::string& name) { return "\"" + name + "\""; }
 
+// As lists and watches show jobs.
+JobView WithoutResult(JobView view) {
+  view.result.clear();
+  return view;
+}
+
 }  // namespace
 
 ModelClusterStore::Job* ModelClusterStore::Find(const std::string& tenant, const std::string& id) {
@@ -47,6 +53,7 @@ void ModelClusterStore::Change(Job& job, JobState state) {
   tenant.running += state == JobState::kRunning ? 1 : 0;
   job.view.state = state;
   job.view.ended = IsEnd(state) ? clock_.Now() : Time{0};
+  job.view.started = state == JobState::kRunning ? clock_.Now() : job.view.started;
   AddEvent(tenant, job.view);
   if (on_change) {
     on_change(job.request, before, job.view);
@@ -69,11 +76,11 @@ void ModelClusterStore::TakeBack(Job& job, bool counts) {
     job.not_before = clock_.Now() + RetryDelay(options_, ++job.lost);
   }
   if (job.view.cancel_requested) {
-    End(job, JobState::kCancelled, "cancelled");
+    End(job, JobState::kCancelled, kEndedByCancel);
   } else if (clock_.Now() >= job.deadline) {
-    End(job, JobState::kFailed, "deadline");
+    End(job, JobState::kFailed, kEndedByDeadline);
   } else if (counts && job.view.attempts >= job.request.attempts_max) {
-    End(job, JobState::kDead, "lost");
+    End(job, JobState::kDead, kEndedByLoss);
   } else {
     Change(job, JobState::kWaiting);
   }
@@ -98,7 +105,10 @@ Status ModelClusterStore::CheckInsert(const std::vector<NewJob>& jobs) {
     TenantRow& tenant = tenants_[job.tenant];
     const std::string& name = job.idempotency_key.empty() ? job.id : job.idempotency_key;
     if (const auto known = tenant.keys.find(name); known != tenant.keys.end()) {
-      if (Find(job.tenant, known->second)->request.request != job.request) {
+      const NewJob& before = Find(job.tenant, known->second)->request;
+      const bool is_same =
+          job.request_hash.empty() ? before.request == job.request : before.request_hash == job.request_hash;
+      if (!is_same) {
         return FailedPrecondition("The key " + Quoted(name) + " was used for another request.");
       }
       continue;
@@ -127,7 +137,7 @@ StatusOr<JobView> ModelClusterStore::Insert(NewJob&& request) {
   const std::string& name = request.idempotency_key.empty() ? request.id : request.idempotency_key;
   const auto [known, is_new] = tenant.keys.try_emplace(name, request.id);
   if (!is_new) {
-    return Find(request.tenant, known->second)->view;
+    return WithoutResult(Find(request.tenant, known->second)->view);
   }
   Job& job = jobs_[{request.tenant, request.id}];
   job.request = std::move(request);
@@ -137,6 +147,8 @@ StatusOr<JobView> ModelClusterStore::Insert(NewJob&& request) {
   job.submitted = job.view.submitted = clock_.Now();
   job.view.number = job.sequence;
   job.view.is_held = job.request.is_held;
+  job.view.hold = job.request.hold;
+  job.view.record = job.request.record;
   job.deadline = job.request.deadline > Duration{0} ? job.submitted + job.request.deadline : kNever;
   ++tenant.waiting;
   AddEvent(tenant, job.view);
@@ -153,7 +165,7 @@ StatusOr<JobView> ModelClusterStore::Insert(NewJob&& request) {
     }
   }
   if (job.cannot_start) {
-    End(job, JobState::kFailed, "dependency");
+    End(job, JobState::kFailed, kEndedByDependency);
   }
   return job.view;
 }
@@ -188,7 +200,7 @@ void ModelClusterStore::Join(Worker worker, Done<Lease> done) {
     return done(std::move(refused));
   }
   const auto found = hosts_.find(worker.name);
-  bool is_cordoned = false;
+  HostIntake intake = HostIntake::kOpen;
   if (found != hosts_.end()) {
     Host& before = found->second;
     const bool is_same = before.worker.process == worker.process;
@@ -200,13 +212,13 @@ void ModelClusterStore::Join(Worker worker, Done<Lease> done) {
       return done(FailedPrecondition("Join " + std::to_string(worker.joins) + " of the host " + Quoted(worker.name) +
                                      " comes late."));
     }
-    is_cordoned = before.is_cordoned;
+    intake = before.intake;
     TakeBackAll(worker.name, before.incarnation, /*counts=*/true);
   }
   Host host{.worker = std::move(worker),
             .incarnation = next_incarnation_++,
             .until = clock_.Now() + options_.lease,
-            .is_cordoned = is_cordoned};
+            .intake = intake};
   const Lease lease{.incarnation = host.incarnation, .length = options_.lease};
   hosts_[host.worker.name] = std::move(host);
   done(lease);
@@ -229,7 +241,17 @@ void ModelClusterStore::Renew(RenewRequest request, Done<Renewal> done) {
   }
   (*host)->until = clock_.Now() + options_.lease;
   (*host)->settled = std::max((*host)->settled, request.claims_settled);
-  Renewal renewal{.length = options_.lease, .lost = {}, .cancelled = {}, .expired = {}};
+  if (request.has.has_value()) {
+    if (Status refused = CheckWords(*request.has); !refused.ok()) {
+      return done(std::move(refused));
+    }
+    (*host)->worker.has = *request.has;
+  }
+  Renewal renewal{.length = options_.lease,
+                  .lost = {},
+                  .cancelled = {},
+                  .expired = {},
+                  .is_draining = (*host)->intake == HostIntake::kDraining};
   const std::set<HeldJob> held(request.held.begin(), request.held.end());
   for (const HeldJob& claim : held) {
     const Job* job = Find(claim.tenant, claim.id);
@@ -292,7 +314,7 @@ bool ModelClusterStore::MayClaim(const Job& job, const Host& host) const {
   return is_preferred || now >= job.submitted + options_.prefer_for ||
          std::ranges::none_of(needs.prefers, [&](const std::string& name) {
            const auto found = hosts_.find(name);
-           return found != hosts_.end() && IsLive(found->second) && !found->second.is_cordoned;
+           return found != hosts_.end() && IsLive(found->second) && found->second.intake == HostIntake::kOpen;
          });
 }
 
@@ -324,7 +346,7 @@ void ModelClusterStore::Claim(ClaimRequest request, Done<Claims> done) {
   }
   (*host)->last_claim = request.number;
   Claims claims;
-  while (claims.jobs.size() < request.jobs_max && !(*host)->is_cordoned) {
+  while (claims.jobs.size() < request.jobs_max && (*host)->intake == HostIntake::kOpen) {
     Job* const job = NextFor(**host);
     if (job == nullptr) {
       break;
@@ -346,7 +368,10 @@ void ModelClusterStore::Claim(ClaimRequest request, Done<Claims> done) {
     claims.jobs.push_back({.tenant = job->view.tenant,
                            .id = job->view.id,
                            .request = job->request.request,
+                           .record = job->view.record,
+                           .number = job->view.number,
                            .fence = job->view.fence,
+                           .attempts = job->view.attempts,
                            .is_last_attempt = job->view.attempts >= job->request.attempts_max});
   }
   done(std::move(claims));
@@ -373,6 +398,7 @@ void ModelClusterStore::Finish(FinishRequest request, Done<JobView> done) {
   TenantRow& tenant = tenants_[job->view.tenant];
   tenant.clock += std::chrono::duration<double>(request.device_time).count() / std::max(1u, tenant.limits.weight);
   job->ended_fence = request.job.fence;
+  job->view.record = request.record.empty() ? job->view.record : request.record;
   if (request.state == JobState::kWaiting) {
     TakeBack(*job, request.is_lost);
   } else {
@@ -389,7 +415,7 @@ void ModelClusterStore::Cancel(std::string tenant, std::string id, Done<JobView>
   if (!IsEnd(job->view.state)) {
     job->view.cancel_requested = true;
     if (job->view.state == JobState::kWaiting) {
-      End(*job, JobState::kCancelled, "cancelled");
+      End(*job, JobState::kCancelled, kEndedByCancel);
     }
   }
   done(job->view);
@@ -403,7 +429,29 @@ void ModelClusterStore::Get(std::string tenant, std::string id, Done<JobView> do
   done(job->view);
 }
 
-void ModelClusterStore::SetHold(std::string tenant, std::string id, bool is_held, Done<JobView> done) {
+void ModelClusterStore::GetRequest(std::string tenant, std::string id, Done<StoredJobRequest> done) {
+  const Job* const job = Find(tenant, id);
+  if (job == nullptr) {
+    return done(NotFound("The tenant has no job " + Quoted(id) + "."));
+  }
+  done(StoredJobRequest{.request = job->request.request, .request_hash = job->request.request_hash});
+}
+
+void ModelClusterStore::FindKey(std::string tenant, std::string key, Done<KeyView> done) {
+  const auto& keys = tenants_[tenant].keys;
+  const auto known = keys.find(key);
+  const Job* const job = known == keys.end() ? nullptr : Find(tenant, known->second);
+  if (job == nullptr) {
+    return done(NotFound("The tenant has no job with that key."));
+  }
+  done(KeyView{.job = WithoutResult(job->view), .request_hash = job->request.request_hash});
+}
+
+void ModelClusterStore::SetHold(std::string tenant, std::string id, bool is_held, std::string hold,
+                                Done<JobView> done) {
+  if (Status refused = CheckHold(hold); !refused.ok()) {
+    return done(std::move(refused));
+  }
   Job* const job = Find(tenant, id);
   if (job == nullptr) {
     return done(NotFound("The tenant has no job " + Quoted(id) + "."));
@@ -413,6 +461,7 @@ void ModelClusterStore::SetHold(std::string tenant, std::string id, bool is_held
                                    "; only waiting jobs can be held or let go."));
   }
   job->view.is_held = is_held;
+  job->view.hold = is_held ? hold : "";
   done(job->view);
 }
 
@@ -421,7 +470,7 @@ void ModelClusterStore::List(ListRequest request, Done<JobPage> done) {
   for (const auto& [key, job] : jobs_) {
     if (key.first == request.tenant && (request.states.empty() || request.states.contains(job.view.state)) &&
         (request.before == 0 || job.view.number < request.before)) {
-      found.push_back(job.view);
+      found.push_back(WithoutResult(job.view));
     }
   }
   std::ranges::sort(found, std::greater<>(), &JobView::number);
@@ -440,7 +489,8 @@ void ModelClusterStore::ListHosts(Done<std::vector<HostView>> done) {
     view.name = name;
     view.incarnation = host.incarnation;
     view.is_live = IsLive(host);
-    view.is_cordoned = host.is_cordoned;
+    view.has_left = host.has_left;
+    view.intake = host.intake;
     view.has = host.worker.has;
     view.memory_bytes = host.worker.memory_bytes;
     view.memory_used_bytes = MemoryUsed(host);
@@ -454,7 +504,10 @@ void ModelClusterStore::ListHosts(Done<std::vector<HostView>> done) {
 
 void ModelClusterStore::Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) {
   const TenantRow& row = tenants_[tenant];
-  Events events{.events = {}, .cursor = cursor};
+  if (cursor == kNewestEvent) {
+    return done(Events{.events = {}, .jobs = {}, .cursor = row.events});
+  }
+  Events events{.events = {}, .jobs = {}, .cursor = cursor};
   if (cursor > row.events) {
     return done(InvalidArgument("The cursor (" + std::to_string(cursor) + ") is beyond the last event (" +
                                 std::to_string(row.events) + ")."));
@@ -463,12 +516,20 @@ void ModelClusterStore::Watch(std::string tenant, uint64_t cursor, uint32_t most
     return done(
         FailedPrecondition("Events after " + std::to_string(cursor) + " are no longer kept; list the jobs again."));
   }
+  std::set<std::string> ids;
   for (const Event& event : row.kept) {
     if (event.number > cursor && events.events.size() < most) {
       events.events.push_back(event);
       events.cursor = event.number;
+      ids.insert(event.id);
     }
   }
+  for (const std::string& id : ids) {
+    if (const Job* const job = Find(tenant, id); job != nullptr) {
+      events.jobs.push_back(WithoutResult(job->view));
+    }
+  }
+  std::ranges::sort(events.jobs, {}, &JobView::number);
   done(std::move(events));
 }
 
@@ -477,12 +538,12 @@ void ModelClusterStore::SetLimits(std::string tenant, TenantLimits limits, Done<
   done(Nothing());
 }
 
-void ModelClusterStore::SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) {
+void ModelClusterStore::SetIntake(std::string worker, HostIntake intake, Done<Nothing> done) {
   const auto found = hosts_.find(worker);
   if (found == hosts_.end()) {
     return done(NotFound("There is no host " + Quoted(worker) + "."));
   }
-  found->second.is_cordoned = is_cordoned;
+  found->second.intake = intake;
   done(Nothing());
 }
 
@@ -501,7 +562,7 @@ void ModelClusterStore::Sweep(uint32_t most, Done<SweepResult> done) {
         ++result.changes;
       }
     } else if (job.view.state == JobState::kWaiting && job.deadline <= now) {
-      End(job, job.view.fence > 0 ? JobState::kFailed : JobState::kExpired, "deadline");
+      End(job, job.view.fence > 0 ? JobState::kFailed : JobState::kExpired, kEndedByDeadline);
       ++result.changes;
     }
   }
@@ -519,7 +580,7 @@ void ModelClusterStore::Sweep(uint32_t most, Done<SweepResult> done) {
     Job* const waiter = Find(key.first, wait.waiter);
     --waiter->pending;
     if (waiter->view.state == JobState::kWaiting && !IsMet(wait.condition, jobs_.at(key).view.state)) {
-      End(*waiter, JobState::kFailed, "dependency");
+      End(*waiter, JobState::kFailed, kEndedByDependency);
     }
   }
   for (auto entry = jobs_.begin(); entry != jobs_.end() && result.changes < most;) {

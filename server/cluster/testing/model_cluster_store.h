@@ -30,12 +30,14 @@ class ModelClusterStore final : public CheckedClusterStore {
   void Finish(FinishRequest request, Done<JobView> done) override;
   void Cancel(std::string tenant, std::string id, Done<JobView> done) override;
   void Get(std::string tenant, std::string id, Done<JobView> done) override;
-  void SetHold(std::string tenant, std::string id, bool is_held, Done<JobView> done) override;
+  void GetRequest(std::string tenant, std::string id, Done<StoredJobRequest> done) override;
+  void FindKey(std::string tenant, std::string key, Done<KeyView> done) override;
+  void SetHold(std::string tenant, std::string id, bool is_held, std::string hold, Done<JobView> done) override;
   void List(ListRequest request, Done<JobPage> done) override;
   void ListHosts(Done<std::vector<HostView>> done) override;
   void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) override;
   void SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) override;
-  void SetCordon(std::string worker, bool is_cordoned, Done<Nothing> done) override;
+  void SetIntake(std::string worker, HostIntake intake, Done<Nothing> done) override;
   void Sweep(uint32_t most, Done<SweepResult> done) override;
 
   size_t running(const std::string& tenant) const override;
@@ -59,7 +61,8 @@ class ModelClusterStore final : public CheckedClusterStore {
     Worker worker;
     uint64_t incarnation = 0;
     Time until{0};
-    bool is_cordoned = false, has_left = false;
+    HostIntake intake = HostIntake::kOpen;
+    bool has_left = false;
     uint64_t last_claim = 0, settled = 0;
   };
   struct TenantRow {

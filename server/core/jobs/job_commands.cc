@@ -26,6 +26,10 @@ struct JobCommands::ArrayCommand {
 
 void JobCommands::CancelJob(const TenantRef& tenant, std::string_view id, v1::CancelJobResponse* response, Done done) {
   const std::string name(id);
+  if (options_.shared != nullptr) {
+    CancelShared(tenant, name, response, std::move(done));
+    return;
+  }
   {
     CoreScope scope(monitor_);
     if (const auto array = tenant->arrays.find(name); array != tenant->arrays.end() && array->second->joining == 0) {
@@ -68,6 +72,10 @@ void JobCommands::SetJobHold(const TenantRef& tenant, const v1::SetJobHoldReques
   command.hold.set_by(caller.who);
   command.hold.set_by_admin(caller.is_admin);
   command.hold.set_since_unix_ns(options_.clock->WallNs());
+  if (options_.shared != nullptr) {
+    SetHoldShared(tenant, request, command.hold, response, std::move(done));
+    return;
+  }
   {
     CoreScope scope(monitor_);
     if (const auto found = tenant->arrays.find(name); found != tenant->arrays.end() && found->second->joining == 0) {

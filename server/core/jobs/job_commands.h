@@ -40,6 +40,13 @@ class JobCommands : private CoreRoom {
   bool AskSome(CoreScope& scope, const std::shared_ptr<ArrayCommand>& command);
   // Returns the field for the job in the response; not called for an array.
   using ShownJob = std::function<v1::Job*()>;
+  // The same calls for a store that hosts share (shared_commands.cc).
+  struct SharedCommand;
+  void CommandShared(const TenantRef& tenant, std::shared_ptr<SharedCommand> command);
+  FairQueue::Step CommandElements(const TenantRef& tenant, const std::shared_ptr<SharedCommand>& command);
+  void CancelShared(const TenantRef& tenant, std::string name, v1::CancelJobResponse* response, Done done);
+  void SetHoldShared(const TenantRef& tenant, const v1::SetJobHoldRequest& request, const v1::JobHold& hold,
+                     v1::SetJobHoldResponse* response, Done done);
   void AnswerWithoutLive(const TenantRef& tenant, std::string name, ShownJob job, const Outcome& ended, Done done);
   Outcome AnswerOfStored(Tenant& tenant, const std::string& name, const ShownJob& job, const Outcome& ended);
 

@@ -140,13 +140,17 @@ void JobLifecycle::SetDeadline(CoreScope& scope, const ExecutionRef& job) {
   }
   job->deadline_timer = monitor_.AddTimer(scope, job->deadline, [this, job](CoreScope& inner) {
     job->deadline_timer = {kNever, 0};
-    job->stored->is_late = true;
-    if (job->phase == Execution::Phase::kQueued) {
-      Unqueue(inner, job);
-    }
-    runs_.StopRun(inner, job, DeadlineExceeded("The job did not end within its deadline."));
-    Settle(inner, job);
+    Expire(inner, job);
   });
+}
+
+void JobLifecycle::Expire(CoreScope& scope, const ExecutionRef& job) {
+  job->stored->is_late = true;
+  if (job->phase == Execution::Phase::kQueued) {
+    Unqueue(scope, job);
+  }
+  runs_.StopRun(scope, job, DeadlineExceeded("The job did not end within its deadline."));
+  Settle(scope, job);
 }
 
 }  // namespace hpvm::server

@@ -353,6 +353,10 @@ void JobLifecycle::OnPutBack(CoreScope& scope, const ExecutionRef& job) {
   options_.observer->On(events::JobChanged{job->tenant->name, job->shown(), job->stored->lost_cause});
   LeaveTurn(scope, job);
   LeaveArrayTurn(scope, job);
+  if (options_.shared != nullptr) {
+    Forget(scope, job);  // The store gives it to a host again.
+    return;
+  }
   Settle(scope, job);
 }
 
@@ -441,6 +445,10 @@ void JobLifecycle::Forget(CoreScope& scope, const ExecutionRef& job) {
     job->phase = Execution::Phase::kDone;
   }
   LeaveRun(*job);
+  if (options_.shared != nullptr && job->stored->events != nullptr && !IsTerminal(job->shown().state()) &&
+      !job->stored->events->watchers().empty()) {
+    tenant.followed[job->shown().id()] = {.events = job->stored->events};
+  }
   job->stored->attempt.reset();
   monitor_.DropTimer(job->stored->limit_timer);
   monitor_.DropTimer(job->deadline_timer);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/jobs/rows/job_rules.h"
+
 namespace hpvm::server {
 namespace {
 
@@ -260,6 +262,45 @@ Tenant& JobFeed::KeepsMost(Tenant& newest) {
     return one.second.weight < other.second.weight;
   });
   return *most->first;
+}
+
+void JobFeed::TellWatched(const Tenant& tenant) {
+  if (options_.shared != nullptr) {
+    options_.shared->SetWatched(tenant.name, tenant.job_watchers > 0 || !tenant.followed.empty());
+  }
+}
+
+void JobFeed::Follow(Tenant& tenant, const v1::Job& job) {
+  CoreScope scope(monitor_);
+  if (JobTable::FindLive(tenant, job.id()) != nullptr) {
+    return;
+  }
+  const auto [followed, is_new] = tenant.followed.try_emplace(job.id());
+  if (is_new) {
+    followed->second.events = std::make_shared<JobEvents>();
+    followed->second.events->Add(JobEventOf(job), options_.clock->WallNs());
+    TellWatched(tenant);
+  }
+}
+
+void JobFeed::AddForeign(CoreScope& scope, const TenantRef& tenant, v1::Job job) {
+  const auto followed = tenant->followed.find(job.id());
+  if (followed != tenant->followed.end() && !followed->second.has_ended) {
+    followed->second.has_ended = IsTerminal(job.state());
+    AddEvent(scope, *followed->second.events, JobEventOf(job));
+  }
+  if (!tenant->history.is_kept()) {
+    return;
+  }
+  // The state that was reported before is not known; a client is told of jobs that leave the states that it asked for.
+  const v1::JobState before = job.state() == v1::JOB_STATE_ACCEPTED  ? v1::JOB_STATE_UNSPECIFIED
+                              : job.state() == v1::JOB_STATE_RUNNING ? v1::JOB_STATE_ACCEPTED
+                                                                     : v1::JOB_STATE_RUNNING;
+  job.set_change(tenant->history.next_number());
+  job.clear_outputs();  // As in lists.
+  v1::JobChange change;
+  *change.mutable_job() = std::move(job);
+  KeepChange(scope, tenant, std::move(change), before);
 }
 
 // Says that a started job waits for the disk; empty when it does not.

@@ -22,6 +22,9 @@ class JobFeed : private CoreRoom {
   JobFeed(CoreContext& context, Quotas& quotas, Devices& devices, Arbiter& arbiter, Watchers& watchers, JobTable& table)
       : CoreRoom(context), quotas_(quotas), devices_(devices), arbiter_(arbiter), watchers_(watchers), table_(table) {}
 
+  // Keeps the events of a job that another host has, from now on. Locks the mutex.
+  void Follow(Tenant& tenant, const v1::Job& job);
+
   // --- For other rooms; the caller holds the mutex ---
   // Drops the events of a job that is no longer stored.
   void ForgetRecent(Tenant& tenant, const std::string& id);
@@ -36,6 +39,11 @@ class JobFeed : private CoreRoom {
   // Adds the lines that kernels of the attempt have printed since the last call.
   void AddLog(CoreScope& scope, Execution& job, v1::RunLog log);
   void KeepRecent(Execution& job);
+  // For a job that another host of the cluster has: reports its change to the clients that watch it, or the tenant's
+  // jobs.
+  void AddForeign(CoreScope& scope, const TenantRef& tenant, v1::Job job);
+  // Tells the shared store whether clients watch jobs of the tenant.
+  void TellWatched(const Tenant& tenant);
   // Only administrators are told which administrator holds the job.
   v1::Job Describe(const Execution& job, bool to_admin = false) const;
   // Returns the state that Describe shows.

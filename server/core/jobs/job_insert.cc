@@ -230,6 +230,10 @@ void JobSubmitter::OnInserted(const SubmissionRef& submission, const WriteResult
   LogInfo("Job accepted", {{"tenant", tenant.name},
                            {"job", submission->jobs.front()->shown().id()},
                            {"count", std::to_string(submission->jobs.size())}});
+  if (options_.shared != nullptr) {
+    AnswerShared(scope, submission);
+    return;
+  }
   tenant.stored_rows.Merge(std::move(submission->disk_bytes));
   if (const std::string& array_id = submission->jobs.front()->shown().array_id(); !array_id.empty()) {
     auto array = std::make_shared<LiveArray>();
@@ -240,6 +244,25 @@ void JobSubmitter::OnInserted(const SubmissionRef& submission, const WriteResult
   monitor_.InSlices(scope, submission->tenant, [this, submission, sequences = result.sequences](CoreScope& inner) {
     return JoinJobs(inner, submission, sequences);
   });
+}
+
+// The jobs are the store's, which gives them to hosts: answers without making them live.
+void JobSubmitter::AnswerShared(CoreScope& scope, const SubmissionRef& submission) {
+  EndInserting(*submission);
+  for (const ExecutionRef& job : submission->jobs) {
+    options_.observer->On(events::JobChanged{submission->tenant->name, job->shown(), job->stored->lost_cause});
+    if (submission->row.array_size() > 0) {
+      submission->response->add_array_job_ids(job->shown().id());
+    }
+  }
+  v1::Job* answered = submission->response->mutable_job();
+  if (submission->is_brief) {
+    SubmitBatch::FillBrief(submission->jobs.front()->shown(), answered);
+  } else {
+    *answered = feed_.Describe(*submission->jobs.front());
+  }
+  submission->jobs.clear();
+  Answer(scope, submission, Outcome());
 }
 
 // Makes some of the jobs, which are on disk, live; when all are, answers the submission. Returns true then.

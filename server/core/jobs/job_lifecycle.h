@@ -64,6 +64,12 @@ class JobLifecycle : private CoreRoom {
   // an administrator holds it.
   void AskHold(CoreScope& scope, const ExecutionRef& job, HoldCommand command);
   void SetDeadline(CoreScope& scope, const ExecutionRef& job);
+  // The job's deadline has passed.
+  void Expire(CoreScope& scope, const ExecutionRef& job);
+  // For jobs of a shared store: gives the job back to it, without having spent the attempt.
+  void GiveBack(CoreScope& scope, const ExecutionRef& job);
+  // The job is another host's: ends its run, and forgets it. Does nothing while its end is being written.
+  void Abandon(CoreScope& scope, const ExecutionRef& job, const Status& why);
   void LeaveQueues(CoreScope& scope);
   // The intake may have been opened or closed.
   void OnIntake(CoreScope& scope);

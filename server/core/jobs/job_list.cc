@@ -106,6 +106,15 @@ bool JobReader::IsPageToken(const Tenant& tenant, std::string_view token) const 
 
 StatusOr<bool> JobReader::HasLiveFrom(const Tenant& tenant, const std::string& page_token) {
   HPVMD_ASSIGN_OR_RETURN(const uint64_t before, page_tokens_.Open(tenant.name, page_token));
+  if (options_.shared != nullptr) {
+    JobFilter filter{.before_sequence = before,
+                     .states = {v1::JOB_STATE_ACCEPTED, v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING},
+                     .labels = {},
+                     .array_id = "",
+                     .count_max = 1};
+    HPVMD_ASSIGN_OR_RETURN(const std::vector<StoredJob> live, options_.jobs->database().List(tenant.name, filter));
+    return !live.empty();
+  }
   CoreScope scope(monitor_);
   return !tenant.by_sequence.empty() && tenant.by_sequence.begin()->first < before;
 }
@@ -129,7 +138,8 @@ JobReader::Steps JobReader::ListJobs(const TenantRef& tenant, const v1::ListJobs
     }
     bool is_done = list->tenant == nullptr;  // No tenants follow the previous page.
     if (!is_done) {
-      HPVMD_ASSIGN_OR_RETURN(is_done, list->wants_live_only ? ListLive(*list) : ListStored(*list));
+      const bool is_at_hand = list->wants_live_only && options_.shared == nullptr;
+      HPVMD_ASSIGN_OR_RETURN(is_done, is_at_hand ? ListLive(*list) : ListStored(*list));
       is_done = is_done && (!list->response->next_page_token().empty() || !TakeNextTenant(*list));
     }
     list->looked_at += kRowsAtOnce;

@@ -47,36 +47,60 @@ Status JobReader::GetJob(Tenant& tenant, std::string_view id, v1::Job* job, bool
 
 bool JobReader::IsAtHand(Tenant& tenant, std::string_view id) {
   CoreScope scope(monitor_);
-  return table_.FindLive(tenant, id) != nullptr || tenant.recent.contains(std::string(id));
+  const std::string name(id);
+  return table_.FindLive(tenant, id) != nullptr || tenant.recent.contains(name) || tenant.followed.contains(name);
 }
 
 StatusOr<uint64_t> JobReader::WatchJob(Tenant& tenant, std::string_view id, JobEvents::Wake wake, uint64_t* past) {
   uint64_t unused = 0;
   uint64_t& last = past != nullptr ? *past : unused;
   last = UINT64_MAX;
-  {
-    CoreScope scope(monitor_);
-    if (Execution* live = table_.FindLive(tenant, id)) {
-      HPVMD_RETURN_IF_ERROR(watchers_.TakePlace(tenant));
-      last = feed_.EventsOf(*live).last_sequence();
-      const uint64_t key = next_watcher_++;
-      watching_[key] = {live->stored->events, live->stored->events->Watch(std::move(wake)), &tenant};
-      return key;
+  const std::string name(id);
+  for (bool is_first = true;; is_first = false) {
+    {
+      CoreScope scope(monitor_);
+      Execution* live = table_.FindLive(tenant, id);
+      const auto followed = tenant.followed.find(name);
+      if (live != nullptr || followed != tenant.followed.end()) {
+        HPVMD_RETURN_IF_ERROR(watchers_.TakePlace(tenant));
+        JobEvents& events = live != nullptr ? feed_.EventsOf(*live) : *followed->second.events;
+        last = events.last_sequence();
+        return WatchEvents(tenant, live != nullptr ? live->stored->events : followed->second.events, std::move(wake));
+      }
+      if (tenant.recent.contains(name)) {
+        return 0;
+      }
     }
-    if (tenant.recent.contains(std::string(id))) {
+    if (!is_first) {
+      return 0;  // It has ended, or ends now.
+    }
+    HPVMD_ASSIGN_OR_RETURN(const v1::Job job, FindJob(tenant, id));
+    if (options_.shared == nullptr || IsTerminal(job.state())) {
       return 0;
     }
+    feed_.Follow(tenant, job);
   }
-  HPVMD_RETURN_IF_ERROR(FindJob(tenant, id).status());
-  return 0;
+}
+
+uint64_t JobReader::WatchEvents(Tenant& tenant, const std::shared_ptr<JobEvents>& events, JobEvents::Wake wake) {
+  const uint64_t key = next_watcher_++;
+  watching_[key] = {events, events->Watch(std::move(wake)), &tenant};
+  return key;
 }
 
 void JobReader::Unwatch(Tenant& tenant, std::string_view id, uint64_t key) {
   CoreScope scope(monitor_);
-  if (const auto found = watching_.find(key); found != watching_.end()) {
-    found->second.events->Unwatch(found->second.key);
-    watchers_.Unregister(*found->second.tenant);
-    watching_.erase(found);
+  const auto found = watching_.find(key);
+  if (found == watching_.end()) {
+    return;
+  }
+  found->second.events->Unwatch(found->second.key);
+  watchers_.Unregister(*found->second.tenant);
+  watching_.erase(found);
+  const auto followed = tenant.followed.find(std::string(id));
+  if (followed != tenant.followed.end() && followed->second.events->watchers().empty()) {
+    tenant.followed.erase(followed);
+    feed_.TellWatched(tenant);
   }
 }
 
@@ -87,11 +111,16 @@ StatusOr<JobReader::EventBatch> JobReader::ReadEvents(Tenant& tenant, std::strin
     CoreScope scope(monitor_);
     Execution* live = table_.FindLive(tenant, id);
     const auto recent = tenant.recent.find(std::string(id));
-    if (live != nullptr || recent != tenant.recent.end()) {
-      const JobEvents& events = live != nullptr ? feed_.EventsOf(*live) : *recent->second;
+    const auto followed = tenant.followed.find(std::string(id));
+    if (live != nullptr || followed != tenant.followed.end() || recent != tenant.recent.end()) {
+      const JobEvents& events = live != nullptr                     ? feed_.EventsOf(*live)
+                                : followed != tenant.followed.end() ? *followed->second.events
+                                                                    : *recent->second;
       batch.events = events.After(after, count_max);
       const uint64_t reached = batch.events.empty() ? after : batch.events.back().sequence();
-      batch.last = live == nullptr && reached >= events.last_sequence();
+      const bool has_ended =
+          live == nullptr && (followed == tenant.followed.end() || followed->second.has_ended);
+      batch.last = has_ended && reached >= events.last_sequence();
       if (batch.events.empty() && !batch.last && shutdown_.stopped) {
         return Unavailable("The server is stopping; the job goes on when the server has started again.");
       }
@@ -100,7 +129,9 @@ StatusOr<JobReader::EventBatch> JobReader::ReadEvents(Tenant& tenant, std::strin
   }
   HPVMD_ASSIGN_OR_RETURN(v1::Job job, FindJob(tenant, id));
   if (!IsTerminal(job.state())) {
-    return Unavailable("The job's state is not known until the server has started again.");
+    return Unavailable(options_.shared != nullptr
+                           ? "The job went to another host; watch it again."
+                           : "The job's state is not known until the server has started again.");
   }
   v1::JobEvent& event = batch.events.emplace_back(JobEventOf(std::move(job)));
   event.set_sequence(after + 1);

@@ -87,6 +87,7 @@ class JobReader : private CoreRoom {
   // milliseconds of sending it.
   static constexpr size_t kPageBytesMax = 512 * limits::kKiB;
   struct JobList;  // job_list.cc
+  uint64_t WatchEvents(Tenant& tenant, const std::shared_ptr<JobEvents>& events, JobEvents::Wake wake);
   Status StartPage(JobList& list);
   bool TakeNextTenant(JobList& list);
   bool PutOnPage(JobList& list, uint64_t sequence, v1::Job job);

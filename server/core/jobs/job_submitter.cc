@@ -19,8 +19,26 @@ namespace {
 constexpr uint64_t kWaitsMax = 100'000;
 
 constexpr size_t kNameBytesMax = 255;
+constexpr int kHostWordsMax = 16;
 
-Status CheckShape(const v1::SubmitRequest& request, const Config& config) {
+Status CheckHostNeeds(const v1::HostNeeds& needs, bool is_shared) {
+  if (!is_shared && (needs.words_size() > 0 || !needs.host().empty() || needs.memory_bytes() > 0)) {
+    return FailedPrecondition("The job names what its host must have, but the server is not part of a cluster.");
+  }
+  if (needs.words_size() > kHostWordsMax) {
+    return InvalidArgument("The job needs " + std::to_string(needs.words_size()) +
+                           " words of its host; the limit is " + std::to_string(kHostWordsMax) + ".");
+  }
+  for (const std::string& word : needs.words()) {
+    if (word.empty() || word.size() > kNameBytesMax) {
+      return InvalidArgument("A word that the job needs of its host has " + std::to_string(word.size()) +
+                             " bytes; it may have 1 to 255.");
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status CheckShape(const v1::SubmitRequest& request, const Config& config, bool is_shared) {
   if (request.name().size() > kNameBytesMax) {
     return InvalidArgument("The job's name has " + std::to_string(request.name().size()) + " bytes; the limit is 255.");
   }
@@ -32,6 +50,7 @@ Status CheckShape(const v1::SubmitRequest& request, const Config& config) {
     return ResourceExhausted("The job comes after " + std::to_string(request.after_size()) + " others; the limit is " +
                              std::to_string(config.jobs_dependencies_max) + ".");
   }
+  HPVMD_RETURN_IF_ERROR(CheckHostNeeds(request.host_needs(), is_shared));
   for (const v1::JobDependency& dependency : request.after()) {
     if (!v1::JobDependency::Condition_IsValid(dependency.condition())) {
       return InvalidArgument("The condition (" + std::to_string(dependency.condition()) + ") of job \"" +
@@ -66,6 +85,12 @@ v1::ElementType PortType(const v1::GraphSummary& summary, const std::string& nam
     }
   }
   return v1::ELEMENT_TYPE_UNSPECIFIED;
+}
+
+bool WritesBuffers(const v1::SubmitRequest& request) {
+  return std::any_of(request.outputs().begin(), request.outputs().end(), [](const v1::OutputBinding& output) {
+    return output.has_buffer_id() || output.has_new_buffer();
+  });
 }
 
 bool IsInPlace(const v1::SubmitRequest& request) {
@@ -143,7 +168,7 @@ Outcome JobSubmitter::Examine(Entry& entry) {
   const v1::SubmitRequest& request = *entry.request;
   const std::shared_ptr<const Config> config = config_.Get();
   Status valid = CheckRequestOptions(request.options(), /*key_honoured=*/true);
-  valid = valid.ok() ? CheckShape(request, *config) : valid;
+  valid = valid.ok() ? CheckShape(request, *config, options_.shared != nullptr) : valid;
   if (valid.ok() && request.has_array()) {
     const StatusOr<uint64_t> elements = CountElements(request.array(), config->jobs_array_max);
     valid = elements.status();
@@ -372,6 +397,7 @@ void JobSubmitter::FillRow(Submission& submission, const Execution& run) {
   StoredJob& row = submission.row;
   row.set_tenant(submission.tenant->name);
   row.set_in_place(IsInPlace(request));
+  row.set_bound_to_host(WritesBuffers(request));
   row.set_array_running_max(request.array().running_max());
   row.set_array_size(request.has_array() ? submission.count : 0);
   v1::Job& job = *row.mutable_job();
@@ -393,6 +419,9 @@ void JobSubmitter::FillRow(Submission& submission, const Execution& run) {
   job.set_attempts_max(request.retry().attempts_max() != 0 ? request.retry().attempts_max()
                                                            : static_cast<uint32_t>(config_->jobs_attempts_default));
   *job.mutable_after() = request.after();
+  if (request.has_host_needs()) {
+    *job.mutable_host_needs() = request.host_needs();
+  }
   row.mutable_asked_limits()->CopyFrom(request.limits());
   *job.mutable_limits() = JobLifecycle::LimitsFor(*submission.tenant, request.limits());
   if (request.held()) {

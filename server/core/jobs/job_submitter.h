@@ -89,6 +89,7 @@ class JobSubmitter : private CoreRoom {
   void Insert(CoreScope& scope, const SubmissionRef& submission);
   bool MakeRows(const SubmissionRef& submission, const v1::JobArray* array, int64_t now);
   void OnInserted(const SubmissionRef& submission, const WriteResult& result);
+  void AnswerShared(CoreScope& scope, const SubmissionRef& submission);
   bool JoinJobs(CoreScope& scope, const SubmissionRef& submission, const std::vector<uint64_t>& sequences);
   void EndInserting(Submission& submission);
   void AnswerKnown(const SubmissionRef& submission, const KeyRecord& known);

@@ -64,7 +64,8 @@ ExecutionRef JobTable::FindQueued(scheduler::JobKey key) const {
   return found == queued_jobs_.end() ? nullptr : found->second;
 }
 
-std::optional<StoredUnit> JobTable::StateOfUnit(const Tenant& tenant, const std::string& id, const StoredUnits& units) {
+std::optional<StoredUnit> JobTable::StateOfUnit(const Tenant& tenant, const std::string& id,
+                                                const StoredUnits& units) const {
   if (tenant.jobs.contains(id)) {
     return StoredUnit{.state = {.live = 1}};
   }
@@ -73,15 +74,15 @@ std::optional<StoredUnit> JobTable::StateOfUnit(const Tenant& tenant, const std:
     const UnitState state = array.State();
     return StoredUnit{.state = state, .size = state.live + state.succeeded + state.failed + array.missing};
   }
-  if (const auto stored = units.find(id); stored != units.end() && stored->second.state.live == 0) {
-    return stored->second;
+  if (const auto stored = units.find(id); stored != units.end() && (stored->second.state.live == 0 || options_.shared != nullptr)) {
+    return stored->second;  // A shared store settles by itself what ends meanwhile.
   }
   return std::nullopt;  // Not read yet, or it has ended since.
 }
 
 // A dependency on a unit whose state is unknown counts as one that cannot be met.
 JobTable::Waits JobTable::JudgeUnits(const Tenant& tenant, const std::vector<v1::JobDependency>& after,
-                                     const StoredUnits& units) {
+                                     const StoredUnits& units) const {
   Waits waits;
   for (const v1::JobDependency& dependency : after) {
     const std::optional<StoredUnit> unit = StateOfUnit(tenant, dependency.job_id(), units);

@@ -59,9 +59,9 @@ class JobTable : private CoreRoom {
   static LiveArray* ArrayOf(const Execution& job);
   Status RefuseWithoutRoom() const;
   // Returns nothing when the store must be read (again).
-  static std::optional<StoredUnit> StateOfUnit(const Tenant& tenant, const std::string& id, const StoredUnits& units);
+  std::optional<StoredUnit> StateOfUnit(const Tenant& tenant, const std::string& id, const StoredUnits& units) const;
   // Judges the dependencies by the present state of the units.
-  static Waits JudgeUnits(const Tenant& tenant, const std::vector<v1::JobDependency>& after, const StoredUnits& units);
+  Waits JudgeUnits(const Tenant& tenant, const std::vector<v1::JobDependency>& after, const StoredUnits& units) const;
   static void AddWaits(Tenant& tenant, Execution& job, const Waits& waits);
 
  private:

@@ -90,13 +90,16 @@ StatusOr<std::unique_ptr<JobWatch::WatchState>> JobWatch::Open(const TenantRef& 
   CoreScope scope(monitor_);
   ++tenant->job_watchers;
   tenant->history.Keep();
+  feed_.TellWatched(*tenant);
   return place;
 }
 
 void JobWatch::Close(const WatchState& place) {
   watchers_.Remove(place.tenant, place.watcher.key);
   CoreScope scope(monitor_);
-  if (--place.tenant->job_watchers > 0 || shutdown_.stopped) {
+  --place.tenant->job_watchers;
+  feed_.TellWatched(*place.tenant);
+  if (place.tenant->job_watchers > 0 || shutdown_.stopped) {
     return;
   }
   place.tenant->history_until = options_.clock->Now() + kHistoryKept;

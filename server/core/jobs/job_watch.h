@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "hpvm/v1/job.pb.h"
+#include "server/core/jobs/job_feed.h"
 #include "server/core/jobs/job_reader.h"
 #include "server/core/rooms/watchers.h"
 #include "server/core/state/core_context.h"
@@ -49,8 +50,8 @@ class JobWatch : private CoreRoom {
     kNothing,  // No answer until `wake`.
   };
 
-  JobWatch(CoreContext& context, Watchers& watchers, const JobTable& table, JobReader& reader)
-      : CoreRoom(context), watchers_(watchers), table_(table), reader_(reader) {}
+  JobWatch(CoreContext& context, Watchers& watchers, const JobTable& table, JobFeed& feed, JobReader& reader)
+      : CoreRoom(context), watchers_(watchers), table_(table), feed_(feed), reader_(reader) {}
 
   // --- For clients; these lock the mutex ---
   // Every state must be closed. Returns kInvalidArgument for an invalid cursor, and the errors of Watchers::Add.
@@ -72,6 +73,7 @@ class JobWatch : private CoreRoom {
 
   Watchers& watchers_;
   const JobTable& table_;
+  JobFeed& feed_;
   JobReader& reader_;
   const uint64_t started_ = static_cast<uint64_t>(options_.clock->WallNs());
 };

@@ -15,6 +15,7 @@
 #include "server/config/config.h"
 #include "server/config/tenant_policy.h"
 #include "server/core/state/monitor.h"
+#include "server/core/state/shared_jobs.h"
 #include "server/core/state/shutdown.h"
 #include "server/events/events.h"
 #include "server/executors/executor_spawner.h"
@@ -31,6 +32,7 @@ struct CoreOptions {
   ExecutorSpawner* spawner = nullptr;  // Borrowed; must outlive the core.
   // Borrowed. Destroyed after Stop and before the core, which its last callbacks still enter.
   JobStore* jobs = nullptr;
+  SharedJobs* shared = nullptr;                      // Not null when hosts share the store. Borrowed as `jobs` is.
   Observer* observer = &NoObserver();                // Borrowed; must outlive the core.
   const TenantPolicies* policies = &OpenPolicies();  // Borrowed; must outlive the core.
   uint32_t cpu_threads = 1;                          // Number of threads that a grant of the CPU allows.

@@ -183,6 +183,12 @@ struct Tenant : std::enable_shared_from_this<Tenant> {
   std::array<uint64_t, 3> queued_jobs{};  // Number in the fair share's queue, by priority: below 0, 0, above 0.
   std::map<std::string, std::shared_ptr<LiveArray>> arrays;  // Keyed by id, while an element lives.
   std::map<std::string, std::shared_ptr<JobEvents>> recent;  // Events of ended jobs, by id.
+  // Events of jobs that other hosts of a cluster have, by id, while clients of this host watch them.
+  struct Followed {
+    std::shared_ptr<JobEvents> events;
+    bool has_ended = false;
+  };
+  std::map<std::string, Followed> followed;
   JobHistory history;         // Kept while a caller watches the tenant's jobs, and for a while after.
   uint64_t job_watchers = 0;  // Number of `watchers` that read the history.
   Time history_until{0};      // Time until which the history is kept without watchers.

@@ -76,6 +76,8 @@ inline constexpr MethodFacts kMethods[] = {
     // For tenants other than the caller's, ListAccounts needs an administrator, too (operations_calls.cc).
     {"/hpvm.v1.Operations/ListAccounts", Role::kUser, Change::kNone},
     {"/hpvm.v1.Operations/GetConfig", Role::kAdmin, Change::kNone},
+    {"/hpvm.v1.Operations/ListHosts", Role::kOperator, Change::kNone},
+    {"/hpvm.v1.Operations/SetHostIntake", Role::kAdmin, Change::kState},
 };
 
 // Returns null when the method is not in the table.

@@ -116,6 +116,12 @@ void ReadSubmittedMany(const void* message, CallNotes* notes) {
   notes->attributes.emplace_back("hpvm.jobs", count);
   notes->attributes.emplace_back("hpvm.jobs_refused", refused);
 }
+void ReadHostIntake(const void* message, CallNotes* notes) {
+  const auto& request = As<v1::SetHostIntakeRequest>(message);
+  notes->object = request.host().substr(0, 80);
+  notes->detail = v1::HostIntake_IsValid(request.intake()) ? v1::HostIntake_Name(request.intake())
+                                                           : std::to_string(request.intake());
+}
 void ReadPrepared(const void* message, CallNotes* notes) {
   const auto& response = As<v1::PrepareGraphResponse>(message);
   notes->detail = "Handle " + response.handle() + ".";
@@ -185,6 +191,7 @@ constexpr CallMessages kMessages[] = {
        t->object = request.device().substr(0, 80);
        t->detail = (request.paused() ? "paused " : "resumed ") + request.reason();
      }},
+    {"/hpvm.v1.Operations/SetHostIntake", nullptr, nullptr, ReadHostIntake},
 };
 
 // Checks that every recorded method has its row.

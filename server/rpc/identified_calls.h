@@ -49,11 +49,11 @@ class IdentifiedCalls {
     return reactor;
   }
 
-  // Answers a call that waits for a disk: in the turn of the caller's tenant, on a thread for that. gRPC keeps
-  // request and response until the call has finished.
-  template <typename Request, typename Action>
-  grpc::ServerUnaryReactor* AnswerInTurn(Context* context, const MethodFacts& method, const Request& request,
-                                         Action action) {
+  // Begins a call that is answered later: in the turn of the caller's tenant, on a thread for that. `begin` gets the
+  // function that ends the call, to be called once, on any thread. gRPC keeps request and response until then.
+  template <typename Request, typename Begin>
+  grpc::ServerUnaryReactor* AnswerLater(Context* context, const MethodFacts& method, const Request& request,
+                                        Begin begin) {
     const WatchedItem item("grpc", method.path.data());
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     StatusOr<Caller> entered = Enter(*context, method, request);
@@ -62,22 +62,36 @@ class IdentifiedCalls {
       return reactor;
     }
     std::string tenant = entered->tenant;
-    core_.PostRead(std::move(tenant), [reactor, caller = *std::move(entered), action = std::move(action)] {
-      reactor->Finish(ToGrpc(action(caller)));
+    core_.PostRead(std::move(tenant), [reactor, caller = *std::move(entered), begin = std::move(begin)] {
+      begin(caller, [reactor](const Outcome& outcome) { reactor->Finish(ToGrpc(outcome)); });
       return FairQueue::Step::kDone;
     });
     return reactor;
+  }
+
+  // Answers a call that waits for a disk, in the same turn.
+  template <typename Request, typename Action>
+  grpc::ServerUnaryReactor* AnswerInTurn(Context* context, const MethodFacts& method, const Request& request,
+                                         Action action) {
+    return AnswerLater(context, method, request,
+                       [action = std::move(action)](const Caller& caller, const auto& end) { end(action(caller)); });
   }
 
   // Like AnswerInTurn, for a call that changes rights: refused while the audit cannot be kept.
   template <typename Request, typename Action>
   grpc::ServerUnaryReactor* Change(Context* context, const MethodFacts& method, const Request& request, Action action) {
     return AnswerInTurn(context, method, request, [this, action = std::move(action)](const Caller& caller) -> Status {
-      const Status audit = gate_.audit().Healthy();
-      return audit.ok() ? action(caller)
-                        : Unavailable("The audit cannot be written (" + Message(audit) +
-                                      "), and without it no tenant or token can be changed.");
+      HPVMD_RETURN_IF_ERROR(CheckAudit());
+      return action(caller);
     });
+  }
+
+  // Refuses changes while the audit cannot be kept.
+  Status CheckAudit() {
+    const Status audit = gate_.audit().Healthy();
+    return audit.ok() ? absl::OkStatus()
+                      : Unavailable("The audit cannot be written (" + Message(audit) +
+                                    "), and without it no tenant or token can be changed.");
   }
 
   Core& core_;

@@ -18,6 +18,7 @@
 #include "server/config/config_print.h"
 #include "server/identity/directory.h"
 #include "server/process/process_facts.h"
+#include "server/rpc/host_admin.h"
 #include "server/rpc/identified_calls.h"
 #include "server/rpc/service.h"
 
@@ -40,6 +41,13 @@ void Fill(const Intake& intake, v1::Intake* shown) {
   shown->set_reason(intake.reason);
   shown->set_changed_by(intake.changed_by);
   shown->set_changed_unix_ns(intake.changed_unix_ns);
+}
+
+Status CheckIntake(v1::HostIntake intake) {
+  const bool is_known = v1::HostIntake_IsValid(intake) && intake != v1::HOST_INTAKE_UNSPECIFIED;
+  return is_known ? absl::OkStatus()
+                  : InvalidArgument("The intake (" + std::to_string(intake) +
+                                    ") is none of OPEN (1), CORDONED (2) and DRAINING (3).");
 }
 
 void AddProcess(int pid, v1::GetOverviewResponse* response) {
@@ -134,7 +142,52 @@ class OperationsService final : public v1::Operations::CallbackService, private 
     });
   }
 
+  grpc::ServerUnaryReactor* ListHosts(Context* context, const v1::ListHostsRequest* request,
+                                      v1::ListHostsResponse* response) override {
+    return AnswerLater(context, Method("ListHosts"), *request,
+                       [this, response](const Caller& caller, const HostAdmin::Done& done) {
+                         if (const Status refused = CheckHosts(caller); !refused.ok()) {
+                           done(refused);
+                         } else {
+                           access_.hosts->List(response, done);
+                         }
+                       });
+  }
+
+  grpc::ServerUnaryReactor* SetHostIntake(Context* context, const v1::SetHostIntakeRequest* request,
+                                          v1::SetHostIntakeResponse* response) override {
+    return AnswerLater(context, Method("SetHostIntake"), *request,
+                       [this, request, response](const Caller& caller, const HostAdmin::Done& done) {
+                         if (const Status refused = CheckHostChange(caller, *request); !refused.ok()) {
+                           done(refused);
+                         } else {
+                           access_.hosts->SetIntake(request->host(), request->intake(), response->mutable_host(), done);
+                         }
+                       });
+  }
+
  private:
+  Status CheckHosts(const Caller& caller) {
+    if (access_.hosts == nullptr) {
+      return FailedPrecondition("The server is not part of a cluster: its configuration names no [cluster] database.");
+    }
+    // Each call asks the database that all hosts share, so it counts as a request, which has a quota.
+    return caller.principal.role == Role::kAdmin ? absl::OkStatus() : CountRequest(caller).status();
+  }
+
+  Status CheckHostChange(const Caller& caller, const v1::SetHostIntakeRequest& request) {
+    HPVMD_RETURN_IF_ERROR(CheckHosts(caller));
+    HPVMD_RETURN_IF_ERROR(CheckIntake(request.intake()));
+    return CheckAudit();
+  }
+
+  // Counts a call as a request of the caller's tenant, which it returns.
+  StatusOr<TenantRef> CountRequest(const Caller& caller) {
+    HPVMD_ASSIGN_OR_RETURN(TenantRef own, core_.tenants().FindTenant(caller.tenant));
+    HPVMD_RETURN_IF_ERROR(core_.quotas().meter().Begin(*own, 0).status);
+    return own;
+  }
+
   // Stores the changed state durably and returns it.
   StatusOr<Intake> ChangeIntake(const std::function<void(Intake&)>& change) {
     std::lock_guard lock(keeping_);  // The state stored last is the one in force.
@@ -160,9 +213,8 @@ class OperationsService final : public v1::Operations::CallbackService, private 
     const bool sees_all = caller.principal.role == Role::kAdmin;
     TenantRef own;
     if (!sees_all) {
-      HPVMD_ASSIGN_OR_RETURN(own, core_.tenants().FindTenant(caller.tenant));
       // Each call visits every tenant under the core's mutex, so it counts as a request, which has a quota.
-      HPVMD_RETURN_IF_ERROR(core_.quotas().meter().Begin(*own, 0).status);
+      HPVMD_ASSIGN_OR_RETURN(own, CountRequest(caller));
     }
     core_.Overview(own.get(), running_max, response);
     if (!sees_all) {

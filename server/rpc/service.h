@@ -25,6 +25,7 @@ class Authenticator;
 class ConfigInForce;
 class Core;
 class Directory;
+class HostAdmin;
 class Observer;
 struct LocalCallers;
 
@@ -37,6 +38,7 @@ struct Access {
   const ConfigInForce* config = nullptr;  // The server's information about its configuration.
   // Stores durably whether the server accepts new work; blocks. kUnavailable when that failed.
   std::function<Status(const Intake&)> keep_intake = [](const Intake&) { return absl::OkStatus(); };
+  HostAdmin* hosts = nullptr;  // Null: the server is not part of a cluster.
 };
 
 // Listening sockets, hpvm.v1, grpc.health.v1 and, when configured, reflection.

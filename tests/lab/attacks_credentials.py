@@ -10,7 +10,7 @@ from attacks_api import METHODS
 from target import ATTACKER, NEIGHBOUR
 from wire import encode, first
 
-OPERATIONS_METHODS = ("GetOverview", "SetIntake", "SetDevicePause", "ListAccounts", "GetConfig")
+OPERATIONS_METHODS = ("GetOverview", "SetIntake", "SetDevicePause", "ListAccounts", "GetConfig", "ListHosts", "SetHostIntake")
 ADMIN_METHODS = ("CreateTenant ListTenants GetTenant UpdateTenant DeleteTenant CreateToken ListTokens RevokeToken GetUsage ReadAudit").split()
 
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hpvm/admin.h"
 
+#include <iterator>
+
 #include "client/connection.h"
 
 #include "base/status.h"
@@ -110,6 +112,24 @@ StatusOr<std::vector<v1::Account>> Admin::ListAccounts(const v1::ListAccountsReq
 StatusOr<v1::GetConfigResponse> Admin::GetConfig(const CallOptions& call) {
   return client_.connection_->CallOn(*stub_->operations, &v1::Operations::Stub::GetConfig, v1::GetConfigRequest(),
                                      call);
+}
+
+StatusOr<std::vector<v1::Host>> Admin::ListHosts(const CallOptions& call) {
+  HPVMD_ASSIGN_OR_RETURN(
+      v1::ListHostsResponse response,
+      client_.connection_->CallOn(*stub_->operations, &v1::Operations::Stub::ListHosts, v1::ListHostsRequest(), call));
+  return std::vector<v1::Host>(std::make_move_iterator(response.mutable_hosts()->begin()),
+                               std::make_move_iterator(response.mutable_hosts()->end()));
+}
+
+StatusOr<v1::Host> Admin::SetHostIntake(const std::string& host, v1::HostIntake intake, const CallOptions& call) {
+  v1::SetHostIntakeRequest request;
+  request.set_host(host);
+  request.set_intake(intake);
+  HPVMD_ASSIGN_OR_RETURN(
+      v1::SetHostIntakeResponse response,
+      client_.connection_->CallOn(*stub_->operations, &v1::Operations::Stub::SetHostIntake, request, call));
+  return std::move(*response.mutable_host());
 }
 
 Status Admin::ReadAudit(const v1::ReadAuditRequest& request, const std::function<bool(std::string_view)>& on_record,

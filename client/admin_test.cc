@@ -76,6 +76,24 @@ class FakeOperations final : public v1::Operations::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status ListHosts(grpc::ServerContext*, const v1::ListHostsRequest*, v1::ListHostsResponse* out) override {
+    if (++calls == 1) {
+      return Lost();
+    }
+    out->add_hosts()->set_name("lab-a");
+    out->add_hosts()->set_name("lab-b");
+    return grpc::Status::OK;
+  }
+  grpc::Status SetHostIntake(grpc::ServerContext*, const v1::SetHostIntakeRequest* request,
+                             v1::SetHostIntakeResponse* out) override {
+    if (++calls == 1) {
+      return Lost();
+    }
+    out->mutable_host()->set_name(request->host());
+    out->mutable_host()->set_intake(request->intake());
+    return grpc::Status::OK;
+  }
+
   int calls = 0;
 };
 
@@ -130,6 +148,20 @@ TEST_F(AdminTest, ListsEveryPageOfAccounts) {
     found.push_back(std::to_string(account.day()) + account.tenant());
   }
   EXPECT_THAT(found, ElementsAre("21*", "22*", "23*"));
+  EXPECT_EQ(operations_.calls, 2);
+}
+
+// Both calls about hosts may be carried out twice, so a lost response is no failure.
+TEST_F(AdminTest, ListsAndSetsHosts) {
+  const auto hosts = Admin(*client_).ListHosts();
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  ASSERT_EQ(hosts->size(), 2u);
+  EXPECT_EQ((*hosts)[1].name(), "lab-b");
+  operations_.calls = 0;
+  const auto host = Admin(*client_).SetHostIntake("lab-b", v1::HOST_INTAKE_DRAINING);
+  ASSERT_TRUE(host.ok()) << host.status();
+  EXPECT_EQ(host->name(), "lab-b");
+  EXPECT_EQ(host->intake(), v1::HOST_INTAKE_DRAINING);
   EXPECT_EQ(operations_.calls, 2);
 }
 

@@ -243,6 +243,25 @@ TEST_F(ClientTest, OldServersGetNoArrays) {
   EXPECT_EQ(fake_.submitted.size(), 1u);
 }
 
+// A server that does not know needs of hosts would run the job anywhere.
+TEST_F(ClientTest, NeedsOfHostsAreSentToServersThatKnowThem) {
+  SubmitOptions options;
+  options.host_needs.add_words("kind:gpu");
+  options.host_needs.set_host("lab-a");
+  options.host_needs.set_memory_bytes(4096);
+  EXPECT_EQ(Submit({}, options).status().code(), absl::StatusCode::kUnimplemented);
+  for (const char* feature : {"cluster", "host-needs"}) {
+    fake_.features = {feature};
+    EXPECT_TRUE(Submit({}, options).ok());
+  }
+  ASSERT_EQ(fake_.submitted.size(), 2u);
+  const v1::HostNeeds& sent = fake_.submitted[0].host_needs();
+  ASSERT_EQ(sent.words_size(), 1);
+  EXPECT_EQ(sent.words(0), "kind:gpu");
+  EXPECT_EQ(sent.host(), "lab-a");
+  EXPECT_EQ(sent.memory_bytes(), 4096u);
+}
+
 // A server that restarted between the upload and the submit gets everything once more, with the same key.
 TEST_F(ClientTest, UploadsAgainWhatARestartForgot) {
   fake_.on_submit = [this](size_t call, v1::SubmitResponse*) {

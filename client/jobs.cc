@@ -29,6 +29,9 @@ v1::SubmitRequest RequestOf(const SubmitOptions& options) {
   if (options.limits.ByteSizeLong() > 0) {
     *request.mutable_limits() = options.limits;
   }
+  if (options.host_needs.ByteSizeLong() > 0) {
+    *request.mutable_host_needs() = options.host_needs;
+  }
   return request;
 }
 
@@ -56,12 +59,19 @@ Status Client::CheckFeatures(const SubmitOptions& options, const CallOptions& ca
   if (options.limits.ByteSizeLong() > 0) {
     wanted.push_back("job-limits");
   }
+  if (options.host_needs.ByteSizeLong() > 0) {
+    wanted.push_back("host-needs");
+  }
   if (wanted.empty()) {
     return absl::OkStatus();
   }
   HPVMD_ASSIGN_OR_RETURN(const v1::ServerInfoResponse info, ServerInfo(call));
+  const auto offers = [&](std::string_view feature) {
+    return std::find(info.features().begin(), info.features().end(), feature) != info.features().end();
+  };
   for (const std::string& feature : wanted) {
-    if (std::find(info.features().begin(), info.features().end(), feature) == info.features().end()) {
+    // Every server of a cluster knows needs of hosts.
+    if (!offers(feature) && !(feature == "host-needs" && offers("cluster"))) {
       return Unimplemented("The server (release " + info.version() + ") does not offer \"" + feature + "\".");
     }
   }

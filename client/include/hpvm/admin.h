@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Admin manages a server over a client's connection: tenants, tokens, usage, the audit, the machine and its
-// configuration. The caller's role decides which calls it may make; see hpvm/v1/admin.proto and
-// hpvm/v1/operations.proto.
+// Admin manages a server over a client's connection: tenants, tokens, usage, the audit, the machine, its
+// configuration, and the hosts of a cluster. The caller's role decides which calls it may make; see hpvm/v1/admin.proto
+// and hpvm/v1/operations.proto.
 //
 // Threads and errors are as for Client. Calls that may be carried out twice are retried as Client's are; CreateTenant
 // and CreateToken are sent once.
@@ -58,6 +58,12 @@ class Admin {
   StatusOr<std::vector<v1::Account>> ListAccounts(const v1::ListAccountsRequest& request, const CallOptions& call = {});
   // Returns the configuration in force. For administrators.
   StatusOr<v1::GetConfigResponse> GetConfig(const CallOptions& call = {});
+
+  // Returns the hosts of the cluster, sorted by name. kFailedPrecondition when the server is not part of one.
+  StatusOr<std::vector<v1::Host>> ListHosts(const CallOptions& call = {});
+  // Sets whether a host of the cluster takes jobs, and returns the host. The setting survives restarts. kNotFound when
+  // no such host ever joined.
+  StatusOr<v1::Host> SetHostIntake(const std::string& host, v1::HostIntake intake, const CallOptions& call = {});
 
   // Passes each line to `on_record` until it returns false. The call is sent once.
   Status ReadAudit(const v1::ReadAuditRequest& request, const std::function<bool(std::string_view)>& on_record,

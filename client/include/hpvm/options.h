@@ -113,6 +113,9 @@ struct SubmitOptions {
   bool held = false;
   // Limits in addition to the deadline; the tenant's quotas bound them (JobLimits).
   v1::JobLimits limits;
+  // Hosts of a cluster on which the job may run. It waits while no host satisfies them; a server that is not part of a
+  // cluster refuses what it lacks itself (kFailedPrecondition).
+  v1::HostNeeds host_needs;
 };
 
 // RunItem is one of the runs of RunMany.

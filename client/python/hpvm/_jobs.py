@@ -38,6 +38,10 @@ class SubmitOptions:
     attempts_max: int = 0  # Attempts that may be lost with executors and servers; 0: the server's default.
     traceparent: str = ""
     held: bool = False  # The job does not start until `Job.release`.
+    #: Words that the host must have, in a cluster: "kind:gpu", "label:lab=a". The job waits while no host has them all.
+    needs: Sequence[str] = ()
+    host: str = ""  # The only host of a cluster that may run the job; "": any.
+    memory: int = 0  # Bytes of the host's memory that other jobs have not claimed.
 
     def request(self) -> job_pb2.SubmitRequest:
         request = job_pb2.SubmitRequest(
@@ -53,6 +57,10 @@ class SubmitOptions:
             request.after.add(job_id=getattr(job, "id", job), condition=_CONDITIONS[condition])  # type: ignore[arg-type]
         if self.attempts_max:
             request.retry.attempts_max = self.attempts_max
+        if isinstance(self.needs, str):
+            raise ValueError(f"needs is a list of words, and not the text {self.needs!r}.")
+        if self.needs or self.host or self.memory:
+            request.host_needs.CopyFrom(job_pb2.HostNeeds(words=self.needs, host=self.host, memory_bytes=self.memory))
         return request
 
 

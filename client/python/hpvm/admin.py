@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Administration: tenants, tokens, usage, the audit, the configuration. The calls return the server's messages
+"""Administration: tenants, tokens, usage, the audit, the configuration, hosts. The calls return the server's messages
 (hpvm.v1.admin_pb2, hpvm.v1.operations_pb2)."""
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hpvm.v1 import admin_pb2, operations_pb2
 
 _Answer = TypeVar("_Answer", bound=Message)
 _ROLES = {"user": 1, "operator": 2, "admin": 3}
+_INTAKES = {"open": 1, "cordoned": 2, "draining": 3}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +153,21 @@ class Admin:
         """Returns the server's configuration in force, as TOML with its hash."""
         return self._call("GetConfig", operations_pb2.GetConfigRequest(), operations_pb2.GetConfigResponse, timeout,
                           "Operations")
+
+    def hosts(self, *, timeout: Optional[float] = None) -> List[operations_pb2.Host]:
+        """Returns the hosts of the cluster by name. Raises FailedPreconditionError when the server is not part of a
+        cluster."""
+        return list(self._call("ListHosts", operations_pb2.ListHostsRequest(), operations_pb2.ListHostsResponse, timeout,
+                               "Operations").hosts)
+
+    def set_host_intake(self, host: str, intake: str, *, timeout: Optional[float] = None) -> operations_pb2.Host:
+        """Sets whether a host of the cluster takes jobs. `intake`: "open"; "cordoned", which takes no more jobs; or
+        "draining", which also gives back those that it has. The setting survives restarts of the host. Raises
+        NotFoundError."""
+        if intake not in _INTAKES:
+            raise errors.InvalidArgumentError(f'There is no intake "{intake}"; intakes are {", ".join(_INTAKES)}.')
+        request = operations_pb2.SetHostIntakeRequest(host=host, intake=_INTAKES[intake])  # type: ignore[arg-type]
+        return self._call("SetHostIntake", request, operations_pb2.SetHostIntakeResponse, timeout, "Operations").host
 
     def audit(self, *, from_sequence: int = 0, tenant: str = "", count_max: int = 0,
               timeout: Optional[float] = None) -> List[Dict[str, Any]]:

@@ -214,8 +214,8 @@ class Client:
                hashes: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None, **arrays: Any) -> Job:
         """Submits a job: a run that outlives this process and the server's. Returns when the job is on disk.
 
-        `options` are hpvm.SubmitOptions: name, symbols, repeat, deadline, key, after, retries. Without a key every try
-        uses the same random key, so that a lost answer never makes two jobs."""
+        `options` are hpvm.SubmitOptions: name, symbols, repeat, deadline, key, after, retries, needs of a host. Without
+        a key every try uses the same random key, so that a lost answer never makes two jobs."""
         response = self._submit("submit", graph, modules, hashes, inputs, arrays, options, None, timeout)
         return Job(self, response.job)
 

@@ -82,6 +82,11 @@ class JobFacts:
         return str(self._message.hold.reason)
 
     @property
+    def host(self) -> str:
+        """In a cluster: the host that runs the job, or ran its last attempt; "" before, and without a cluster."""
+        return str(self._message.host)
+
+    @property
     def log(self) -> Log:
         """The output that the job's kernels printed."""
         return Log.of(self._message.log)

@@ -243,6 +243,11 @@ class Administration(support.WithServer):
         self.assertEqual(admin.set_device_pause("cpu:0", True, "a test").device.paused.reason, "a test")
         self.assertTrue(self.client.devices()[0].id)
         self.assertFalse(admin.set_device_pause("cpu:0", False).device.HasField("paused"))
+        for call in (admin.hosts, lambda: admin.set_host_intake("lab-a", "draining")):
+            with self.assertRaisesRegex(hpvm.FailedPreconditionError, "not part of a cluster"):
+                call()
+        with self.assertRaisesRegex(hpvm.InvalidArgumentError, "intakes are open, cordoned"):
+            admin.set_host_intake("lab-a", "closed")
         made = admin.create_token("lab", name="a test's", lifetime=60)
         self.assertNotIn(made.secret, repr(made))
         with hpvm.connect(self.server, credentials=hpvm.Credentials(token=made.secret)) as theirs:

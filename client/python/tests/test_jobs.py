@@ -82,6 +82,14 @@ class Jobs(support.WithServer):
         with self.assertRaisesRegex(ValueError, "conditions are succeeded"):
             self.submit(support.add(1), after=[(before, "whenever")])
 
+    def test_needs_of_hosts(self):
+        sent = hpvm.SubmitOptions(needs=["kind:gpu", "label:lab=a"], host="lab-a", memory=4096).request().host_needs
+        self.assertEqual((list(sent.words), sent.host, sent.memory_bytes), (["kind:gpu", "label:lab=a"], "lab-a", 4096))
+        self.assertFalse(hpvm.SubmitOptions().request().HasField("host_needs"))
+        with self.assertRaisesRegex(ValueError, "a list of words"):
+            self.submit(support.add(1), needs="kind:gpu")
+        self.assertEqual(self.submit(support.add(1)).host, "")  # The server is not part of a cluster.
+
     def test_holding(self):
         job = self.submit(support.add(41), held=True)
         self.assertEqual((job.held, job.hold_reason, job.state), (True, "", hpvm.JobState.ACCEPTED))

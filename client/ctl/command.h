@@ -98,6 +98,7 @@ void AddTop(Commands commands);
 void AddMemory(Commands commands);
 void AddIntake(Commands commands);
 void AddDevice(Commands commands);
+void AddCluster(Commands commands);
 void AddDoctor(Commands commands);
 void AddCompletion(Commands commands);
 

@@ -17,7 +17,7 @@ namespace {
 // Asks the server, if it answers at once, for the candidates. A shell expands what it is offered, so only characters
 // of ids and names are kept.
 std::string Listing(const std::string& command) {
-  return "hpvmctl " + command + " --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_\\n-'";
+  return "hpvmctl " + command + " --connect-timeout 0.3 --patience 1ms 2>/dev/null | tr -cd '[:alnum:]_.\\n-'";
 }
 
 std::vector<const CLI::App*> CommandsOf(const CLI::App* app) {
@@ -59,6 +59,7 @@ std::string ListingOf(const CLI::Option* option) {
          : name == "tenant" || name == "--tenant"   ? Listing("tenant list -o name")
          : name == "token"                          ? Listing("token list -o name")
          : name == "handle" || name == "--handle"   ? Listing("graph list -o name")
+         : name == "host" || name == "--on-host"    ? Listing("cluster hosts -o name")
          : name == "buffer"                         ? Listing("buffer list -o name")
          : name == "profile" || name == "--profile" ? Listing("profile list -o name")
                                                     : "";

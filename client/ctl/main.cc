@@ -175,10 +175,10 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   app.fallthrough();  // Allows global options after the command, where people type them.
   Commands commands{app, globals, action};
-  for (const auto add : {AddSubmit, AddRun,     AddDevices, AddCosts,   AddJobs,      AddDescribe, AddApply,  AddRetry,
-                         AddBundle, AddReplay,  AddGraph,   AddKernel,  AddModule,    AddBuffers,  AddQuota,  AddUsage,
-                         AddTenant, AddToken,   AddAudit,   AddServer,  AddTop,       AddMemory,   AddIntake, AddDevice,
-                         AddDoctor, AddProfile, AddVersion, AddExample, AddCompletion}) {
+  for (const auto add : {AddSubmit,  AddRun,    AddDevices, AddCosts,   AddJobs,    AddDescribe,  AddApply,  AddRetry,
+                         AddBundle,  AddReplay, AddGraph,   AddKernel,  AddModule,  AddBuffers,   AddQuota,  AddUsage,
+                         AddTenant,  AddToken,  AddAudit,   AddServer,  AddTop,     AddMemory,    AddIntake, AddDevice,
+                         AddCluster, AddDoctor, AddProfile, AddVersion, AddExample, AddCompletion}) {
     add(commands);
   }
   try {

@@ -234,7 +234,12 @@ void PrintJobLine(const v1::Job& job, const Format& format, bool with_heading) {
   } else if (format == Format::kName) {
     puts(Printable(job.id()).c_str());
   } else {
-    PrintRow(JobRows({job}, RealClock().WallNs(), format == Format::kWide), kWidths, with_heading);
+    const bool wide = format == Format::kWide;
+    v1::Job shown = job;
+    if (!wide) {
+      shown.clear_host();  // All lines have the same columns, and the first job may have no host yet.
+    }
+    PrintRow(JobRows({shown}, RealClock().WallNs(), wide), kWidths, with_heading);
   }
   fflush(stdout);
 }

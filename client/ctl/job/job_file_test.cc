@@ -46,7 +46,8 @@ TEST(JobFileTest, Everything) {
       "devices": ["cpu:0", "opencl"],
       "repeat": 3, "rotate": {"next": "now"}, "until": "done", "name": "one", "labels": {"night": 7, "who": ""},
       "priority": -5, "deadline": "2h", "attempts": 2, "after": ["job-1:ended", "array-2"], "array": "0-9%2",
-      "array_symbol": "n", "key": "night-7"})";
+      "array_symbol": "n", "key": "night-7", "needs": ["kind:gpu", "label:lab=a"], "on_host": "lab-a",
+      "host_memory": "4GiB"})";
   const StatusOr<JobFile> file = ParseJobFile("a.json", text);
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_TRUE(SchemaTakes(text));
@@ -71,6 +72,9 @@ TEST(JobFileTest, Everything) {
   EXPECT_EQ(job.array, "0-9%2");
   EXPECT_EQ(job.array_symbol, "n");
   EXPECT_EQ(job.graph.idempotency_key, "night-7");
+  EXPECT_THAT(job.needs, ElementsAre("kind:gpu", "label:lab=a"));
+  EXPECT_EQ(job.host, "lab-a");
+  EXPECT_EQ(job.host_memory, "4GiB");
 }
 
 TEST(JobFileTest, AGraphOfItsOwn) {
@@ -120,6 +124,9 @@ TEST(JobFileTest, AgreesWithTheSchema) {
                              R"("after": {})",
                              R"("array": 3)",
                              R"("key": 3)",
+                             R"("needs": [""])",
+                             R"("on_host": "")",
+                             R"("host_memory": [])",
                              R"("until": "")"}) {
     const std::string graph = std::string(member).starts_with("\"graph\"") ? "" : R"("graph": "g.json", )";
     const std::string text = "{\"hpvm_job\": 1, " + graph + member + "}";

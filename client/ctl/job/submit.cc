@@ -151,7 +151,8 @@ void AddSubmit(Commands commands) {
       "  hpvmctl submit sweep.json --array 0-99%8 --input seed=@index --output r=r-{index}.npy\n"
       "  hpvmctl submit matmul.json --each jobs.jsonl --detach\n"
       "  hpvmctl submit matmul.json --input A=a.npy --input B=b.npy --max-wait 1h --max-run 10m\n"
-      "  hpvmctl submit sum.json --after array-0193…:ended --input parts=parts.npy");
+      "  hpvmctl submit sum.json --after array-0193…:ended --input parts=parts.npy\n"
+      "  hpvmctl submit matmul.json --input A=a.npy --input B=b.npy --needs kind:cpu --host-memory 1MiB");
   SubmitCommand& options = SetWork(commands, command, Submit);
   SubmitArguments& arguments = options.job;
   AddGraphOptions(command, arguments.graph);
@@ -176,6 +177,12 @@ void AddSubmit(Commands commands) {
   AddWord(command, "--max-run", arguments.run_max, "How long an attempt may run; then the job fails");
   AddWord(command, "--max-device-time", arguments.device_time_max,
           "How much device time an attempt may take, all devices together; then the job fails");
+  AddEach(command, "--needs", arguments.needs,
+          "WORD that the host must have, as `hpvmctl cluster hosts -o wide` lists them (kind:gpu, label:lab=a); given "
+          "several times: all of them. The job waits while no host of the cluster has them");
+  AddWord(command, "--on-host", arguments.host, "Name of the only host of the cluster that may run the job");
+  AddWord(command, "--host-memory", arguments.host_memory,
+          "Memory of the host, such as 4GiB, that no other job has claimed");
   command.add_flag("--hold", arguments.held, "Hold the job until `hpvmctl release`; prints the id, as --detach does");
 }
 

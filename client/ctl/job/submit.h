@@ -32,6 +32,8 @@ struct SubmitArguments {
   uint32_t attempts = 0;
   bool held = false;
   std::string wait_max, run_max, device_time_max;
+  std::vector<std::string> needs;  // Words of the host.
+  std::string host, host_memory;
 };
 
 // PreparedJob is a job that was read and checked, and the place of its words.

@@ -10,6 +10,7 @@
 #include "client/ctl/report.h"
 #include "client/ctl/text/job_text.h"
 #include "client/ctl/text/parse_args.h"
+#include "client/ctl/text/quota_words.h"
 #include "client/ctl/text/text.h"
 #include "client/status/retry.h"
 
@@ -35,6 +36,17 @@ StatusOr<v1::JobLimits> ToLimits(const SubmitArguments& arguments) {
   return limits;
 }
 
+StatusOr<v1::HostNeeds> ToHostNeeds(const SubmitArguments& arguments) {
+  v1::HostNeeds needs;
+  needs.mutable_words()->Assign(arguments.needs.begin(), arguments.needs.end());
+  needs.set_host(arguments.host);
+  if (!arguments.host_memory.empty()) {
+    HPVMD_ASSIGN_OR_RETURN(const uint64_t bytes, While(ParseBytes(arguments.host_memory), "reading --host-memory"));
+    needs.set_memory_bytes(bytes);
+  }
+  return needs;
+}
+
 StatusOr<SubmitOptions> ToSubmitOptions(const SubmitArguments& arguments, const GraphJob& job) {
   SubmitOptions submit;
   HPVMD_ASSIGN_OR_RETURN(submit.call, ToCallOptions(arguments.graph));
@@ -45,6 +57,7 @@ StatusOr<SubmitOptions> ToSubmitOptions(const SubmitArguments& arguments, const 
   submit.attempts_max = arguments.attempts;
   submit.held = arguments.held;
   HPVMD_ASSIGN_OR_RETURN(submit.limits, ToLimits(arguments));
+  HPVMD_ASSIGN_OR_RETURN(submit.host_needs, ToHostNeeds(arguments));
   for (const std::string& word : arguments.after) {
     HPVMD_RETURN_IF_ERROR(ParseAfter(word, &submit.after));
   }

@@ -15,6 +15,8 @@ namespace hpvm::ctl {
 namespace {
 
 constexpr size_t kGraphColumns = 14, kNameColumns = 16;
+// In tables that have hosts.
+constexpr size_t kGraphColumnsBeside = 10, kNameColumnsBeside = 8, kHostColumns = 10;
 
 // Cuts the text to at most `columns` characters, never inside a UTF-8 character.
 std::string Cut(std::string text, size_t columns) {
@@ -105,6 +107,21 @@ std::string LimitsText(const v1::JobLimits& limits) {
   add("waits at most", limits.wait_ns());
   add("an attempt runs at most", limits.run_ns());
   add("takes device time of at most", limits.device_ns());
+  return text;
+}
+
+std::string NeedsText(const v1::HostNeeds& needs) {
+  std::string text;
+  const auto add = [&](const std::string& need) { text += (text.empty() ? "" : ", ") + need; };
+  for (const std::string& word : needs.words()) {
+    add(word);
+  }
+  if (!needs.host().empty()) {
+    add("the host " + needs.host());
+  }
+  if (needs.memory_bytes() != 0) {
+    add(BytesText(needs.memory_bytes()) + " of the host's memory");
+  }
   return text;
 }
 
@@ -229,33 +246,53 @@ std::string AgeText(int64_t unix_ns, int64_t now_ns) {
                                 : std::to_string(seconds / 86'400) + "d";
 }
 
+namespace {
+
+std::vector<std::string> WideRow(const v1::Job& job, int64_t now_ns) {
+  return {job.id(),
+          StateText(job.state()),
+          TimeText(job.created_unix_ns()),
+          RanText(job, now_ns),
+          AttemptsText(job),
+          OrDash(job.host()),
+          std::to_string(job.priority()),
+          OrDash(job.graph_name()),
+          OrDash(NameOf(job)),
+          OrDash(job.array_id()),
+          OrDash(LabelsText(job)),
+          Why(job)};
+}
+
+std::vector<std::string> NarrowRow(const v1::Job& job, int64_t now_ns, bool with_host) {
+  std::vector<std::string> row = {job.id(), StateText(job.state()), AgeText(job.created_unix_ns(), now_ns),
+                                  RanText(job, now_ns)};
+  if (with_host) {
+    row.push_back(Cut(OrDash(job.host()), kHostColumns));
+  }
+  row.push_back(Cut(OrDash(job.graph_name()), with_host ? kGraphColumnsBeside : kGraphColumns));
+  row.push_back(Cut(OrDash(NameOf(job)), with_host ? kNameColumnsBeside : kNameColumns));
+  return row;
+}
+
+}  // namespace
+
 std::vector<std::vector<std::string>> JobRows(const std::vector<v1::Job>& jobs, int64_t now_ns, bool wide) {
+  const bool with_tenant = std::ranges::any_of(jobs, [](const v1::Job& job) { return !job.tenant().empty(); });
+  const bool with_host = std::ranges::any_of(jobs, [](const v1::Job& job) { return !job.host().empty(); });
   std::vector<std::vector<std::string>> rows;
   if (wide) {
     rows.push_back(
-        {"JOB", "STATE", "CREATED", "TIME", "ATTEMPT", "PRIORITY", "GRAPH", "NAME", "ARRAY", "LABELS", "WHY"});
+        {"JOB", "STATE", "CREATED", "TIME", "ATTEMPT", "HOST", "PRIORITY", "GRAPH", "NAME", "ARRAY", "LABELS", "WHY"});
+  } else if (with_host) {
+    rows.push_back({"JOB", "STATE", "AGE", "TIME", "HOST", "GRAPH", "NAME"});
   } else {
     rows.push_back({"JOB", "STATE", "AGE", "TIME", "GRAPH", "NAME"});
   }
-  const bool with_tenant =
-      std::any_of(jobs.begin(), jobs.end(), [](const v1::Job& job) { return !job.tenant().empty(); });
-  if (with_tenant) {
-    rows.front().insert(rows.front().begin(), "TENANT");
-  }
   for (const v1::Job& job : jobs) {
-    std::vector<std::string> row = {job.id(), StateText(job.state())};
-    if (with_tenant) {
-      row.insert(row.begin(), OrDash(job.tenant()));
-    }
-    if (wide) {
-      row.insert(row.end(), {TimeText(job.created_unix_ns()), RanText(job, now_ns), AttemptsText(job),
-                             std::to_string(job.priority()), OrDash(job.graph_name()), OrDash(NameOf(job)),
-                             OrDash(job.array_id()), OrDash(LabelsText(job)), Why(job)});
-    } else {
-      row.insert(row.end(), {AgeText(job.created_unix_ns(), now_ns), RanText(job, now_ns),
-                             Cut(OrDash(job.graph_name()), kGraphColumns), Cut(OrDash(NameOf(job)), kNameColumns)});
-    }
-    rows.push_back(std::move(row));
+    rows.push_back(wide ? WideRow(job, now_ns) : NarrowRow(job, now_ns, with_host));
+  }
+  for (size_t i = 0; with_tenant && i < rows.size(); ++i) {
+    rows[i].insert(rows[i].begin(), i == 0 ? "TENANT" : OrDash(jobs[i - 1].tenant()));
   }
   return rows;
 }
@@ -284,6 +321,8 @@ Lines FactsOf(const v1::Job& job, int64_t now_ns) {
   lines.Add("retry of", job.retry_of());
   lines.Add("key", job.idempotency_key());
   lines.Add("priority", job.priority() == 0 ? "" : std::to_string(job.priority()));
+  lines.Add("needs", NeedsText(job.host_needs()));
+  lines.Add("host", job.host());
   lines.Add("attempt", job.attempt() == 0 ? "" : AttemptsText(job));
   lines.AddTime("created", job.created_unix_ns(), now_ns);
   lines.AddTime("started", job.started_unix_ns(), now_ns);

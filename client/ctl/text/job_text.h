@@ -19,7 +19,8 @@ std::string StateText(v1::JobState state);
 // Returns the age as "12s", "5m", "3h" or "4d".
 std::string AgeText(int64_t unix_ns, int64_t now_ns);
 
-// Returns rows for Table(). The narrow ones fit 100 columns: names are cut, ids are not.
+// Returns rows for Table(). The narrow ones fit 100 columns: names are cut, ids are not. They have hosts when some job
+// has one.
 std::vector<std::vector<std::string>> JobRows(const std::vector<v1::Job>& jobs, int64_t now_ns, bool wide);
 // Returns all facts about a job, one "name  value" per line.
 std::string JobFacts(const v1::Job& job, int64_t now_ns);

@@ -105,14 +105,38 @@ TEST(JobTextTest, TablesFit) {
   job.set_created_unix_ns(kNow - 400 * 86'400 * kSecond);
   job.set_started_unix_ns(kNow - 86'400 * kSecond);
   job.set_ended_unix_ns(kNow);
-  const std::string table = Table(JobRows({job}, kNow, false));
-  EXPECT_THAT(table, AllOf(HasSubstr(kId), HasSubstr("400d")));
-  for (size_t at = 0; at < table.size();) {
-    const size_t end = table.find('\n', at);
-    EXPECT_LE(end - at, 100u) << table;
-    at = end + 1;
+  for (const std::string& host : {std::string(), std::string(255, 'h')}) {
+    job.set_host(host);
+    const std::string table = Table(JobRows({job}, kNow, false));
+    EXPECT_THAT(table, AllOf(HasSubstr(kId), HasSubstr("400d")));
+    for (size_t at = 0; at < table.size();) {
+      const size_t end = table.find('\n', at);
+      EXPECT_LE(end - at, 100u) << table;
+      at = end + 1;
+    }
   }
-  EXPECT_THAT(Table(JobRows({job}, kNow, true)), AllOf(HasSubstr(job.name()), HasSubstr("array-1")));
+  EXPECT_THAT(Table(JobRows({job}, kNow, true)),
+              AllOf(HasSubstr(job.name()), HasSubstr("array-1"), HasSubstr(job.host())));
+}
+
+// Hosts have a column once some job has one; the facts of a job name what it needs, too.
+TEST(JobTextTest, Hosts) {
+  v1::Job job = JobWith(v1::JOB_STATE_RUNNING), waiting = JobWith(v1::JOB_STATE_QUEUED);
+  EXPECT_THAT(Table(JobRows({job, waiting}, kNow, false)), Not(HasSubstr("HOST")));
+  EXPECT_THAT(JobDetails(job, kNow), AllOf(Not(HasSubstr("host")), Not(HasSubstr("needs"))));
+  job.set_host("lab-a");
+  job.set_tenant("ann");
+  const auto rows = JobRows({job, waiting}, kNow, false);
+  EXPECT_THAT(rows[0], testing::ElementsAre("TENANT", "JOB", "STATE", "AGE", "TIME", "HOST", "GRAPH", "NAME"));
+  EXPECT_EQ(rows[1][5], "lab-a");
+  EXPECT_EQ(rows[2][5], "-");
+  EXPECT_EQ(rows[2][0], "-");
+  job.mutable_host_needs()->add_words("kind:gpu");
+  job.mutable_host_needs()->set_host("lab-a");
+  job.mutable_host_needs()->set_memory_bytes(4096);
+  EXPECT_THAT(JobDetails(job, kNow), AllOf(HasSubstr("host        lab-a"),
+                                           HasSubstr("needs       kind:gpu, the host lab-a, 4.00 KiB of the host's "
+                                                     "memory")));
 }
 
 // Text is cut between characters: a partial character never reaches a terminal.

@@ -18,10 +18,11 @@ constexpr std::string_view kRed = "\x1b[31m", kGreen = "\x1b[32m", kYellow = "\x
 struct StateColour {
   std::string_view word, colour;
 };
-// Colours of the states of jobs, devices, tenants and tokens.
+// Colours of the states of jobs, devices, hosts, tenants and tokens.
 constexpr auto kStateColours = std::to_array<StateColour>({
     {"SUCCEEDED", kGreen},
     {"READY", kGreen},
+    {"LIVE", kGreen},
     {"RUNNING", kYellow},
     {"CANCELLED", kYellow},
     {"DEGRADED", kYellow},

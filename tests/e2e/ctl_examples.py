@@ -200,7 +200,9 @@ class Examples(Ctl):
                         continue
                     done = self.shell("set -o pipefail; " + line, timeout=120)
                     no_device = "This machine has no device" in done.stderr and "--device" in line
-                    wanted = done.returncode if no_device else OK
+                    # This daemon is not part of a cluster; ctl_cluster.py has one.
+                    no_cluster = "not part of a cluster" in done.stderr and path.startswith("cluster ") or "host-needs" in done.stderr and "--needs" in line
+                    wanted = done.returncode if no_device or no_cluster else OK
                     self.assertEqual(done.returncode, wanted, f"{line}\nstdout: {done.stdout}\nstderr: {done.stderr}")
         self.assertGreater(ran, 60)
         leaves = [path for path in helps if not commands_of(helps[path])]

@@ -25,6 +25,8 @@ constexpr char kSpentFile[] = "/spent.json";
 constexpr Duration kLongest = std::chrono::minutes(1);
 // Time to kill executors and write their jobs down after work in progress was interrupted.
 constexpr Duration kBreakOffMax = std::chrono::milliseconds(1'000);
+// Period of telling the cluster which devices the host has.
+constexpr Duration kDevicesEvery = std::chrono::seconds(1);
 constexpr Duration kCallGrace = std::chrono::milliseconds(200);
 
 std::string Milliseconds(Duration took) {
@@ -235,9 +237,7 @@ Status Daemon::Open(DaemonOptions& options) {
   WatchHealth(config);
   WatchRoom();
   jobs_->SetOnDamage([this](const JobDamage& damage) { core_->OnDamage(damage); });
-  if (host_ != nullptr) {
-    HPVMD_RETURN_IF_ERROR(host_->Start(*core_));
-  }
+  HPVMD_RETURN_IF_ERROR(StartHost());
   LogInfo("Started", {{"ms", Milliseconds(RealClock().Now() - start)},
                       {"state", folder_->path()},
                       {"config_sha256", in_force_.Get().sha256}});
@@ -255,6 +255,10 @@ Status Daemon::Serve(const Config& config, const std::vector<ListenAddress>& add
   HPVMD_RETURN_IF_ERROR(identity_->OpenTicketSockets(config, unix_paths));
   Access access{&identity_->directory(), &identity_->authenticator(), audit_, folder_->path() + kAccountsFile,
                 &in_force_};
+  if (host_ != nullptr) {
+    cluster_admin_ = std::make_unique<ClusterAdmin>(host_->store(), host_->name());
+    access.hosts = cluster_admin_.get();
+  }
   access.keep_intake = [path = folder_->path() + "/intake.json"](const Intake& next) {
     return WriteIntake(path, next);
   };
@@ -356,6 +360,18 @@ void Daemon::WatchHealth(const Config& config) {
   }
 }
 
+Status Daemon::StartHost() {
+  if (host_ == nullptr) {
+    return absl::OkStatus();
+  }
+  HPVMD_RETURN_IF_ERROR(host_->Start(*core_));
+  host_devices_ = std::make_unique<RoundThread>([this] {
+    host_->SetDevices(core_->Snapshot(/*with_tenants=*/false).devices);
+    return kDevicesEvery;
+  });
+  return absl::OkStatus();
+}
+
 // Tells components that wait for disk room, and retries devices that failed meanwhile.
 void Daemon::WatchRoom() {
   jobs_->SetOnRoom([this, had_room = true](bool has_room) mutable {
@@ -444,6 +460,7 @@ Daemon::~Daemon() {
   }
   health_.reset();
   probe_.reset();
+  host_devices_.reset();
   if (host_ != nullptr) {
     host_->Stop();
   }

@@ -17,6 +17,7 @@
 #include "server/accounts/accounts.h"
 #include "server/audit/audit_log.h"
 #include "server/audit/audit_observer.h"
+#include "server/cluster_admin.h"
 #include "server/config/config_print.h"
 #include "server/core/core.h"
 #include "server/executors/health_watch.h"
@@ -108,6 +109,7 @@ class Daemon {
   void Watch();
   void WatchRoom();
   void WatchHealth(const Config& config);
+  Status StartHost();
 
   ConfigOrigin origin_;
   ConfigInForce in_force_;
@@ -130,6 +132,8 @@ class Daemon {
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<ProbeThread> probe_;
   std::unique_ptr<HealthWatch> health_;  // Null with devices.health = false.
+  std::unique_ptr<ClusterAdmin> cluster_admin_;  // Null without cluster.database.
+  std::unique_ptr<RoundThread> host_devices_;    // Likewise; tells the cluster which devices the host has.
 };
 
 }  // namespace hpvm::server

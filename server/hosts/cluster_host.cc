@@ -194,7 +194,7 @@ std::set<std::string> ClusterHost::Words(const std::vector<v1::Device>& devices)
     words.insert("address:" + options_.config.cluster_address);
   }
   for (const v1::Device& device : devices) {
-    if (device.state() != v1::Device::STATE_BROKEN) {
+    if (device.state() == v1::Device::STATE_READY && !device.has_paused()) {
       words.insert("device:" + device.id());
       if (std::string kind = KindOf(device); !kind.empty()) {
         words.insert(std::move(kind));
@@ -205,9 +205,11 @@ std::set<std::string> ClusterHost::Words(const std::vector<v1::Device>& devices)
 }
 
 void ClusterHost::SetDevices(const std::vector<v1::Device>& devices) {
+  std::set<std::string> words = Words(devices);
   std::lock_guard lock(mutex_);
-  if (loop_ != nullptr) {
-    loop_->SetWords(Words(devices));
+  if (loop_ != nullptr && words != words_) {
+    words_ = words;
+    loop_->SetWords(std::move(words));
   }
 }
 

@@ -56,7 +56,7 @@ class ClusterHost {
 
   // Begins to claim jobs, unless the host's role is "api", and to report changes. Borrows the core.
   Status Start(Core& core);
-  // The devices of the host have changed.
+  // Called with the devices of the host from time to time; changes are told to the cluster.
   void SetDevices(const std::vector<v1::Device>& devices);
   // Claims no more jobs; those that the host has go on.
   void Drain();
@@ -83,6 +83,7 @@ class ClusterHost {
   std::mutex mutex_;                   // Guards the pointers below, which notices and watches use.
   std::shared_ptr<SharedFeed> feed_;   // Null outside of Start and Stop.
   std::shared_ptr<cluster::AgentLoop> loop_;
+  std::set<std::string> words_;  // As the loop has them.
   std::unique_ptr<Notices> notices_;
 };
 

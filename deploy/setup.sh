@@ -15,7 +15,7 @@ packages=(
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   nlohmann-json3-dev libspdlog-dev libtomlplusplus-dev libcli11-dev
   libssl-dev libnghttp2-dev libseccomp-dev libpng-dev libzip-dev zlib1g-dev libzstd-dev
-  libsqlite3-dev libhwloc-dev prometheus-cpp-dev libmicrohttpd-dev libcurl4-openssl-dev
+  libsqlite3-dev libpqxx-dev libpq-dev libhwloc-dev prometheus-cpp-dev libmicrohttpd-dev libcurl4-openssl-dev
   # GPUs: the loaders, and the readers of modules.
   ocl-icd-opencl-dev ocl-icd-libopencl1 opencl-headers libvulkan-dev spirv-headers spirv-tools
   llvm-15-dev libllvmspirvlib-15-dev libclc-22
@@ -31,8 +31,8 @@ tests=(
   patchelf xz-utils zstd libegl1 libglvnd0
   # The tests of packages, and of alarms and dashboards.
   dpkg-dev mmdebstrap logrotate prometheus
-  # The cluster's store, which only tests and benchmarks use yet; tests start servers of their own.
-  libpqxx-dev libpq-dev postgresql-15
+  # PostgreSQL, of which tests and deploy/cluster-demo.sh start servers of their own.
+  postgresql-15
   # Tests and benchmark peers.
   libgtest-dev libgmock-dev libmpfr-dev libvalijson-dev libtbb-dev libstarpu-dev nodejs binaryen
   # The Python client's tests: types, wheels, tensors of torch, bars, notebooks and their pictures.

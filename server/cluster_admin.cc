@@ -36,9 +36,7 @@ Status NoSuchHost(const std::string& host) {
 
 void ClusterAdmin::Fill(const cluster::HostView& view, v1::Host* host) const {
   host->set_name(view.name);
-  host->set_state(view.is_live    ? v1::Host::STATE_LIVE
-                  : view.has_left ? v1::Host::STATE_LEFT
-                                  : v1::Host::STATE_LOST);
+  host->set_state(view.is_live ? v1::Host::STATE_LIVE : view.has_left ? v1::Host::STATE_LEFT : v1::Host::STATE_LOST);
   host->set_intake(ToPublic(view.intake));
   for (const std::string& word : view.has) {
     if (word.starts_with(kVersion)) {

@@ -131,7 +131,7 @@ class Daemon {
   std::unique_ptr<DescriptorInbox> inbox_;  // Null without a Unix socket.
   std::unique_ptr<GrpcServer> server_;
   std::unique_ptr<ProbeThread> probe_;
-  std::unique_ptr<HealthWatch> health_;  // Null with devices.health = false.
+  std::unique_ptr<HealthWatch> health_;          // Null with devices.health = false.
   std::unique_ptr<ClusterAdmin> cluster_admin_;  // Null without cluster.database.
   std::unique_ptr<RoundThread> host_devices_;    // Likewise; tells the cluster which devices the host has.
 };

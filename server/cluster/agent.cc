@@ -118,34 +118,37 @@ void Agent::Join(Time now) {
   Worker worker = options_.worker;
   worker.joins = join_.number;
   worker.has = words_;
-  store_.Join(std::move(worker),
-              [weak = std::weak_ptr(self_), number = join_.number, words = words_number_, now](const StatusOr<Lease>& lease) {
-                const std::shared_ptr<Agent*> self = weak.lock();
-                if (self == nullptr || (*self)->join_.number != number || !(*self)->join_.is_out()) {
-                  return;
-                }
-                Agent& agent = **self;
-                agent.join_.sent = kNever;
-                if (!lease.ok()) {
-                  agent.next_join_ = agent.clock_.Now() + kAgain;
-                  return;
-                }
-                agent.incarnation_ = lease->incarnation;
-                agent.words_told_ = words;
-                agent.valid_until_ = now + lease->length;
-                agent.settled_claims_ = 0;
-                agent.claim_ = {};
-                agent.renew_.sent = kNever;
-                agent.next_claim_ = agent.clock_.Now();
-                agent.next_renew_ = now + agent.options_.renew_every;
-              });
+  store_.Join(std::move(worker), [weak = std::weak_ptr(self_), number = join_.number, words = words_number_,
+                                  now](const StatusOr<Lease>& lease) {
+    const std::shared_ptr<Agent*> self = weak.lock();
+    if (self == nullptr || (*self)->join_.number != number || !(*self)->join_.is_out()) {
+      return;
+    }
+    Agent& agent = **self;
+    agent.join_.sent = kNever;
+    if (!lease.ok()) {
+      agent.next_join_ = agent.clock_.Now() + kAgain;
+      return;
+    }
+    agent.incarnation_ = lease->incarnation;
+    agent.words_told_ = words;
+    agent.valid_until_ = now + lease->length;
+    agent.settled_claims_ = 0;
+    agent.claim_ = {};
+    agent.renew_.sent = kNever;
+    agent.next_claim_ = agent.clock_.Now();
+    agent.next_renew_ = now + agent.options_.renew_every;
+  });
 }
 
 void Agent::Renew(Time now) {
   renew_ = {.number = renew_.number + 1, .sent = now};
   next_renew_ = now + options_.renew_every;
-  RenewRequest request{
-      .worker = options_.worker.name, .incarnation = incarnation_, .held = {}, .claims_settled = settled_claims_, .has = {}};
+  RenewRequest request{.worker = options_.worker.name,
+                       .incarnation = incarnation_,
+                       .held = {},
+                       .claims_settled = settled_claims_,
+                       .has = {}};
   if (words_told_ != words_number_) {
     request.has = words_;
   }

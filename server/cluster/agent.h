@@ -53,7 +53,7 @@ class AgentRuns {
   virtual void OnRecorded(const HeldJob& job, const StatusOr<JobView>& recorded) = 0;
 };
 
-// How a run ended.
+// RunEnd is the end of a run.
 struct RunEnd {
   JobState state = JobState::kSucceeded;  // kSucceeded, kFailed or kCancelled; kWaiting: it did not end by itself.
   std::string result, record;             // FinishRequest's.
@@ -126,9 +126,9 @@ class Agent {
   Call join_, renew_, claim_, leave_;
   uint64_t settled_claims_ = 0;  // RenewRequest::claims_settled.
   bool is_draining_ = false, gives_back_ = false, has_left_ = false;
-  std::set<std::string> words_;         // As the host has them now.
-  uint64_t words_number_ = 0;           // Of the newest words; grows with each SetWords.
-  uint64_t words_told_ = 0;             // Of the words that the store has.
+  std::set<std::string> words_;  // As the host has them now.
+  uint64_t words_number_ = 0;    // Number of the newest words.
+  uint64_t words_told_ = 0;      // Number of those that the store has.
   std::map<HeldJob, Held> held_;
 };
 

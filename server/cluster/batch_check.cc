@@ -57,8 +57,8 @@ Status CheckKeys(const std::vector<NewJob>& jobs) {
   std::map<Key, const NewJob*> by_key, by_id;
   for (const NewJob& job : jobs) {
     const NewJob* const same_key = by_key.try_emplace({job.tenant, KeyOf(job)}, &job).first->second;
-    const bool is_same = job.request_hash.empty() ? same_key->request == job.request
-                                                  : same_key->request_hash == job.request_hash;
+    const bool is_same =
+        job.request_hash.empty() ? same_key->request == job.request : same_key->request_hash == job.request_hash;
     if (!is_same) {
       return FailedPrecondition("The batch uses the key " + Quoted(KeyOf(job)) + " for two requests.");
     }

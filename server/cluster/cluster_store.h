@@ -55,17 +55,17 @@ bool IsMet(Dependency::Condition condition, JobState end);
 struct NewJob {
   std::string tenant, id;       // `id` is unique in the cluster; the caller draws it at random.
   std::string idempotency_key;  // Empty: none; the id then serves as key.
-  std::string request;          // What a host needs to run it; the store does not look into it.
+  std::string request;          // For the host that runs it; the store does not look into it.
   // Two requests with equal hashes are the same one, for the key; empty: the requests themselves are compared.
   std::string request_hash;
-  std::string record;           // What lists show of it: small; the store does not look into it.
-  int32_t priority = 0;         // Higher is claimed first, within a tenant.
-  uint32_t attempts_max = 1;    // At least 1.
-  Duration deadline{0};         // From the submit to the end; 0: none.
+  std::string record;         // For lists; the store does not look into it. At most 256 KiB.
+  int32_t priority = 0;       // Higher is claimed first, within a tenant.
+  uint32_t attempts_max = 1;  // At least 1.
+  Duration deadline{0};       // From the submit to the end; 0: none.
   std::vector<Dependency> after;
   Needs needs;
   bool is_held = false;  // It is not claimed until SetHold lets it go.
-  std::string hold;      // Who holds it, and why; the store does not look into it. At most 2 KiB.
+  std::string hold;      // Says by whom it is held; the store does not look into it. At most 2 KiB.
 };
 
 struct JobView {
@@ -78,8 +78,8 @@ struct JobView {
   std::string result;     // Set at the end by Finish, or by the store: see kEndedBy. Empty in lists and watches.
   bool cancel_requested = false;
   bool is_held = false;
-  std::string hold;  // The last SetHold's.
-  uint64_t number = 0;          // Grows with each submit of the tenant.
+  std::string hold;     // The last SetHold's.
+  uint64_t number = 0;  // Grows with each submit of the tenant.
   // The store's time; 0: it has not started, or ended. The last claim is what counts as start.
   Time submitted{0}, started{0}, ended{0};
 };
@@ -102,7 +102,7 @@ struct JobPage {
   uint64_t next = 0;  // ListRequest::before of the next page; 0: there is none.
 };
 
-// Whether a host takes jobs. It stays as it was set when the host joins again.
+// HostIntake says whether a host takes jobs. It stays as it was set when the host joins again.
 enum class HostIntake : uint8_t { kOpen, kCordoned, kDraining };
 
 struct HostView {

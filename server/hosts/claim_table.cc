@@ -7,9 +7,7 @@
 namespace hpvm::server {
 namespace {
 
-Status ClaimIsOver(const std::string& id) {
-  return FailedPrecondition("This host's claim of job " + id + " is over.");
-}
+Status ClaimIsOver(const std::string& id) { return FailedPrecondition("This host's claim of job " + id + " is over."); }
 
 JobClaims::StopReason ReasonOf(cluster::AgentRuns::StopReason why) {
   switch (why) {
@@ -65,7 +63,8 @@ void ClaimTable::Start(const cluster::Claim& claim) {
   }
   StatusOr<StoredJob> row = RowOf(claim);
   if (!row.ok()) {
-    LogError("A claimed job cannot be read", {{"tenant", claim.tenant}, {"job", claim.id}, {"error", Message(row.status())}});
+    LogError("A claimed job cannot be read",
+             {{"tenant", claim.tenant}, {"job", claim.id}, {"error", Message(row.status())}});
     End(held, {.state = cluster::JobState::kFailed, .result = "", .record = ""});
     return;
   }

@@ -42,9 +42,9 @@ class ClaimTable final : public cluster::AgentRuns {
   struct Entry {
     cluster::HeldJob held;
     std::string request;
-    uint32_t attempts = 0;      // With this one.
-    bool has_ended = false;     // The loop was told.
-    JobStore::WriteDone done;   // Waits for the end to be recorded.
+    uint32_t attempts = 0;     // With this one.
+    bool has_ended = false;    // The loop was told.
+    JobStore::WriteDone done;  // Waits for the end to be recorded.
   };
   void End(const cluster::HeldJob& job, cluster::RunEnd end);
   void Answer(const std::string& tenant, JobStore::WriteDone done, Status status);

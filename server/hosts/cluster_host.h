@@ -22,8 +22,8 @@
 namespace hpvm::server {
 
 struct ClusterHostOptions {
-  Config config;            // cluster.database is set.
-  DiskRoom* room = nullptr;  // Borrowed; of the state folder.
+  Config config;             // cluster.database is set.
+  DiskRoom* room = nullptr;  // The state folder's. Borrowed.
   // Returns the limits of a tenant; called on several threads.
   std::function<cluster::TenantLimits(const std::string& tenant)> limits;
 };
@@ -66,7 +66,7 @@ class ClusterHost {
   void Stop();
 
  private:
-  class Notices;  // What the database tells: a listener of PostgreSQL; nothing for SQLite.
+  class Notices;  // A listener for PostgreSQL, nothing for SQLite, which tells nothing.
   ClusterHost(ClusterHostOptions options, std::string name);
   Status OpenStore();
   std::set<std::string> Words(const std::vector<v1::Device>& devices) const;
@@ -80,8 +80,8 @@ class ClusterHost {
   std::unique_ptr<SharedJobStore> jobs_;  // Until TakeJobs.
   SharedJobStore* shared_ = nullptr;
   std::function<void(const std::string& channel)> on_notice_;
-  std::mutex mutex_;                   // Guards the pointers below, which notices and watches use.
-  std::shared_ptr<SharedFeed> feed_;   // Null outside of Start and Stop.
+  std::mutex mutex_;                  // Guards the pointers below, which notices and watches use.
+  std::shared_ptr<SharedFeed> feed_;  // Null outside of Start and Stop.
   std::shared_ptr<cluster::AgentLoop> loop_;
   std::set<std::string> words_;  // As the loop has them.
   std::unique_ptr<Notices> notices_;

@@ -28,8 +28,8 @@ std::set<cluster::JobState> StatesOf(const JobFilter& filter) {
 }
 
 StatusOr<cluster::JobView> Get(cluster::ClusterStore& store, std::string_view tenant, std::string_view id) {
-  StatusOr<cluster::JobView> view = Await<cluster::JobView>(
-      [&](auto done) { store.Get(std::string(tenant), std::string(id), std::move(done)); });
+  StatusOr<cluster::JobView> view =
+      Await<cluster::JobView>([&](auto done) { store.Get(std::string(tenant), std::string(id), std::move(done)); });
   // Ids that the store refuses (control characters, for example) are nobody's.
   return absl::IsInvalidArgument(view.status()) ? NoSuchJob(id) : view;
 }
@@ -97,9 +97,8 @@ StatusOr<std::vector<StoredJob>> SharedJobDatabase::ListSome(std::string_view te
     const bool filters = !filter->labels.empty() || !filter->array_id.empty();
     request.most = static_cast<uint32_t>(std::clamp<size_t>(
         std::min(filters ? kPageMax : filter->count_max - rows.size(), filter->rows_max - visited), 1, kPageMax));
-    HPVMD_ASSIGN_OR_RETURN(const cluster::JobPage page, Await<cluster::JobPage>([&](auto done) {
-                             store_.List(request, std::move(done));
-                           }));
+    HPVMD_ASSIGN_OR_RETURN(const cluster::JobPage page,
+                           Await<cluster::JobPage>([&](auto done) { store_.List(request, std::move(done)); }));
     for (const cluster::JobView& view : page.jobs) {
       HPVMD_ASSIGN_OR_RETURN(StoredJob row, RowOf(view));
       ++visited;

@@ -15,8 +15,8 @@
 namespace hpvm::server {
 
 // Thread-safe. Reads wait for the database, for some seconds at most, and fail with kUnavailable or kDeadlineExceeded
-// when it does not answer. What concerns all jobs of a store (restoring, retention, damage, use) is not this host's:
-// those calls find nothing.
+// when it does not answer. No host restores, drops or checks all jobs of the store by itself: the calls for that find
+// nothing.
 class SharedJobDatabase final : public JobDatabase {
  public:
   // Borrows both.

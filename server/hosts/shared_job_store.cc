@@ -104,15 +104,15 @@ void SharedJobStore::WithLimits(const std::string& tenant, std::function<void(co
       return;
     }
   }
-  options_.store->SetLimits(tenant, wanted,
-                            Posted<cluster::Nothing>(
-                                tenant, [this, tenant, wanted, then](const StatusOr<cluster::Nothing>& set) {
-                                  if (set.ok()) {
-                                    std::lock_guard lock(mutex_);
-                                    limits_[tenant] = wanted;
-                                  }
-                                  then(set.status());
-                                }));
+  options_.store->SetLimits(
+      tenant, wanted,
+      Posted<cluster::Nothing>(tenant, [this, tenant, wanted, then](const StatusOr<cluster::Nothing>& set) {
+        if (set.ok()) {
+          std::lock_guard lock(mutex_);
+          limits_[tenant] = wanted;
+        }
+        then(set.status());
+      }));
 }
 
 void SharedJobStore::Submit(InsertJobs insert, WriteDone done) {
@@ -134,10 +134,10 @@ void SharedJobStore::Submit(InsertJobs insert, WriteDone done) {
         PostOnce(tenant, [done, set] { done(WriteResult{.status = ForSubmitter(set)}); });
         return;
       }
-      options_.store->Submit(std::move(jobs),
-                             Posted<std::vector<cluster::JobView>>(tenant, [this, tenant, shared, done](const auto& views) {
-                               AnswerSubmit(tenant, *shared, done, views);
-                             }));
+      options_.store->Submit(std::move(jobs), Posted<std::vector<cluster::JobView>>(
+                                                  tenant, [this, tenant, shared, done](const auto& views) {
+                                                    AnswerSubmit(tenant, *shared, done, views);
+                                                  }));
     });
   });
 }

@@ -27,7 +27,7 @@ struct SharedJobStoreOptions {
   ClaimTable* claims = nullptr;            // Borrowed; must outlive the job store.
   std::string host;                        // This host's name.
   std::string blob_folder;                 // Exists; is the same on all hosts.
-  DiskRoom* room = nullptr;                // Of the state folder. As in LocalJobStoreOptions.
+  DiskRoom* room = nullptr;                // The state folder's. As in LocalJobStoreOptions.
   // Returns the limits of a tenant; called on the store's threads.
   std::function<cluster::TenantLimits(const std::string& tenant)> limits;
   // Called when clients of this host begin or cease to watch a tenant's jobs.
@@ -76,7 +76,7 @@ class SharedJobStore final : public JobStore, public SharedJobs {
   const std::unique_ptr<JobStore> files_;  // A local store whose database is a SharedJobDatabase.
   std::mutex mutex_;
   std::map<std::string, cluster::TenantLimits> limits_;  // As the store has them.
-  Status last_error_;  // Of the last call that the cluster's store did not answer; OK: it answers.
+  Status last_error_;  // Why the cluster's store did not answer the last call; OK: it answered.
 };
 
 }  // namespace hpvm::server

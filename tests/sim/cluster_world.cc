@@ -117,8 +117,7 @@ class ClusterWorld::Link final : public cluster::ClusterStore {
     Call<cluster::Nothing>([this, tenant, limits](auto then) { world_.store_->SetLimits(tenant, limits, then); }, done);
   }
   void SetIntake(std::string worker, cluster::HostIntake intake, Done<cluster::Nothing> done) override {
-    Call<cluster::Nothing>(
-        [this, worker, intake](auto then) { world_.store_->SetIntake(worker, intake, then); }, done);
+    Call<cluster::Nothing>([this, worker, intake](auto then) { world_.store_->SetIntake(worker, intake, then); }, done);
   }
   void Sweep(uint32_t most, Done<cluster::SweepResult> done) override {
     Call<cluster::SweepResult>([this, most](auto then) { world_.store_->Sweep(most, then); }, done);
@@ -453,10 +452,9 @@ void ClusterWorld::EndRun(uint32_t host, const HeldJob& job, uint64_t generation
   h.runs.erase(found);
   jobs_[{job.tenant, job.id}].active.erase(host);
   h.unrecorded.insert(job);
-  h.agent->OnRunEnded(job, {.state = state,
-                            .result = ResultOf(job),
-                            .record = "",
-                            .device_time = Milliseconds(Between(run_rng_, 1, 50))});
+  h.agent->OnRunEnded(
+      job,
+      {.state = state, .result = ResultOf(job), .record = "", .device_time = Milliseconds(Between(run_rng_, 1, 50))});
 }
 
 // --- Clients ---
@@ -773,11 +771,12 @@ Verdict ClusterWorld::Run() {
     const bool is_cordoned = !cordoned_.contains(host);
     // A host that drains gives its jobs back, and takes none, as one that is cordoned.
     const auto closed = Chance(rng_, 500) ? cluster::HostIntake::kDraining : cluster::HostIntake::kCordoned;
-    store_->SetIntake(host, is_cordoned ? closed : cluster::HostIntake::kOpen, [&](const StatusOr<cluster::Nothing>& set) {
-      if (set.ok()) {
-        is_cordoned ? (void)cordoned_.insert(host) : (void)cordoned_.erase(host);
-      }
-    });
+    store_->SetIntake(host, is_cordoned ? closed : cluster::HostIntake::kOpen,
+                      [&](const StatusOr<cluster::Nothing>& set) {
+                        if (set.ok()) {
+                          is_cordoned ? (void)cordoned_.insert(host) : (void)cordoned_.erase(host);
+                        }
+                      });
   });
   for (uint32_t host = 0; host < plan_.hosts; ++host) {
     StartHost(host);

@@ -89,9 +89,7 @@ constexpr size_t kResultColumn = 27;
 
 // Numbers that a later release may have written count as the strictest one.
 HostIntake IntakeFrom(int64_t number) {
-  return number == 0   ? HostIntake::kOpen
-         : number == 1 ? HostIntake::kCordoned
-                       : HostIntake::kDraining;
+  return number == 0 ? HostIntake::kOpen : number == 1 ? HostIntake::kCordoned : HostIntake::kDraining;
 }
 
 // Rounds down to three significant bits, so that jobs of many sizes share a few rows of needs.
@@ -395,8 +393,8 @@ StatusOr<JobRow> ClusterTransaction::InsertJob(TenantRow& tenant, const NewJob& 
   HPVMD_ASSIGN_OR_RETURN(const SqlRows made,
                          Run(kInsertJob, {job.tenant, job.id, key, row.is_ready, job.is_held, job.attempts_max, pending,
                                           int64_t{job.priority}, row.memory_bytes, row.needs, Ns(row.view.submitted),
-                                          Ns(row.deadline), SqlBlob{job.request}, SqlBlob{}, SqlBlob{job.hold}, SqlBlob{job.record},
-                                          SqlBlob{job.request_hash}}));
+                                          Ns(row.deadline), SqlBlob{job.request}, SqlBlob{}, SqlBlob{job.hold},
+                                          SqlBlob{job.record}, SqlBlob{job.request_hash}}));
   row.sequence = made.empty() ? 0 : made[0].Int(0);
   row.view.number = static_cast<uint64_t>(row.sequence);
   ++tenant.waiting;
@@ -419,9 +417,10 @@ Status ClusterTransaction::AddEvent(TenantRow& tenant, const JobView& job) {
 Status ClusterTransaction::SaveJob(const JobRow& job, std::string* request) {
   const JobView& view = job.view;
   const auto save = [&](const SqlStatement& statement, auto... more) {
-    return Run(statement, {static_cast<int64_t>(view.state), job.is_ready, view.attempts, job.lost, view.fence,
-                           view.host, job.incarnation, job.claim, job.ended_fence, view.cancel_requested, job.pending,
-                           job.dependents, Ns(job.not_before), job.sequence, view.is_held, Ns(view.ended), Ns(view.started), more...});
+    return Run(statement,
+               {static_cast<int64_t>(view.state), job.is_ready, view.attempts, job.lost, view.fence, view.host,
+                job.incarnation, job.claim, job.ended_fence, view.cancel_requested, job.pending, job.dependents,
+                Ns(job.not_before), job.sequence, view.is_held, Ns(view.ended), Ns(view.started), more...});
   };
   if (job.has_new_record) {
     HPVMD_RETURN_IF_ERROR(Run(kSaveRecord, {SqlBlob{view.record}, SqlBlob{view.hold}, job.sequence}).status());

@@ -100,7 +100,10 @@ StatusOr<Renewal> RenewIn(ClusterTransaction& transaction, const RenewRequest& r
   for (const SqlRow& row : rows) {
     claims[{row.Text(0), row.Text(1), row.Unsigned(2)}] = &row;
   }
-  Renewal renewal{.length = transaction.options().lease, .lost = {}, .cancelled = {}, .expired = {},
+  Renewal renewal{.length = transaction.options().lease,
+                  .lost = {},
+                  .cancelled = {},
+                  .expired = {},
                   .is_draining = host.intake == HostIntake::kDraining};
   for (const HeldJob& held : std::set<HeldJob>(request.held.begin(), request.held.end())) {
     const auto claim = claims.find(held);

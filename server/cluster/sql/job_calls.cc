@@ -42,8 +42,7 @@ Status FindKey(ClusterTransaction& transaction, const NewJob& job, KnownJobs* kn
   if (rows.empty()) {
     return absl::OkStatus();
   }
-  const bool is_same =
-      job.request_hash.empty() ? rows[0].Blob(1) == job.request : rows[0].Blob(2) == job.request_hash;
+  const bool is_same = job.request_hash.empty() ? rows[0].Blob(1) == job.request : rows[0].Blob(2) == job.request_hash;
   if (!is_same) {
     return FailedPrecondition("The key " + Quoted(KeyOf(job)) + " was used for another request.");
   }

@@ -226,11 +226,9 @@ std::unique_ptr<SqlCall> SetLimitsCall(std::string tenant, TenantLimits limits, 
 }
 
 std::unique_ptr<SqlCall> SetIntakeCall(std::string worker, HostIntake intake, ClusterStore::Done<Nothing> done) {
-  return OneStep<Nothing>(
-      [worker = std::move(worker), intake](ClusterTransaction& transaction) {
-        return SetIntakeIn(transaction, worker, intake);
-      },
-      std::move(done));
+  return OneStep<Nothing>([worker = std::move(worker), intake](
+                              ClusterTransaction& transaction) { return SetIntakeIn(transaction, worker, intake); },
+                          std::move(done));
 }
 
 std::unique_ptr<SqlCall> SweepingCall(uint32_t most, ClusterStore::Done<SweepResult> done) {

@@ -32,12 +32,7 @@ class JobClaims : private CoreRoom {
 
   JobClaims(CoreContext& context, Tenants& tenants, Watchers& watchers, JobTable& table, JobFeed& feed,
             JobLifecycle& lifecycle)
-      : CoreRoom(context),
-        tenants_(tenants),
-        watchers_(watchers),
-        table_(table),
-        feed_(feed),
-        lifecycle_(lifecycle) {}
+      : CoreRoom(context), tenants_(tenants), watchers_(watchers), table_(table), feed_(feed), lifecycle_(lifecycle) {}
 
   // --- For the store; these lock the mutex ---
   // Takes the job, whose row is complete and ACCEPTED, with the numbers of the attempts before this one.

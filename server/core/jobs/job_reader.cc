@@ -118,8 +118,7 @@ StatusOr<JobReader::EventBatch> JobReader::ReadEvents(Tenant& tenant, std::strin
                                                                     : *recent->second;
       batch.events = events.After(after, count_max);
       const uint64_t reached = batch.events.empty() ? after : batch.events.back().sequence();
-      const bool has_ended =
-          live == nullptr && (followed == tenant.followed.end() || followed->second.has_ended);
+      const bool has_ended = live == nullptr && (followed == tenant.followed.end() || followed->second.has_ended);
       batch.last = has_ended && reached >= events.last_sequence();
       if (batch.events.empty() && !batch.last && shutdown_.stopped) {
         return Unavailable("The server is stopping; the job goes on when the server has started again.");
@@ -129,9 +128,8 @@ StatusOr<JobReader::EventBatch> JobReader::ReadEvents(Tenant& tenant, std::strin
   }
   HPVMD_ASSIGN_OR_RETURN(v1::Job job, FindJob(tenant, id));
   if (!IsTerminal(job.state())) {
-    return Unavailable(options_.shared != nullptr
-                           ? "The job went to another host; watch it again."
-                           : "The job's state is not known until the server has started again.");
+    return Unavailable(options_.shared != nullptr ? "The job went to another host; watch it again."
+                                                  : "The job's state is not known until the server has started again.");
   }
   v1::JobEvent& event = batch.events.emplace_back(JobEventOf(std::move(job)));
   event.set_sequence(after + 1);

@@ -26,8 +26,8 @@ Status CheckHostNeeds(const v1::HostNeeds& needs, bool is_shared) {
     return FailedPrecondition("The job names what its host must have, but the server is not part of a cluster.");
   }
   if (needs.words_size() > kHostWordsMax) {
-    return InvalidArgument("The job needs " + std::to_string(needs.words_size()) +
-                           " words of its host; the limit is " + std::to_string(kHostWordsMax) + ".");
+    return InvalidArgument("The job needs " + std::to_string(needs.words_size()) + " words of its host; the limit is " +
+                           std::to_string(kHostWordsMax) + ".");
   }
   for (const std::string& word : needs.words()) {
     if (word.empty() || word.size() > kNameBytesMax) {
@@ -88,9 +88,8 @@ v1::ElementType PortType(const v1::GraphSummary& summary, const std::string& nam
 }
 
 bool WritesBuffers(const v1::SubmitRequest& request) {
-  return std::any_of(request.outputs().begin(), request.outputs().end(), [](const v1::OutputBinding& output) {
-    return output.has_buffer_id() || output.has_new_buffer();
-  });
+  return std::any_of(request.outputs().begin(), request.outputs().end(),
+                     [](const v1::OutputBinding& output) { return output.has_buffer_id() || output.has_new_buffer(); });
 }
 
 bool IsInPlace(const v1::SubmitRequest& request) {

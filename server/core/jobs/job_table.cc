@@ -74,7 +74,8 @@ std::optional<StoredUnit> JobTable::StateOfUnit(const Tenant& tenant, const std:
     const UnitState state = array.State();
     return StoredUnit{.state = state, .size = state.live + state.succeeded + state.failed + array.missing};
   }
-  if (const auto stored = units.find(id); stored != units.end() && (stored->second.state.live == 0 || options_.shared != nullptr)) {
+  if (const auto stored = units.find(id);
+      stored != units.end() && (stored->second.state.live == 0 || options_.shared != nullptr)) {
     return stored->second;  // A shared store settles by itself what ends meanwhile.
   }
   return std::nullopt;  // Not read yet, or it has ended since.

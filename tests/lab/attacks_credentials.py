@@ -80,9 +80,10 @@ def administration_by_a_user(session):
         answer = session.api.call(method, message, service=calls.ADMIN)
         if answer.ok or answer.code in ("INTERNAL", "UNKNOWN", "UNAVAILABLE"):
             complaints.append(f"{method} {message!r}: {answer}")
-    answer = session.api.call("SetIntake", encode(f2=1, f3="mine"), service=calls.OPERATIONS)
-    if answer.code != "PERMISSION_DENIED":
-        complaints.append(f"SetIntake: {answer}")
+    for method, message in (("SetIntake", encode(f2=1, f3="mine")), ("ListHosts", b""), ("SetHostIntake", encode(f2="lab-a", f3=3))):
+        answer = session.api.call(method, message, service=calls.OPERATIONS)
+        if answer.code != "PERMISSION_DENIED":
+            complaints.append(f"{method}: {answer}")
     shown = session.api.call("GetOverview", encode(f2=1000), service=calls.OPERATIONS)
     if not shown.ok or NEIGHBOUR.encode() in shown.reply:
         complaints.append(f"GetOverview shows a neighbour: {shown}")

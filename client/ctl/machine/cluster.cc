@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "client/ctl/text/parse_args.h"
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
+#include "base/status.h"
 #include "hpvm/admin.h"
 
 namespace hpvm::ctl {
@@ -238,8 +241,9 @@ void AddRebalance(Commands commands, CLI::App& cluster) {
   CLI::App& rebalance = AddCommand(
       cluster, "rebalance", "Have hosts with too many jobs give theirs back, so that free hosts take them",
       "For administrators. One after the other, each live host that takes jobs and has over one job more than such "
-      "hosts have\non average gives all of its jobs back, and is opened again. Hosts claim them anew, this one "
-      "included. Attempts that\nrun on such a host start again from their beginning, and are not counted.\n"
+      "hosts have\non average gives all of its jobs back, and is opened again. Hosts claim them anew, this one too "
+      "once "
+      "it is open.\nAttempts that run on such a host start again from their beginning, and are not counted.\n"
       "Example:\n  hpvmctl cluster rebalance --yes");
   Options& options = SetWork(commands, rebalance, Rebalance);
   rebalance.add_flag("--yes", options.yes, "Confirm that running attempts start again; without it the command asks");

@@ -3,6 +3,7 @@
 #ifndef HPVMD_CLIENT_CTL_MACHINE_CLUSTER_HOSTS_H_
 #define HPVMD_CLIENT_CTL_MACHINE_CLUSTER_HOSTS_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

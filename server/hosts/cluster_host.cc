@@ -141,6 +141,7 @@ StatusOr<std::unique_ptr<ClusterHost>> ClusterHost::Open(ClusterHostOptions opti
   jobs.host = name;
   jobs.blob_folder = blobs;
   jobs.room = host->options_.room;
+  jobs.accepts_jobs = host->options_.config.cluster_role != "agent";
   jobs.limits = host->options_.limits;
   jobs.on_watched = [raw = host.get()](const std::string& tenant, bool is_watched) {
     std::lock_guard lock(raw->mutex_);

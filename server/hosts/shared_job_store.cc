@@ -74,13 +74,22 @@ std::function<void(StatusOr<T>)> SharedJobStore::Posted(std::string tenant,
                                                         std::function<void(const StatusOr<T>&)> then) {
   calls_->Begin();
   return [this, calls = calls_, tenant = std::move(tenant), then = std::move(then)](StatusOr<T> answer) {
-    {
-      std::lock_guard lock(mutex_);
-      last_error_ = IsUnanswered(answer.status()) ? answer.status() : absl::OkStatus();
-    }
+    Note(answer.status());
     PostOnce(tenant, [then, answer = std::move(answer)] { then(answer); });
     calls->End();
   };
+}
+
+// Logs when the database ceases to answer, and when it answers again.
+void SharedJobStore::Note(const Status& status) {
+  std::lock_guard lock(mutex_);
+  const bool was_answering = last_error_.ok();
+  last_error_ = IsUnanswered(status) ? status : absl::OkStatus();
+  if (was_answering && !last_error_.ok()) {
+    LogWarning("The cluster's database does not answer", {{"error", Message(status)}});
+  } else if (!was_answering && last_error_.ok()) {
+    LogInfo("The cluster's database answers again");
+  }
 }
 
 void SharedJobStore::Write(JobWrite write, WriteDone done) {
@@ -117,6 +126,15 @@ void SharedJobStore::WithLimits(const std::string& tenant, std::function<void(co
 
 void SharedJobStore::Submit(InsertJobs insert, WriteDone done) {
   const std::string tenant = insert.jobs.front().tenant();
+  if (!options_.accepts_jobs) {
+    PostOnce(tenant, [done = std::move(done)] {
+      done(WriteResult{
+          .status = FailedPrecondition(
+              "This host only runs jobs (cluster.role = \"agent\"); submit to another host of the cluster."),
+          .known = {}});
+    });
+    return;
+  }
   auto shared = std::make_shared<InsertJobs>(std::move(insert));
   // Jobs and limits are read in the tenant's turn: arrays are large, and a policy may be read under a lock.
   PostOnce(tenant, [this, tenant, shared, done = std::move(done)] {
@@ -172,17 +190,6 @@ void SharedJobStore::AnswerSubmit(const std::string& tenant, const InsertJobs& i
     }
   }
   done(result);
-}
-
-JobStoreHealth SharedJobStore::Health() {
-  JobStoreHealth health = files_->Health();
-  std::lock_guard lock(mutex_);
-  if (health.accepts_writes && !last_error_.ok()) {
-    health.accepts_writes = false;
-    health.is_transient = true;
-    health.reason = "The cluster's database does not answer. " + Message(last_error_);
-  }
-  return health;
 }
 
 void SharedJobStore::Cancel(std::string tenant, std::string id, Done done) {

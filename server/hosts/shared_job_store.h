@@ -27,6 +27,7 @@ struct SharedJobStoreOptions {
   ClaimTable* claims = nullptr;            // Borrowed; must outlive the job store.
   std::string host;                        // This host's name.
   std::string blob_folder;                 // Exists; is the same on all hosts.
+  bool accepts_jobs = true;                // False for hosts that only run jobs.
   DiskRoom* room = nullptr;                // The state folder's. As in LocalJobStoreOptions.
   // Returns the limits of a tenant; called on the store's threads.
   std::function<cluster::TenantLimits(const std::string& tenant)> limits;
@@ -49,7 +50,8 @@ class SharedJobStore final : public JobStore, public SharedJobs {
   }
   JobDatabase& database() override { return files_->database(); }
   BlobFolder& blobs() override { return files_->blobs(); }
-  JobStoreHealth Health() override;
+  // The health of the files. While the cluster's database does not answer, runs go on, so the host stays ready.
+  JobStoreHealth Health() override { return files_->Health(); }
   void AwaitRoom(uint64_t bytes) override { files_->AwaitRoom(bytes); }
   void SetOnRoom(OnRoom on_room) override { files_->SetOnRoom(std::move(on_room)); }
 
@@ -63,6 +65,7 @@ class SharedJobStore final : public JobStore, public SharedJobs {
  private:
   // The answers of the cluster's store come when they come; this counts them, so that none comes after the end.
   struct Calls;
+  void Note(const Status& status);
   void Submit(InsertJobs insert, WriteDone done);
   // Sets the tenant's limits in the store if they have changed, then calls `then`.
   void WithLimits(const std::string& tenant, std::function<void(const Status&)> then);

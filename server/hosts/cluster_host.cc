@@ -16,6 +16,7 @@
 #include "server/cluster/sql/cluster_transaction.h"
 #include "server/cluster/sql/sql_cluster_store.h"
 #include "server/cluster/sqlite/sqlite_session.h"
+#include "server/hosts/blob_sweep.h"
 #include "server/process/log.h"
 
 namespace hpvm::server {
@@ -24,6 +25,7 @@ namespace {
 constexpr std::string_view kSqlitePrefix = "sqlite:";
 // Channels of the database (SqlSession::Notify).
 constexpr char kIdentityChannel[] = "hpvmd_identity";
+constexpr Duration kSweepEvery = std::chrono::hours(1);
 constexpr Duration kLeaveMax = std::chrono::seconds(5);
 // Connections to PostgreSQL for calls; another one listens.
 constexpr uint32_t kConnections = 4;
@@ -182,6 +184,17 @@ Status ClusterHost::Start(Core& core) {
     loop_ = std::move(loop);
   }
   HPVMD_ASSIGN_OR_RETURN(notices_, Notices::Start(options_.config, *this));
+  sweeps_ = std::make_unique<RoundThread>(
+      [this, sweep = std::make_shared<BlobSweep>(BlobSweepOptions{.folder = options_.config.cluster_blob_dir}, *store_,
+                                                 RealDisk(), RealClock())] {
+        if (const StatusOr<uint64_t> removed = sweep->Run(); !removed.ok()) {
+          LogWarning("Unneeded files of the cluster's jobs cannot be removed", {{"error", Message(removed.status())}});
+        } else if (*removed > 0) {
+          LogInfo("Unneeded files of the cluster's jobs were removed", {{"files", std::to_string(*removed)}});
+        }
+        return kSweepEvery;
+      },
+      kSweepEvery);
   LogInfo("Joined the cluster", {{"host", name_}, {"role", options_.config.cluster_role}});
   return absl::OkStatus();
 }
@@ -259,6 +272,7 @@ void ClusterHost::Leave() {
 
 void ClusterHost::Stop() {
   notices_.reset();
+  sweeps_.reset();
   if (claims_ != nullptr) {
     claims_->SetParts(nullptr, nullptr);
   }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/round_thread.h"
 #include "server/cluster/agent_loop.h"
 #include "server/cluster/cluster_store.h"
 #include "server/cluster/sql/sql_session.h"
@@ -85,6 +86,7 @@ class ClusterHost {
   std::shared_ptr<cluster::AgentLoop> loop_;
   std::set<std::string> words_;  // As the loop has them.
   std::unique_ptr<Notices> notices_;
+  std::unique_ptr<RoundThread> sweeps_;  // Removes unneeded files from the shared folder.
 };
 
 }  // namespace hpvm::server

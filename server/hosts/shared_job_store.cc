@@ -16,6 +16,7 @@ std::unique_ptr<JobStore> OpenFiles(const SharedJobStoreOptions& options) {
   LocalJobStoreOptions local;
   local.database = std::make_unique<SharedJobDatabase>(*options.store, *options.claims);
   local.blobs = std::make_unique<BlobFolder>(RealDisk(), options.blob_folder);
+  local.blobs->SetShared();
   local.room = options.room;
   return CreateLocalJobStore(std::move(local));
 }

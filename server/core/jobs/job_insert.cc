@@ -47,7 +47,8 @@ void JobSubmitter::OnBlobs(const SubmissionRef& submission, StatusOr<std::vector
     Answer(scope, submission, StoreRefusal(blobs.status()));
     return;
   }
-  if (submission->puts_graph) {
+  // Files of a shared store are marked as used by each submission.
+  if (submission->puts_graph && options_.shared == nullptr) {
     CoreScope scope(monitor_);
     Preparation& preparation = *submission->preparation;
     if (!shutdown_.closed) {  // Stop releases the pins while the store still exists.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/jobs/blobs/blob_folder.h"
 
+#include <sys/stat.h>
+
 #include <utility>
 
 #include "base/failpoint.h"
@@ -90,6 +92,10 @@ BlobFolder::~BlobFolder() = default;
 void BlobFolder::SetIsUsed(IsUsed is_used) { state_->is_used = std::move(is_used); }
 
 void BlobFolder::SetRoom(const DiskRoom* room) { state_->room = room; }
+
+void BlobFolder::SetShared() { state_->is_shared = true; }
+
+bool BlobFolderState::MarkUsed(DiskFile& file) const { return !is_shared || futimens(file.fd(), nullptr) == 0; }
 
 StatusOr<std::unique_ptr<DiskFile>> BlobFolder::Open(std::string_view tenant, const Sha256& hash, uint64_t size_bytes) {
   HPVMD_RETURN_IF_ERROR(CheckBlobTenant(tenant));

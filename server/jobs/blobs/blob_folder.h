@@ -77,6 +77,10 @@ class BlobFolder {
   // Called before anything else: blobs are written only into the room that `room` admits. Borrowed as the disk is.
   void SetRoom(const DiskRoom* room);
 
+  // Called before anything else: other processes use the folder, too, and remove files that have been unused for long.
+  // A blob that a call finds is marked as used now, by its file's time of change.
+  void SetShared();
+
   // Puts a blob, which is durable on return. Errors as in base/io/disk.h; after a failed sync everything fails with
   // kDataLoss (but a file's own sync that finds the disk full is kResourceExhausted, and there may be room later).
   // kInvalidArgument when `tenant` is not a valid tenant name, kInternal when the source cannot be read.

@@ -52,6 +52,7 @@ struct BlobFolderState {
   const std::string root;
   BlobFolder::IsUsed is_used;
   const DiskRoom* room = nullptr;
+  bool is_shared = false;  // BlobFolder::SetShared.
   std::atomic<uint64_t> next_temporary{0};
 
   std::mutex mutex;
@@ -73,6 +74,9 @@ struct BlobFolderState {
   std::string TenantFolder(std::string_view tenant) const { return root + "/" + std::string(tenant); }
   std::string Folder(const BlobKey& key) const { return TenantFolder(key.tenant) + "/" + ToHex(key.hash).substr(0, 2); }
   std::string Path(const BlobKey& key) const { return Folder(key) + "/" + ToHex(key.hash); }
+
+  // For shared folders: sets the file's time of change. Returns false when that failed.
+  bool MarkUsed(DiskFile& file) const;
 
   Status CheckSound() {
     std::lock_guard lock(mutex);

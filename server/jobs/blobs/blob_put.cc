@@ -105,8 +105,8 @@ class Putting final : public BlobPut {
       return false;
     }
     auto size = (*file)->Size();
-    if (!size.ok() || *size != blob.size_bytes) {
-      return false;  // Damaged: overwritten.
+    if (!size.ok() || *size != blob.size_bytes || !state_->MarkUsed(**file)) {
+      return false;  // Damaged, or perhaps removed soon: overwritten.
     }
     std::lock_guard lock(state_->mutex);
     if (!state_->is_swept || state_->unsynced_names.contains(key)) {

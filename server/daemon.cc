@@ -12,6 +12,7 @@
 #include "server/executors/executor_confinement.h"
 #include "server/front/client_ring.h"
 #include "server/front/tls.h"
+#include "server/jobs/sqlite/sqlite_job_database.h"
 #include "server/process/log.h"
 #include "server/process/process_facts.h"
 #include "server/rpc/scrape_access.h"
@@ -64,6 +65,32 @@ StatusOr<std::unique_ptr<Daemon>> Daemon::Start(DaemonOptions options) {
   return daemon;
 }
 
+// A daemon that joins a cluster would leave the jobs of its own store alone: those that have not ended would never run.
+Status Daemon::RefuseOwnJobs() {
+  SqliteJobDatabaseOptions options;
+  options.path = folder_->path() + "/jobs.db";
+  if (!RealDisk().Open(options.path, Disk::Mode::kRead).ok()) {
+    return absl::OkStatus();
+  }
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<JobDatabase> database, OpenSqliteJobDatabase(options));
+  HPVMD_ASSIGN_OR_RETURN(const auto uses, database->Use());
+  uint64_t live = 0, ended = 0;
+  for (const auto& [tenant, use] : uses) {
+    live += use.live;
+    ended += use.jobs - use.live;
+  }
+  if (live > 0) {
+    return FailedPrecondition("The store of this host (\"" + options.path + "\") has " + std::to_string(live) +
+                              " jobs that have not ended, and a host of a cluster does not run them. Start without "
+                              "cluster.database until they have ended, or move them with `hpvmctl bundle`.");
+  }
+  if (ended > 0) {
+    LogWarning("Jobs that ended before this host joined the cluster are not shown while it is part of it",
+               {{"jobs", std::to_string(ended)}});
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<std::unique_ptr<JobStore>> Daemon::JoinCluster(const Config& config) {
   ClusterHostOptions options{.config = config, .room = room_.get(), .limits = nullptr};
   options.limits = [this](const std::string& tenant) {
@@ -76,6 +103,7 @@ StatusOr<std::unique_ptr<JobStore>> Daemon::JoinCluster(const Config& config) {
     limits.is_disabled = policy->disabled;
     return limits;
   };
+  HPVMD_RETURN_IF_ERROR(RefuseOwnJobs());
   HPVMD_ASSIGN_OR_RETURN(host_, ClusterHost::Open(std::move(options)));
   return host_->TakeJobs();
 }
@@ -367,6 +395,7 @@ Status Daemon::StartHost() {
   HPVMD_RETURN_IF_ERROR(host_->Start(*core_));
   host_devices_ = std::make_unique<RoundThread>([this] {
     host_->SetDevices(core_->Snapshot(/*with_tenants=*/false).devices);
+    host_->SetPaused(core_->intake().closed || !core_->Health().is_ready);
     return kDevicesEvery;
   });
   return absl::OkStatus();

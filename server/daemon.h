@@ -100,6 +100,7 @@ class Daemon {
   Status FillCoreOptions(const Config& config, CoreOptions* core);
   StatusOr<std::unique_ptr<JobStore>> OpenJobs(const DaemonOptions& options);
   StatusOr<std::unique_ptr<JobStore>> JoinCluster(const Config& config);
+  Status RefuseOwnJobs();
   Status OpenAudit(const Config& config);
   Status Serve(const Config& config, const std::vector<ListenAddress>& addresses);
   void AwaitOperations(Duration within, const std::function<bool()>& hurry);

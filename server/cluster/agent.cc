@@ -66,13 +66,13 @@ Time Agent::Tick() {
     if (!renew_.is_out() && now >= next_renew_) {
       Renew(now);
     }
-    if (is_joined() && !is_draining_ && !claim_.is_out() && held_.size() < options_.runs_max && now >= next_claim_) {
+    if (MayClaim() && now >= next_claim_) {
       Claim(now);
     }
   }
   Time next = is_joined() ? std::min(stop_at(), renew_.is_out() ? renew_.sent + options_.call_timeout : next_renew_)
                           : (held_.empty() && !join_.is_out() ? next_join_ : kNever);
-  if (is_joined() && !is_draining_ && held_.size() < options_.runs_max && !claim_.is_out()) {
+  if (MayClaim()) {
     next = std::min(next, next_claim_);
   }
   for (const Call* call : {&join_, &claim_, &leave_}) {

@@ -75,6 +75,8 @@ class Agent {
   // New jobs may be claimable (a notification of the store).
   void Wake();
   void OnRunEnded(const HeldJob& job, RunEnd end);
+  // While paused, claims nothing; runs go on.
+  void SetPaused(bool is_paused) { is_paused_ = is_paused; }
   // Replaces the words of the host, with the next renewal.
   void SetWords(std::set<std::string> has);
   // Claims nothing more; runs go on. With `gives_back`, runs are stopped and put back, uncounted, and the agent leaves.
@@ -103,6 +105,9 @@ class Agent {
 
   bool IsOverdue(const Call& call, Time now) const { return call.is_out() && now - call.sent >= options_.call_timeout; }
   Time stop_at() const { return valid_until_ - options_.stop_margin; }
+  bool MayClaim() const {
+    return is_joined() && !is_draining_ && !is_paused_ && !claim_.is_out() && held_.size() < options_.runs_max;
+  }
   void Join(Time now);
   void Renew(Time now);
   void Claim(Time now);
@@ -125,7 +130,7 @@ class Agent {
   Time next_renew_{0}, next_claim_{0}, next_join_{0};
   Call join_, renew_, claim_, leave_;
   uint64_t settled_claims_ = 0;  // RenewRequest::claims_settled.
-  bool is_draining_ = false, gives_back_ = false, has_left_ = false;
+  bool is_draining_ = false, gives_back_ = false, has_left_ = false, is_paused_ = false;
   std::set<std::string> words_;  // As the host has them now.
   uint64_t words_number_ = 0;    // Number of the newest words.
   uint64_t words_told_ = 0;      // Number of those that the store has.

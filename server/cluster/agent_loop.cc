@@ -79,6 +79,10 @@ void AgentLoop::OnRunEnded(const HeldJob& job, RunEnd end) {
   Post(inbox_, [this, job, end = std::move(end)] { agent_.OnRunEnded(job, end); });
 }
 
+void AgentLoop::SetPaused(bool is_paused) {
+  Post(inbox_, [this, is_paused] { agent_.SetPaused(is_paused); });
+}
+
 void AgentLoop::SetWords(std::set<std::string> has) {
   Post(inbox_, [this, has = std::move(has)] { agent_.SetWords(has); });
 }

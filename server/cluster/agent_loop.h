@@ -35,6 +35,7 @@ class AgentLoop {
   // These do what the agent's methods do, a little later.
   void Wake();
   void OnRunEnded(const HeldJob& job, RunEnd end);
+  void SetPaused(bool is_paused);
   void SetWords(std::set<std::string> has);
   void Drain(bool gives_back);
   // Returns false when the agent has not left after so long.

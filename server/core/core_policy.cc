@@ -26,6 +26,9 @@ void Core::OnPolicyChanged(std::string_view name) {
   if (const TenantRef tenant = tenants_.FindKnown(name)) {
     ApplyPolicy(scope, tenant);
   }
+  if (context_.options.shared != nullptr) {
+    context_.options.shared->OnPolicyChanged(std::string(name));
+  }
 }
 
 void Core::ApplyPolicy(CoreScope& scope, const TenantRef& tenant) {

@@ -2,9 +2,9 @@
 // BlobSweep removes files from the folder that the hosts of a cluster share, when no job needs them.
 //
 // Method: mark and sweep, tenant by tenant, by each host at times of its own. A file is removed when it has not been
-// used for `keep_unused` and no job of the tenant names it, in two sweeps that are at least `between` apart. Whoever
-// stores a job marks its files as used before the job's row is written (BlobFolder::SetShared), so a file that a new
-// job needs is young when the second sweep opens it.
+// used for `keep_unused` and no job of the tenant names it, in two sweeps that are at least `between` apart. A host
+// that stores a job marks its files as used before the job's row is written (BlobFolder::SetShared), so a file that a
+// new job needs is young when the second sweep opens it.
 #ifndef HPVMD_SERVER_HOSTS_BLOB_SWEEP_H_
 #define HPVMD_SERVER_HOSTS_BLOB_SWEEP_H_
 

@@ -227,6 +227,13 @@ void ClusterHost::SetDevices(const std::vector<v1::Device>& devices) {
   }
 }
 
+void ClusterHost::SetPaused(bool is_paused) {
+  std::lock_guard lock(mutex_);
+  if (loop_ != nullptr) {
+    loop_->SetPaused(is_paused);
+  }
+}
+
 void ClusterHost::OnNotice(const std::string& channel, const std::string& payload) {
   if (on_notice_) {
     on_notice_(channel);

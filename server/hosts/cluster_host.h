@@ -59,6 +59,8 @@ class ClusterHost {
   Status Start(Core& core);
   // Called with the devices of the host from time to time; changes are told to the cluster.
   void SetDevices(const std::vector<v1::Device>& devices);
+  // While the host starts no jobs (its intake is closed, its disk is full), it claims none.
+  void SetPaused(bool is_paused);
   // Claims no more jobs; those that the host has go on.
   void Drain();
   // Gives all jobs back, and leaves the cluster; waits for a few seconds at most.

@@ -27,8 +27,9 @@ void SharedFeed::SetWatched(const std::string& tenant, bool is_watched) {
       tenants_.erase(tenant);
       return;
     }
-    // A job that is followed from now on may have changed since it was read.
-    tenants_[tenant] = Watched();
+    if (!tenants_.try_emplace(tenant).second) {
+      return;  // The job that is followed from now on was read after that.
+    }
   }
   thread_.Wake();
 }

@@ -223,6 +223,19 @@ void SharedJobStore::SetHold(std::string tenant, std::string id, bool is_held, c
   options_.store->Get(tenant, id, Posted<cluster::JobView>(tenant, set));
 }
 
+void SharedJobStore::OnPolicyChanged(std::string tenant) {
+  if (options_.accepts_jobs) {
+    PostOnce(tenant, [this, tenant] {
+      WithLimits(tenant, [tenant](const Status& set) {
+        if (!set.ok()) {
+          LogWarning("The limits of a tenant are not in the cluster's store yet; its next job brings them there",
+                     {{"tenant", tenant}, {"error", Message(set)}});
+        }
+      });
+    });
+  }
+}
+
 void SharedJobStore::SetWatched(std::string tenant, bool is_watched) { options_.on_watched(tenant, is_watched); }
 
 }  // namespace hpvm::server

@@ -57,6 +57,7 @@ class SharedJobStore final : public JobStore, public SharedJobs {
 
   void Cancel(std::string tenant, std::string id, Done done) override;
   void SetHold(std::string tenant, std::string id, bool is_held, const v1::JobHold& hold, Done done) override;
+  void OnPolicyChanged(std::string tenant) override;
   void SetWatched(std::string tenant, bool is_watched) override;
 
   // Work on a thread that may enter the core, in the tenant's turn.

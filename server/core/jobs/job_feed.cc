@@ -283,12 +283,21 @@ void JobFeed::Follow(Tenant& tenant, const v1::Job& job) {
   }
 }
 
-void JobFeed::AddForeign(CoreScope& scope, const TenantRef& tenant, v1::Job job) {
-  const auto followed = tenant->followed.find(job.id());
-  if (followed != tenant->followed.end() && !followed->second.has_ended) {
+void JobFeed::TellFollowed(Tenant& tenant, const v1::Job& job) {
+  CoreScope scope(monitor_);
+  AddFollowed(scope, tenant, job);
+}
+
+void JobFeed::AddFollowed(CoreScope& scope, Tenant& tenant, const v1::Job& job) {
+  const auto followed = tenant.followed.find(job.id());
+  if (followed != tenant.followed.end() && !followed->second.has_ended) {
     followed->second.has_ended = IsTerminal(job.state());
     AddEvent(scope, *followed->second.events, JobEventOf(job));
   }
+}
+
+void JobFeed::AddForeign(CoreScope& scope, const TenantRef& tenant, v1::Job job) {
+  AddFollowed(scope, *tenant, job);
   if (!tenant->history.is_kept()) {
     return;
   }

@@ -22,8 +22,11 @@ class JobFeed : private CoreRoom {
   JobFeed(CoreContext& context, Quotas& quotas, Devices& devices, Arbiter& arbiter, Watchers& watchers, JobTable& table)
       : CoreRoom(context), quotas_(quotas), devices_(devices), arbiter_(arbiter), watchers_(watchers), table_(table) {}
 
-  // Keeps the events of a job that another host has, from now on. Locks the mutex.
+  // --- These lock the mutex ---
+  // Keeps the events of a job that another host has, from now on.
   void Follow(Tenant& tenant, const v1::Job& job);
+  // Adds an event to such a job.
+  void TellFollowed(Tenant& tenant, const v1::Job& job);
 
   // --- For other rooms; the caller holds the mutex ---
   // Drops the events of a job that is no longer stored.
@@ -53,6 +56,7 @@ class JobFeed : private CoreRoom {
 
  private:
   void AddEvent(CoreScope& scope, JobEvents& events, v1::JobEvent event);
+  void AddFollowed(CoreScope& scope, Tenant& tenant, const v1::Job& job);
   void KeepChange(CoreScope& scope, const TenantRef& tenant, v1::JobChange change, v1::JobState before);
   std::string WaitSentenceOf(const Execution& job) const;
   std::string TurnSentenceOf(const Tenant& tenant) const;

@@ -79,6 +79,11 @@ StatusOr<uint64_t> JobReader::WatchJob(Tenant& tenant, std::string_view id, JobE
       return 0;
     }
     feed_.Follow(tenant, job);
+    // What happened between the read and now, nobody has reported.
+    const StatusOr<v1::Job> now = FindJob(tenant, id);
+    if (now.ok() && (now->state() != job.state() || now->attempt() != job.attempt())) {
+      feed_.TellFollowed(tenant, *now);
+    }
   }
 }
 

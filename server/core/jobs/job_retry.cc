@@ -135,8 +135,12 @@ Status JobSubmitter::PrepareRetry(Submission& submission, const v1::RetryJobRequ
   row.set_tenant(tenant.name);
   row.set_in_place(found->in_place());
   *row.mutable_needs() = found->needs();
+  row.set_bound_to_host(found->bound_to_host());
   v1::Job& job = *row.mutable_job();
   job.set_name(old.name());
+  if (old.has_host_needs()) {
+    *job.mutable_host_needs() = old.host_needs();
+  }
   job.set_graph_sha256(old.graph_sha256());
   job.set_graph_name(old.graph_name());
   *job.mutable_labels() = options.labels();

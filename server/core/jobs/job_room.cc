@@ -12,6 +12,10 @@ namespace hpvm::server {
 void JobLifecycle::Suspend(CoreScope& scope, const TenantRef& tenant) {
   LogInfo("Tenant disabled", {{"tenant", tenant->name}, {"reason", tenant->policy->disabled_reason}});
   const auto suspend = [this](CoreScope& inner, const ExecutionRef& job) {
+    if (options_.shared != nullptr) {
+      GiveBack(inner, job);
+      return;
+    }
     LeaveQueue(inner, job);
     if (job->stored->attempt != nullptr && job->phase < Execution::Phase::kStoring) {
       job->stored->attempt->broken_off = true;

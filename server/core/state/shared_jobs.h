@@ -28,6 +28,9 @@ class SharedJobs {
   // Holds a waiting job, or releases it. kFailedPrecondition: it runs, or has ended. kNotFound.
   virtual void SetHold(std::string tenant, std::string id, bool is_held, const v1::JobHold& hold, Done done) = 0;
 
+  // The tenant's policy has changed, or the tenant is new: its limits in the store follow.
+  virtual void OnPolicyChanged(std::string tenant) = 0;
+
   // A client of this host watches the tenant's jobs (`watches`), or none does any more: until then changes of jobs
   // that other hosts run are reported to JobClaims::Tell.
   virtual void SetWatched(std::string tenant, bool is_watched) = 0;

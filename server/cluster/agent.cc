@@ -126,6 +126,9 @@ void Agent::Join(Time now) {
     }
     Agent& agent = **self;
     agent.join_.sent = kNever;
+    if (agent.options_.on_join) {
+      agent.options_.on_join(lease.status());
+    }
     if (!lease.ok()) {
       agent.next_join_ = agent.clock_.Now() + kAgain;
       return;

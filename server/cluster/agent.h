@@ -14,6 +14,7 @@
 #define HPVMD_SERVER_CLUSTER_AGENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,6 +33,8 @@ struct AgentOptions {
   Duration claim_every = std::chrono::milliseconds(200);  // While the queue had nothing; Wake claims at once.
   Duration stop_margin = std::chrono::seconds(3);
   Duration call_timeout = std::chrono::seconds(2);
+  // Called with the answer to each Join; null: not called.
+  std::function<void(const Status&)> on_join;
 };
 
 // The runs of the host.

@@ -32,6 +32,25 @@ constexpr uint32_t kConnections = 4;
 
 bool IsSqlite(const Config& config) { return config.cluster_database.starts_with(kSqlitePrefix); }
 
+// LoggedOnce logs warnings when they differ from those of the last connection: after a fail-over the server is another
+// one. Thread-safe.
+class LoggedOnce {
+ public:
+  void Warn(const std::vector<std::string>& warnings) {
+    std::lock_guard lock(mutex_);
+    if (warnings != last_) {
+      for (const std::string& warning : warnings) {
+        LogWarning(warning);
+      }
+      last_ = warnings;
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> last_;
+};
+
 cluster::PostgresOptions PostgresOf(const Config& config) { return {.dsn = config.cluster_database}; }
 
 ClusterHost::Connect ConnectTo(const Config& config) {
@@ -41,11 +60,10 @@ ClusterHost::Connect ConnectTo(const Config& config) {
       return cluster::SqliteSession::Open(path, RealDisk(), RealClock());
     };
   }
-  return [options = PostgresOf(config)]() -> StatusOr<std::unique_ptr<cluster::SqlSession>> {
+  return [options = PostgresOf(config),
+          logged = std::make_shared<LoggedOnce>()]() -> StatusOr<std::unique_ptr<cluster::SqlSession>> {
     HPVMD_ASSIGN_OR_RETURN(auto session, cluster::PostgresSession::Open(options));
-    for (const std::string& warning : session->durability().Warnings()) {
-      LogWarning(warning);
-    }
+    logged->Warn(session->durability().Warnings());
     return session;
   };
 }
@@ -177,6 +195,14 @@ Status ClusterHost::Start(Core& core) {
     options.agent.worker.process = NewProcessName();
     options.agent.worker.memory_bytes = options_.config.cluster_memory_bytes;
     options.agent.worker.has = Words({});
+    options.agent.on_join = [last = Status(), name = name_](const Status& joined) mutable {
+      if (joined.ok()) {
+        LogInfo("Takes jobs of the cluster", {{"host", name}});
+      } else if (joined != last) {  // It is tried again twice a second.
+        LogWarning("The host cannot take jobs of the cluster", {{"host", name}, {"error", Message(joined)}});
+      }
+      last = joined;
+    };
     options.agent.runs_max = static_cast<uint32_t>(options_.config.cluster_claims_max);
     auto loop = std::make_shared<cluster::AgentLoop>(std::move(options), *store_, *claims_);
     claims_->SetParts(&core.job_claims(), loop.get());
@@ -195,7 +221,7 @@ Status ClusterHost::Start(Core& core) {
         return kSweepEvery;
       },
       kSweepEvery);
-  LogInfo("Joined the cluster", {{"host", name_}, {"role", options_.config.cluster_role}});
+  LogInfo("Part of a cluster", {{"host", name_}, {"role", options_.config.cluster_role}});
   return absl::OkStatus();
 }
 

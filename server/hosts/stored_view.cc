@@ -34,7 +34,9 @@ void SetError(v1::Job& job, absl::StatusCode code, const std::string& message) {
 
 // Gives a job without an error the sentence for how the store ended it.
 void SetEnd(const cluster::JobView& view, v1::Job& job) {
-  job.set_ended_unix_ns(view.ended.count());
+  if (job.ended_unix_ns() == 0) {
+    job.set_ended_unix_ns(view.ended.count());  // Otherwise the host's time, as its start is.
+  }
   job.clear_hold();
   if (job.has_error() || view.state == JobState::kSucceeded) {
     return;

@@ -23,12 +23,16 @@ constexpr size_t kElementsAtOnce = 200;
 }  // namespace
 
 // Returns the error of a store that cannot write as a client sees it: the server's paths are for its log only.
-Outcome JobSubmitter::StoreRefusal(const Status& status) {
+Outcome JobSubmitter::StoreRefusal(const Status& status) const {
   LogWarning("The job store refused a request", {{"error", Message(status)}});
   switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+      if (options_.shared != nullptr) {
+        return Later(Unavailable("The cluster's database does not answer at this moment."));
+      }
+      [[fallthrough]];
     case absl::StatusCode::kDataLoss:
     case absl::StatusCode::kInternal:
-    case absl::StatusCode::kUnavailable:
       return Later(Unavailable("The job store takes no writes until the server has started again."));
     case absl::StatusCode::kResourceExhausted:
       return Later(ResourceExhausted("The server's disk has no room for the job."), std::chrono::seconds(1));

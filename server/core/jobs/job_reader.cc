@@ -79,7 +79,7 @@ StatusOr<uint64_t> JobReader::WatchJob(Tenant& tenant, std::string_view id, JobE
       return 0;
     }
     feed_.Follow(tenant, job);
-    // What happened between the read and now, nobody has reported.
+    // Changes between the read and now were not reported.
     const StatusOr<v1::Job> now = FindJob(tenant, id);
     if (now.ok() && (now->state() != job.state() || now->attempt() != job.attempt())) {
       feed_.TellFollowed(tenant, *now);

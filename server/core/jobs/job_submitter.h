@@ -70,7 +70,7 @@ class JobSubmitter : private CoreRoom {
   bool Enter(CoreScope& scope, Entry entry);
   bool SubmitSome(const TenantRef& tenant, const std::shared_ptr<SubmitBatch>& batch, const std::string& who);
   using Waits = JobTable::Waits;
-  static Outcome StoreRefusal(const Status& status);
+  Outcome StoreRefusal(const Status& status) const;
   Outcome AdmitJobs(Tenant& tenant, uint64_t count, scheduler::Lease* queued);
   bool JoinPending(Tenant& tenant, const std::string& key, std::function<void()> again);
   void BeginSubmission(CoreScope& scope, const SubmissionRef& submission);

@@ -93,7 +93,11 @@ Status StoredPartsReader::Open(const Wanted& wanted) {
                                              ToHex(wanted.hash), wanted.bytes, wanted.bytes, 0, ""));
     upload_->PayWith(tenant.account.TakeAnyway(scheduler::Resource::kHostBytes, wanted.bytes));
   }
-  HPVMD_ASSIGN_OR_RETURN(file_, jobs_.blobs().Open(tenant.name, wanted.hash, wanted.bytes));
+  StatusOr<std::unique_ptr<DiskFile>> file = jobs_.blobs().Open(tenant.name, wanted.hash, wanted.bytes);
+  if (!file.ok()) {
+    return absl::IsNotFound(file.status()) ? DataLoss(Message(file.status())) : file.status();
+  }
+  file_ = *std::move(file);
   offset_ = 0;
   return absl::OkStatus();
 }

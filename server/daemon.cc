@@ -12,6 +12,7 @@
 #include "server/executors/executor_confinement.h"
 #include "server/front/client_ring.h"
 #include "server/front/tls.h"
+#include "server/hosts/shared_identity.h"
 #include "server/jobs/sqlite/sqlite_job_database.h"
 #include "server/process/log.h"
 #include "server/process/process_facts.h"
@@ -28,6 +29,8 @@ constexpr Duration kLongest = std::chrono::minutes(1);
 constexpr Duration kBreakOffMax = std::chrono::milliseconds(1'000);
 // Period of telling the cluster which devices the host has.
 constexpr Duration kDevicesEvery = std::chrono::seconds(1);
+// Period of looking for changes of tenants and tokens by other hosts; the database also tells of them.
+constexpr Duration kRefreshEvery = std::chrono::seconds(1);
 constexpr Duration kCallGrace = std::chrono::milliseconds(200);
 
 std::string Milliseconds(Duration took) {
@@ -237,7 +240,8 @@ Status Daemon::Open(DaemonOptions& options) {
                 {"ms", Milliseconds(leftovers.took)}});
   }
   HPVMD_RETURN_IF_ERROR(OpenAudit(config));
-  HPVMD_ASSIGN_OR_RETURN(identity_, Identity::Open(config, folder_->path(), RealClock(), SystemRng()));
+  HPVMD_ASSIGN_OR_RETURN(identity_,
+                         Identity::Open(config, folder_->path(), RealClock(), SystemRng(), SharedIdentityOf(config)));
   HPVMD_ASSIGN_OR_RETURN(spawner_, CreateLinkSpawner(config, *folder_));
   HPVMD_ASSIGN_OR_RETURN(jobs_, OpenJobs(options));
   CoreOptions core;
@@ -388,10 +392,25 @@ void Daemon::WatchHealth(const Config& config) {
   }
 }
 
+// Other hosts change tenants and tokens, too. Policies apply to what runs here at once.
+Duration Daemon::RefreshIdentities() {
+  const StatusOr<bool> changed = identity_->directory().Refresh();
+  if (changed.ok() && *changed) {
+    core_->SetConfig(*core_->config());
+  }
+  return kRefreshEvery;
+}
+
 Status Daemon::StartHost() {
   if (host_ == nullptr) {
     return absl::OkStatus();
   }
+  identities_ = std::make_unique<RoundThread>([this] { return RefreshIdentities(); });
+  host_->SetOnNotice([this](const std::string& channel) {
+    if (channel == kIdentityChannel || channel.empty()) {
+      identities_->Wake();
+    }
+  });
   HPVMD_RETURN_IF_ERROR(host_->Start(*core_));
   host_devices_ = std::make_unique<RoundThread>([this] {
     host_->SetDevices(core_->Snapshot(/*with_tenants=*/false).devices);
@@ -493,6 +512,7 @@ Daemon::~Daemon() {
   if (host_ != nullptr) {
     host_->Stop();
   }
+  identities_.reset();
   if (core_ != nullptr) {
     core_->Stop();
   }

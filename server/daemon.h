@@ -111,6 +111,7 @@ class Daemon {
   void WatchRoom();
   void WatchHealth(const Config& config);
   Status StartHost();
+  Duration RefreshIdentities();
 
   ConfigOrigin origin_;
   ConfigInForce in_force_;
@@ -135,6 +136,7 @@ class Daemon {
   std::unique_ptr<HealthWatch> health_;          // Null with devices.health = false.
   std::unique_ptr<ClusterAdmin> cluster_admin_;  // Null without cluster.database.
   std::unique_ptr<RoundThread> host_devices_;    // Likewise; tells the cluster which devices the host has.
+  std::unique_ptr<RoundThread> identities_;      // Likewise; reads changes of tenants and tokens.
 };
 
 }  // namespace hpvm::server

@@ -26,7 +26,9 @@
 #include "server/config/config_print.h"
 #include "server/daemon.h"
 #include "server/executors/nvml.h"
+#include "server/hosts/shared_identity.h"
 #include "server/identity/identity.h"
+#include "server/identity/identity_database.h"
 #include "server/jobs/job_admin.h"
 #include "server/process/heap_trim.h"
 #include "server/process/log.h"
@@ -272,7 +274,7 @@ Status BackUp(const Config& config, const std::string& target) {
 }
 
 Status RevokeAllTokens(const Config& config) {
-  HPVMD_ASSIGN_OR_RETURN(const uint64_t revoked, RevokeAllTokensOffline(config));
+  HPVMD_ASSIGN_OR_RETURN(const uint64_t revoked, RevokeAllTokensOffline(config, SharedIdentityOf(config)));
   std::printf("%llu tokens of \"%s\" were revoked.\n", static_cast<unsigned long long>(revoked),
               config.server_state_dir.c_str());
   return absl::OkStatus();
@@ -300,8 +302,9 @@ Status CreateToken(const Config& config, const Arguments& arguments) {
   const bool has_output = !arguments.token_output.empty();
   SecretFile file(arguments.token_output, /*may_replace=*/false);
   HPVMD_RETURN_IF_ERROR(has_output ? file.Open() : absl::OkStatus());
-  HPVMD_ASSIGN_OR_RETURN(const Directory::NewToken made,
-                         CreateTokenOffline(config, arguments.token_tenant, arguments.token_role));
+  HPVMD_ASSIGN_OR_RETURN(
+      const Directory::NewToken made,
+      CreateTokenOffline(config, arguments.token_tenant, arguments.token_role, SharedIdentityOf(config)));
   if (const Status kept = has_output ? file.Finish(made.secret) : absl::OkStatus(); !kept.ok()) {
     return MakeStatus(kept.code(), "Token " + made.token.id() +
                                        " was created, but its secret could not be written: revoke the token. " +

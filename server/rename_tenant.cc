@@ -58,6 +58,11 @@ Status RenameSpent(const std::string& file, const std::string& tenant, const std
 }  // namespace
 
 StatusOr<uint64_t> RenameTenantOffline(const Config& config, const std::string& tenant, const std::string& name) {
+  if (!config.cluster_database.empty()) {
+    return FailedPrecondition(
+        "The tenants of a cluster are in its database (cluster.database), and cannot be renamed; this command renames "
+        "tenants of a host's own state folder.");
+  }
   const std::string identity = config.server_state_dir + "/identity.sqlite";
   // A wrong folder must not become a folder without tenants.
   HPVMD_RETURN_IF_ERROR(RealDisk().Open(identity, Disk::Mode::kRead).status());

@@ -152,5 +152,94 @@ TEST_F(AgentTest, GivesBack) {
   EXPECT_EQ(StateOf("a"), JobState::kWaiting);
 }
 
+// Each run is told once that its end is recorded, or that its claim was lost.
+TEST_F(AgentTest, RunsLearnThatTheirEndIsRecorded) {
+  Submit("a");
+  RunFor(std::chrono::milliseconds(100));
+  EndRun(JobState::kSucceeded, "record");
+  EXPECT_THAT(recorded_, IsEmpty());
+  RunFor(std::chrono::seconds(3));
+  EXPECT_THAT(recorded_, ElementsAre("a ok"));
+}
+
+TEST_F(AgentTest, RunsLearnThatTheirLeaseIsLost) {
+  Submit("a", 2);
+  RunFor(std::chrono::milliseconds(100));
+  store_.answers = false;
+  RunFor(std::chrono::seconds(7), false);
+  EXPECT_THAT(reasons_, ElementsAre(StopReason::kLost));
+  EndRun(JobState::kFailed);
+  EXPECT_THAT(recorded_, ElementsAre("a lost"));
+  RunFor(std::chrono::seconds(7), false);
+  EXPECT_THAT(recorded_, ElementsAre("a lost"));
+}
+
+// A run that ends well while it is being stopped is reported, and refused when another host has the claim.
+TEST_F(AgentTest, EndsThatComeTooLateAreRefused) {
+  Submit("a", 2);
+  RunFor(std::chrono::milliseconds(100));
+  store_.answers = false;
+  EndRun(JobState::kSucceeded);
+  RunFor(std::chrono::seconds(12), false);
+  model_.Sweep(10, [](const auto&) {});
+  store_.answers = true;
+  RunFor(std::chrono::seconds(3));
+  EXPECT_THAT(recorded_, ElementsAre("a lost"));
+}
+
+// A stop is told again when the claim turns out to be lost.
+TEST_F(AgentTest, StopsAgainWhatIsLost) {
+  Submit("a", 2);
+  RunFor(std::chrono::milliseconds(100));
+  model_.Cancel("t", "a", [](const auto&) {});
+  RunFor(std::chrono::seconds(2));
+  EXPECT_THAT(reasons_, ElementsAre(StopReason::kCancelled));
+  store_.answers = false;
+  RunFor(std::chrono::seconds(9), false);
+  EXPECT_THAT(reasons_, ElementsAre(StopReason::kCancelled, StopReason::kLost));
+}
+
+// A host that is to drain gives its jobs back, stays, and claims again when it is open.
+TEST_F(AgentTest, DrainsWithoutLeaving) {
+  Submit("a");
+  RunFor(std::chrono::milliseconds(100));
+  model_.SetIntake("one", HostIntake::kDraining, [](const auto&) {});
+  RunFor(std::chrono::seconds(2));
+  EXPECT_THAT(reasons_, ElementsAre(StopReason::kGivenBack));
+  EndRun(JobState::kWaiting);
+  RunFor(std::chrono::seconds(2));
+  EXPECT_EQ(StateOf("a"), JobState::kWaiting);
+  EXPECT_TRUE(agent_.is_joined());
+  EXPECT_THAT(started_, ElementsAre("a"));
+  model_.SetIntake("one", HostIntake::kOpen, [](const auto&) {});
+  RunFor(std::chrono::seconds(2));
+  EXPECT_THAT(started_, ElementsAre("a", "a"));
+  EXPECT_EQ(running_.fence, 2u);
+}
+
+TEST_F(AgentTest, ClaimsNothingWhilePaused) {
+  agent_.SetPaused(true);
+  Submit("a");
+  RunFor(std::chrono::seconds(2));
+  EXPECT_THAT(started_, IsEmpty());
+  EXPECT_TRUE(agent_.is_joined());
+  agent_.SetPaused(false);
+  RunFor(std::chrono::seconds(1));
+  EXPECT_THAT(started_, ElementsAre("a"));
+}
+
+// New words are sent until a renewal that carried them is answered.
+TEST_F(AgentTest, SendsNewWords) {
+  model_.Submit({{.tenant = "t", .id = "a", .needs = {.any_of = {{"kind:gpu"}}}}}, [](const auto&) {});
+  RunFor(std::chrono::seconds(2));
+  EXPECT_THAT(started_, IsEmpty());
+  store_.answers = false;
+  agent_.SetWords({"kind:gpu"});
+  RunFor(std::chrono::seconds(1), false);
+  store_.answers = true;
+  RunFor(std::chrono::seconds(3));
+  EXPECT_THAT(started_, ElementsAre("a"));
+}
+
 }  // namespace
 }  // namespace hpvm::server::cluster

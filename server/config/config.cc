@@ -241,6 +241,7 @@ std::vector<ConfigKey> AccessKeys() {
       {"audit.keep_days", &Config::audit_keep_days, 0, 36'500},
       {"audit.bytes_max", &Config::audit_bytes_max, 0, kPiB},
       {"accounts.keep_days", &Config::accounts_keep_days, 1, 4'000},
+      {"identity.stale_ms", &Config::identity_stale_ms, 1'000, 3'600'000, kRestart},
       {"cluster.database", &Config::cluster_database, 0, 0, kRestart},
       {"cluster.host", &Config::cluster_host, 0, 0, kRestart},
       {"cluster.role", &Config::cluster_role, 0, 0, kRestart, {"all", "api", "agent"}},

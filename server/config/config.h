@@ -164,6 +164,9 @@ struct Config {
   // Number of days for which tenants' usage is kept (hpvmctl usage).
   uint64_t accounts_keep_days = 400;
 
+  // Time for which identities count while the cluster's database cannot be reached.
+  uint64_t identity_stale_ms = 60'000;
+
   // A database that several hosts share (docs/CLUSTER.md); none when empty.
   std::string cluster_database;
   std::string cluster_host;  // This machine's name when empty.

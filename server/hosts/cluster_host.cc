@@ -17,6 +17,7 @@
 #include "server/cluster/sql/sql_cluster_store.h"
 #include "server/cluster/sqlite/sqlite_session.h"
 #include "server/hosts/blob_sweep.h"
+#include "server/hosts/shared_identity.h"
 #include "server/process/log.h"
 
 namespace hpvm::server {
@@ -24,7 +25,6 @@ namespace {
 
 constexpr std::string_view kSqlitePrefix = "sqlite:";
 // Channels of the database (SqlSession::Notify).
-constexpr char kIdentityChannel[] = "hpvmd_identity";
 constexpr Duration kSweepEvery = std::chrono::hours(1);
 constexpr Duration kLeaveMax = std::chrono::seconds(5);
 // Connections to PostgreSQL for calls; another one listens.
@@ -53,21 +53,6 @@ class LoggedOnce {
 
 cluster::PostgresOptions PostgresOf(const Config& config) { return {.dsn = config.cluster_database}; }
 
-ClusterHost::Connect ConnectTo(const Config& config) {
-  if (IsSqlite(config)) {
-    return [path = config.cluster_database.substr(
-                kSqlitePrefix.size())]() -> StatusOr<std::unique_ptr<cluster::SqlSession>> {
-      return cluster::SqliteSession::Open(path, RealDisk(), RealClock());
-    };
-  }
-  return [options = PostgresOf(config),
-          logged = std::make_shared<LoggedOnce>()]() -> StatusOr<std::unique_ptr<cluster::SqlSession>> {
-    HPVMD_ASSIGN_OR_RETURN(auto session, cluster::PostgresSession::Open(options));
-    logged->Warn(session->durability().Warnings());
-    return session;
-  };
-}
-
 // Each start is a process of its own for the store.
 std::string NewProcessName() {
   std::array<uint8_t, 16> bytes;
@@ -89,6 +74,21 @@ std::string KindOf(const v1::Device& device) {
 }
 
 }  // namespace
+
+ClusterHost::Connect ConnectTo(const Config& config) {
+  if (IsSqlite(config)) {
+    return [path = config.cluster_database.substr(
+                kSqlitePrefix.size())]() -> StatusOr<std::unique_ptr<cluster::SqlSession>> {
+      return cluster::SqliteSession::Open(path, RealDisk(), RealClock());
+    };
+  }
+  return [options = PostgresOf(config),
+          logged = std::make_shared<LoggedOnce>()]() -> StatusOr<std::unique_ptr<cluster::SqlSession>> {
+    HPVMD_ASSIGN_OR_RETURN(auto session, cluster::PostgresSession::Open(options));
+    logged->Warn(session->durability().Warnings());
+    return session;
+  };
+}
 
 std::set<std::string> SplitWords(const std::string& text) {
   std::set<std::string> words;

@@ -31,6 +31,8 @@ struct ClusterHostOptions {
 
 // Splits "a,b" into words, without spaces around them and without empty ones.
 std::set<std::string> SplitWords(const std::string& text);
+// Returns a function that opens a session on cluster.database.
+std::function<StatusOr<std::unique_ptr<cluster::SqlSession>>()> ConnectTo(const Config& config);
 // Returns cluster.host, or this machine's name where it is not set.
 std::string HostNameOf(const Config& config);
 

@@ -60,6 +60,7 @@ StatusOr<Principal> Authenticator::Authenticate(const CallFacts& facts, const Co
     return Principal{config.tenants_default, address.is_unix ? Role::kAdmin : Role::kUser,
                      address.is_unix ? "anyone (unix)" : "anyone (loopback)", std::string(facts.peer)};
   }
+  HPVMD_RETURN_IF_ERROR(directory_.CheckFresh());
   StatusOr<Principal> principal = WhatIsMissing(address);
   if (facts.authorization.size() > 1) {
     return Unauthenticated("The call has " + std::to_string(facts.authorization.size()) +

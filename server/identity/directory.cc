@@ -15,6 +15,15 @@ namespace {
 // Number of expired or revoked tokens that each tenant keeps, so that administrators can see what became of them.
 constexpr size_t kInvalidTokensMax = 100;
 
+// Number of times that a change is tried when other daemons change the store, too.
+constexpr int kChangeTriesMax = 10;
+
+const Status& StatusOf(const Status& status) { return status; }
+template <typename T>
+const Status& StatusOf(const StatusOr<T>& result) {
+  return result.status();
+}
+
 Status NoTenant(std::string_view name) {
   return NotFound("There is no tenant \"" + std::string(name.substr(0, 63)) + "\".");
 }
@@ -30,7 +39,14 @@ StatusOr<std::unique_ptr<Directory>> Directory::Open(DirectoryOptions options) {
   if (directory->options_.database == nullptr) {
     return directory;
   }
-  HPVMD_ASSIGN_OR_RETURN(IdentityContents contents, directory->options_.database->Load());
+  std::lock_guard lock(directory->write_mutex_);
+  HPVMD_RETURN_IF_ERROR(directory->LoadAll());
+  return directory;
+}
+
+Status Directory::LoadAll() {
+  const Time before = options_.clock->Now();
+  HPVMD_ASSIGN_OR_RETURN(IdentityContents contents, options_.database->Load());
   auto snapshot = std::make_shared<Snapshot>();
   for (v1::Tenant& tenant : contents.tenants) {
     auto record = std::make_shared<const v1::Tenant>(std::move(tenant));
@@ -40,8 +56,48 @@ StatusOr<std::unique_ptr<Directory>> Directory::Open(DirectoryOptions options) {
     auto record = std::make_shared<const StoredToken>(std::move(token));
     snapshot->tokens.emplace(record->token.id(), record);
   }
-  directory->Publish(std::move(snapshot));
-  return directory;
+  Publish(std::move(snapshot));
+  confirmed_ = before;
+  return absl::OkStatus();
+}
+
+StatusOr<bool> Directory::Refresh() {
+  std::lock_guard lock(write_mutex_);
+  if (options_.database == nullptr) {
+    return false;
+  }
+  const Time before = options_.clock->Now();
+  HPVMD_ASSIGN_OR_RETURN(const bool is_current, options_.database->IsCurrent());
+  if (is_current) {
+    confirmed_ = before;
+    return false;
+  }
+  HPVMD_RETURN_IF_ERROR(LoadAll());
+  return true;
+}
+
+Status Directory::CheckFresh() const {
+  const Duration age = options_.clock->Now() - confirmed_.load();
+  if (options_.stale_after == Duration{0} || age <= options_.stale_after) {
+    return absl::OkStatus();
+  }
+  return Unavailable("The cluster's database cannot be reached; identities were last confirmed " +
+                     std::to_string(age / std::chrono::seconds(1)) + " s ago and are accepted for at most " +
+                     std::to_string(options_.stale_after / std::chrono::seconds(1)) + " s.");
+}
+
+template <typename Change>
+auto Directory::Changing(const Change& change) {
+  std::lock_guard lock(write_mutex_);
+  for (int tries = 1;; ++tries) {
+    auto result = change();
+    if (!absl::IsAborted(StatusOf(result)) || tries == kChangeTriesMax) {
+      return result;
+    }
+    if (Status loaded = LoadAll(); !loaded.ok()) {
+      return decltype(result)(std::move(loaded));
+    }
+  }
 }
 
 Directory::SnapshotRef Directory::snapshot() const {
@@ -152,7 +208,7 @@ Status Directory::CheckFree(const Snapshot& snapshot, const v1::Tenant& tenant) 
 
 Status Directory::Keep(v1::Tenant tenant) {
   if (options_.database != nullptr) {
-    HPVMD_RETURN_IF_ERROR(options_.database->Put(tenant));
+    HPVMD_RETURN_IF_ERROR(options_.database->Put(tenant, /*without_tokens=*/false));
   }
   auto next = std::make_shared<Snapshot>(*snapshot());
   const std::string name = tenant.name();
@@ -162,15 +218,16 @@ Status Directory::Keep(v1::Tenant tenant) {
 }
 
 Status Directory::EnsureTenant(const std::string& name) {
-  std::lock_guard lock(write_mutex_);
-  if (FindTenant(name) != nullptr) {
-    return absl::OkStatus();
-  }
-  v1::Tenant tenant;
-  tenant.set_name(name);
-  tenant.set_weight(kWeightDefault);
-  tenant.set_created_unix_ns(options_.clock->WallNs());
-  return Keep(std::move(tenant));
+  return Changing([&]() -> Status {
+    if (FindTenant(name) != nullptr) {
+      return absl::OkStatus();
+    }
+    v1::Tenant tenant;
+    tenant.set_name(name);
+    tenant.set_weight(kWeightDefault);
+    tenant.set_created_unix_ns(options_.clock->WallNs());
+    return Keep(std::move(tenant));
+  });
 }
 
 StatusOr<v1::Tenant> Directory::CreateTenant(v1::Tenant tenant, uint64_t tenants_max) {
@@ -178,33 +235,35 @@ StatusOr<v1::Tenant> Directory::CreateTenant(v1::Tenant tenant, uint64_t tenants
   tenant.set_created_unix_ns(options_.clock->WallNs());
   tenant.clear_deleting();
   HPVMD_RETURN_IF_ERROR(CheckTenant(tenant));
-  std::lock_guard lock(write_mutex_);
-  const SnapshotRef now = snapshot();
-  if (const auto found = now->tenants.find(tenant.name()); found != now->tenants.end()) {
-    return AlreadyExists(
-        "There is a tenant \"" + tenant.name() + "\" already" +
-        (found->second->deleting() ? "; it is being deleted, and its name is free once it is gone." : "."));
-  }
-  if (now->tenants.size() >= tenants_max) {
-    return ResourceExhausted("There are " + std::to_string(now->tenants.size()) +
-                             " tenants, which is the limit (tenants.max).");
-  }
-  HPVMD_RETURN_IF_ERROR(CheckFree(*now, tenant));
-  HPVMD_RETURN_IF_ERROR(Keep(tenant));
-  return tenant;
+  return Changing([&]() -> StatusOr<v1::Tenant> {
+    const SnapshotRef now = snapshot();
+    if (const auto found = now->tenants.find(tenant.name()); found != now->tenants.end()) {
+      return AlreadyExists(
+          "There is a tenant \"" + tenant.name() + "\" already" +
+          (found->second->deleting() ? "; it is being deleted, and its name is free once it is gone." : "."));
+    }
+    if (now->tenants.size() >= tenants_max) {
+      return ResourceExhausted("There are " + std::to_string(now->tenants.size()) +
+                               " tenants, which is the limit (tenants.max).");
+    }
+    HPVMD_RETURN_IF_ERROR(CheckFree(*now, tenant));
+    HPVMD_RETURN_IF_ERROR(Keep(tenant));
+    return tenant;
+  });
 }
 
 StatusOr<v1::Tenant> Directory::UpdateTenant(const v1::UpdateTenantRequest& update) {
   HPVMD_RETURN_IF_ERROR(CheckUpdate(update));
-  std::lock_guard lock(write_mutex_);
-  const SnapshotRef now = snapshot();
-  HPVMD_ASSIGN_OR_RETURN(const TenantRecordRef record, FindChangeable(*now, update.name()));
-  v1::Tenant tenant = *record;
-  ApplyUpdate(update, &tenant);
-  HPVMD_RETURN_IF_ERROR(CheckTenant(tenant));
-  HPVMD_RETURN_IF_ERROR(CheckFree(*now, tenant));
-  HPVMD_RETURN_IF_ERROR(Keep(tenant));
-  return tenant;
+  return Changing([&]() -> StatusOr<v1::Tenant> {
+    const SnapshotRef now = snapshot();
+    HPVMD_ASSIGN_OR_RETURN(const TenantRecordRef record, FindChangeable(*now, update.name()));
+    v1::Tenant tenant = *record;
+    ApplyUpdate(update, &tenant);
+    HPVMD_RETURN_IF_ERROR(CheckTenant(tenant));
+    HPVMD_RETURN_IF_ERROR(CheckFree(*now, tenant));
+    HPVMD_RETURN_IF_ERROR(Keep(tenant));
+    return tenant;
+  });
 }
 
 StatusOr<TenantRecordRef> Directory::FindChangeable(const Snapshot& snapshot, const std::string& name) {
@@ -219,52 +278,55 @@ StatusOr<TenantRecordRef> Directory::FindChangeable(const Snapshot& snapshot, co
 }
 
 StatusOr<v1::Tenant> Directory::BeginDelete(const std::string& name, std::string_view tenants_default) {
-  std::lock_guard lock(write_mutex_);
-  const SnapshotRef now = snapshot();
-  const auto found = now->tenants.find(name);
-  if (found == now->tenants.end()) {
-    return NoTenant(name);
-  }
-  v1::Tenant tenant = *found->second;
-  if (tenant.deleting()) {
+  return Changing([&]() -> StatusOr<v1::Tenant> {
+    const SnapshotRef now = snapshot();
+    const auto found = now->tenants.find(name);
+    if (found == now->tenants.end()) {
+      return NoTenant(name);
+    }
+    v1::Tenant tenant = *found->second;
+    if (tenant.deleting()) {
+      return tenant;
+    }
+    if (name == tenants_default) {
+      return FailedPrecondition("The tenant \"" + name +
+                                "\" is the default one (tenants.default), which always exists.");
+    }
+    if (!tenant.disabled()) {
+      return FailedPrecondition("The tenant \"" + name +
+                                "\" is not disabled; disable it first, so that nothing of it runs.");
+    }
+    tenant.set_deleting(true);
+    tenant.set_disabled_reason("It is being deleted.");
+    tenant.clear_uids();
+    tenant.clear_gids();
+    tenant.clear_certificate_names();
+    auto next = std::make_shared<Snapshot>(*now);
+    std::erase_if(next->tokens, [&](const auto& token) { return token.second->token.tenant() == name; });
+    if (options_.database != nullptr) {
+      HPVMD_RETURN_IF_ERROR(options_.database->Put(tenant, /*without_tokens=*/true));
+    }
+    next->tenants[name] = std::make_shared<const v1::Tenant>(tenant);
+    Publish(std::move(next));
     return tenant;
-  }
-  if (name == tenants_default) {
-    return FailedPrecondition("The tenant \"" + name + "\" is the default one (tenants.default), which always exists.");
-  }
-  if (!tenant.disabled()) {
-    return FailedPrecondition("The tenant \"" + name +
-                              "\" is not disabled; disable it first, so that nothing of it runs.");
-  }
-  tenant.set_deleting(true);
-  tenant.set_disabled_reason("It is being deleted.");
-  tenant.clear_uids();
-  tenant.clear_gids();
-  tenant.clear_certificate_names();
-  auto next = std::make_shared<Snapshot>(*now);
-  std::erase_if(next->tokens, [&](const auto& token) { return token.second->token.tenant() == name; });
-  if (options_.database != nullptr) {
-    HPVMD_RETURN_IF_ERROR(options_.database->Put(tenant, /*without_tokens=*/true));
-  }
-  next->tenants[name] = std::make_shared<const v1::Tenant>(tenant);
-  Publish(std::move(next));
-  return tenant;
+  });
 }
 
 Status Directory::ForgetTenant(const std::string& name) {
-  std::lock_guard lock(write_mutex_);
-  const SnapshotRef now = snapshot();
-  const auto found = now->tenants.find(name);
-  if (found == now->tenants.end() || !found->second->deleting()) {
-    return FailedPrecondition("The tenant \"" + name + "\" is not being deleted.");
-  }
-  if (options_.database != nullptr) {
-    HPVMD_RETURN_IF_ERROR(options_.database->Forget(name));
-  }
-  auto next = std::make_shared<Snapshot>(*now);
-  next->tenants.erase(name);
-  Publish(std::move(next));
-  return absl::OkStatus();
+  return Changing([&]() -> Status {
+    const SnapshotRef now = snapshot();
+    const auto found = now->tenants.find(name);
+    if (found == now->tenants.end() || !found->second->deleting()) {
+      return FailedPrecondition("The tenant \"" + name + "\" is not being deleted.");
+    }
+    if (options_.database != nullptr) {
+      HPVMD_RETURN_IF_ERROR(options_.database->Forget(name));
+    }
+    auto next = std::make_shared<Snapshot>(*now);
+    next->tenants.erase(name);
+    Publish(std::move(next));
+    return absl::OkStatus();
+  });
 }
 
 std::vector<std::string> Directory::Deleting() const {
@@ -317,39 +379,40 @@ StatusOr<Directory::NewToken> Directory::CreateToken(const TokenSpec& spec) {
     return InvalidArgument("The token's lifetime (" + std::to_string(spec.lifetime_ns) +
                            " ns) is larger than the limit (10 years).");
   }
-  std::lock_guard lock(write_mutex_);
-  const SnapshotRef now = snapshot();
-  HPVMD_RETURN_IF_ERROR(FindChangeable(*now, spec.tenant).status());
-  size_t valid = 0;
-  const std::vector<std::string> forget = TokensToForget(*now, spec.tenant, &valid);
-  if (valid >= kTokensPerTenantMax) {
-    return ResourceExhausted("The tenant has " + std::to_string(valid) +
-                             " valid tokens, which is the limit; revoke some first.");
-  }
-  NewToken made;
-  made.secret = NewTokenSecret(*options_.rng);
-  const int64_t now_ns = options_.clock->WallNs();
-  made.token.set_id(NewObjectId("tok", *options_.rng));
-  made.token.set_tenant(spec.tenant);
-  made.token.set_role(ToMessage(spec.role));
-  made.token.set_name(spec.name);
-  made.token.set_created_by(spec.created_by);
-  made.token.set_created_unix_ns(now_ns);
-  made.token.set_expires_unix_ns(
-      now_ns + static_cast<int64_t>(spec.lifetime_ns == 0 ? kTokenLifetimeDefaultNs : spec.lifetime_ns));
-  auto record = std::make_shared<StoredToken>();
-  record->token = made.token;
-  record->secret_hash = *HashOfTokenSecret(made.secret);
-  if (options_.database != nullptr) {
-    HPVMD_RETURN_IF_ERROR(options_.database->Put(*record, forget));
-  }
-  auto next = std::make_shared<Snapshot>(*now);
-  for (const std::string& id : forget) {
-    next->tokens.erase(id);
-  }
-  next->tokens[made.token.id()] = std::move(record);
-  Publish(std::move(next));
-  return made;
+  return Changing([&]() -> StatusOr<NewToken> {
+    const SnapshotRef now = snapshot();
+    HPVMD_RETURN_IF_ERROR(FindChangeable(*now, spec.tenant).status());
+    size_t valid = 0;
+    const std::vector<std::string> forget = TokensToForget(*now, spec.tenant, &valid);
+    if (valid >= kTokensPerTenantMax) {
+      return ResourceExhausted("The tenant has " + std::to_string(valid) +
+                               " valid tokens, which is the limit; revoke some first.");
+    }
+    NewToken made;
+    made.secret = NewTokenSecret(*options_.rng);
+    const int64_t now_ns = options_.clock->WallNs();
+    made.token.set_id(NewObjectId("tok", *options_.rng));
+    made.token.set_tenant(spec.tenant);
+    made.token.set_role(ToMessage(spec.role));
+    made.token.set_name(spec.name);
+    made.token.set_created_by(spec.created_by);
+    made.token.set_created_unix_ns(now_ns);
+    made.token.set_expires_unix_ns(
+        now_ns + static_cast<int64_t>(spec.lifetime_ns == 0 ? kTokenLifetimeDefaultNs : spec.lifetime_ns));
+    auto record = std::make_shared<StoredToken>();
+    record->token = made.token;
+    record->secret_hash = *HashOfTokenSecret(made.secret);
+    if (options_.database != nullptr) {
+      HPVMD_RETURN_IF_ERROR(options_.database->Put(*record, forget));
+    }
+    auto next = std::make_shared<Snapshot>(*now);
+    for (const std::string& id : forget) {
+      next->tokens.erase(id);
+    }
+    next->tokens[made.token.id()] = std::move(record);
+    Publish(std::move(next));
+    return made;
+  });
 }
 
 std::vector<v1::Token> Directory::ListTokens(std::string_view tenant) const {
@@ -367,25 +430,31 @@ std::vector<v1::Token> Directory::ListTokens(std::string_view tenant) const {
 }
 
 Status Directory::RevokeToken(std::string_view id) {
-  std::lock_guard lock(write_mutex_);
-  const SnapshotRef now = snapshot();
-  const auto found = now->tokens.find(id);
-  if (found == now->tokens.end()) {
-    return NotFound("There is no such token.");
-  }
-  if (found->second->token.revoked_unix_ns() != 0) {
-    return absl::OkStatus();
-  }
-  auto record = std::make_shared<StoredToken>(*found->second);
-  record->token.set_revoked_unix_ns(std::max<int64_t>(1, options_.clock->WallNs()));
-  const Status kept = options_.database != nullptr ? options_.database->Put(*record) : absl::OkStatus();
-  // The token is refused from now on even if the write failed; the disk only decides whether that outlives the daemon.
-  auto next = std::make_shared<Snapshot>(*now);
-  next->tokens[record->token.id()] = std::move(record);
-  Publish(std::move(next));
-  return kept.ok()
-             ? kept
-             : While(kept, "revoking a token, which is refused until the daemon ends, but perhaps accepted after that");
+  return Changing([&]() -> Status {
+    const SnapshotRef now = snapshot();
+    const auto found = now->tokens.find(id);
+    if (found == now->tokens.end()) {
+      return NotFound("There is no such token.");
+    }
+    if (found->second->token.revoked_unix_ns() != 0) {
+      return absl::OkStatus();
+    }
+    auto record = std::make_shared<StoredToken>(*found->second);
+    record->token.set_revoked_unix_ns(std::max<int64_t>(1, options_.clock->WallNs()));
+    const Status kept = options_.database != nullptr ? options_.database->Put(*record, {}) : absl::OkStatus();
+    if (absl::IsAborted(kept)) {
+      return kept;
+    }
+    // The token is refused from now on even if the write failed; the disk only decides whether that outlives the
+    // daemon.
+    auto next = std::make_shared<Snapshot>(*now);
+    next->tokens[record->token.id()] = std::move(record);
+    Publish(std::move(next));
+    return kept.ok()
+               ? kept
+               : While(kept,
+                       "revoking a token, which is refused until the daemon ends, but perhaps accepted after that");
+  });
 }
 
 }  // namespace hpvm::server

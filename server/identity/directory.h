@@ -6,6 +6,7 @@
 #ifndef HPVMD_SERVER_IDENTITY_DIRECTORY_H_
 #define HPVMD_SERVER_IDENTITY_DIRECTORY_H_
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,7 +21,7 @@
 #include "base/status.h"
 #include "hpvm/v1/admin.pb.h"
 #include "server/config/tenant_policy.h"
-#include "server/identity/identity_database.h"
+#include "server/identity/identity_store.h"
 #include "server/identity/principal.h"
 
 namespace hpvm::server {
@@ -29,11 +30,14 @@ using TenantRecordRef = std::shared_ptr<const v1::Tenant>;
 using TokenRecordRef = std::shared_ptr<const StoredToken>;
 
 struct DirectoryOptions {
-  std::unique_ptr<IdentityDatabase> database;  // When null, nothing is stored on disk.
-  const Clock* clock = nullptr;                // Borrowed; outlives the directory.
-  Rng* rng = nullptr;                          // Borrowed; outlives the directory. Used with write_mutex_ held.
+  std::unique_ptr<IdentityStore> database;  // When null, nothing is stored on disk.
+  const Clock* clock = nullptr;             // Borrowed; outlives the directory.
+  Rng* rng = nullptr;                       // Borrowed; outlives the directory. Used with write_mutex_ held.
   // True when the daemon asks for no credentials: tenants may then exist without having been created.
   bool is_open = true;
+  // Time for which the contents count after they were last known to be those of the store. 0: always, as no other
+  // daemon changes them.
+  Duration stale_after{0};
   // User ids of administrators: root's and the daemon's. No tenant may have them.
   std::vector<uint32_t> administrators = {0};
 };
@@ -45,6 +49,10 @@ class Directory final : public TenantPolicies {
 
   // Creates the tenant, which is the default one, unless it exists.
   Status EnsureTenant(const std::string& name);
+  // Reads the store again if another daemon has changed it; returns true when it has.
+  StatusOr<bool> Refresh();
+  // kUnavailable when the contents are older than DirectoryOptions::stale_after.
+  Status CheckFresh() const;
 
   // --- Lookups for each call, in memory ---
   TenantPolicyRef Find(std::string_view name, const Config& config) const override;
@@ -101,6 +109,11 @@ class Directory final : public TenantPolicies {
   using SnapshotRef = std::shared_ptr<const Snapshot>;
 
   explicit Directory(DirectoryOptions options) : options_(std::move(options)) {}
+  // Makes a change, with write_mutex_ held; again, after the store was read again, when another daemon was faster.
+  template <typename Change>
+  auto Changing(const Change& change);
+  // The caller holds write_mutex_.
+  Status LoadAll();
   SnapshotRef snapshot() const;
   void Publish(std::shared_ptr<Snapshot> next);
   static void Index(Snapshot& snapshot);
@@ -114,6 +127,7 @@ class Directory final : public TenantPolicies {
   std::mutex write_mutex_;    // Held for each write and its sync to disk.
   mutable std::mutex mutex_;  // Guards the pointer snapshot_ only.
   SnapshotRef snapshot_ = std::make_shared<const Snapshot>();
+  std::atomic<Time> confirmed_{Time(0)};  // When the contents were last known to be the store's.
 };
 
 }  // namespace hpvm::server

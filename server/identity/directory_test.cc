@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "server/identity/identity_database.h"
 #include "server/identity/tenant_rules.h"
 #include "server/identity/token.h"
 

@@ -8,6 +8,7 @@
 
 #include "base/io/disk.h"
 #include "server/audit/audit_log.h"
+#include "server/identity/identity_database.h"
 #include "server/identity/methods.h"
 #include "server/identity/tenant_rules.h"
 #include "server/process/state_folder.h"
@@ -40,9 +41,14 @@ Status NoteOffline(const Config& config, const StateFolder& folder, AuditRecord 
 }
 
 StatusOr<std::unique_ptr<Identity>> Identity::Open(const Config& config, const std::string& folder, const Clock& clock,
-                                                   Rng& rng) {
+                                                   Rng& rng, const OpenIdentityStore& shared) {
   DirectoryOptions options;
-  HPVMD_ASSIGN_OR_RETURN(options.database, IdentityDatabase::Open(folder + "/identity.sqlite"));
+  if (shared != nullptr) {
+    HPVMD_ASSIGN_OR_RETURN(options.database, While(shared(), "opening the tenants of the cluster"));
+    options.stale_after = std::chrono::milliseconds(config.identity_stale_ms);
+  } else {
+    HPVMD_ASSIGN_OR_RETURN(options.database, IdentityDatabase::Open(folder + "/identity.sqlite"));
+  }
   options.clock = &clock;
   options.rng = &rng;
   options.is_open = !AsksForCredentials(config);
@@ -64,7 +70,7 @@ Status Identity::OpenTicketSockets(const Config& config, const std::vector<std::
 }
 
 StatusOr<Directory::NewToken> CreateTokenOffline(const Config& config, const std::string& tenant,
-                                                 const std::string& role) {
+                                                 const std::string& role, const OpenIdentityStore& shared) {
   Directory::TokenSpec spec;
   HPVMD_ASSIGN_OR_RETURN(spec.role, RoleNamed(role));
   spec.tenant = tenant;
@@ -77,7 +83,7 @@ StatusOr<Directory::NewToken> CreateTokenOffline(const Config& config, const std
   // Fails when a daemon has the folder open, because a running daemon would not see the change.
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<StateFolder> folder, StateFolder::Open(config.server_state_dir));
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Identity> identity,
-                         Identity::Open(config, folder->path(), RealClock(), SystemRng()));
+                         Identity::Open(config, folder->path(), RealClock(), SystemRng(), shared));
   // A misspelt name must not create a tenant that has an administrator.
   if (identity->directory().FindTenant(tenant) == nullptr) {
     std::string names;
@@ -99,12 +105,14 @@ StatusOr<Directory::NewToken> CreateTokenOffline(const Config& config, const std
   return made;
 }
 
-StatusOr<uint64_t> RevokeAllTokensOffline(const Config& config) {
+StatusOr<uint64_t> RevokeAllTokensOffline(const Config& config, const OpenIdentityStore& shared) {
   // In a wrong folder Identity::Open would create an empty database, and no token would be revoked.
-  HPVMD_RETURN_IF_ERROR(RealDisk().Open(config.server_state_dir + "/identity.sqlite", Disk::Mode::kRead).status());
+  if (shared == nullptr) {
+    HPVMD_RETURN_IF_ERROR(RealDisk().Open(config.server_state_dir + "/identity.sqlite", Disk::Mode::kRead).status());
+  }
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<StateFolder> folder, StateFolder::Open(config.server_state_dir));
   HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<Identity> identity,
-                         Identity::Open(config, folder->path(), RealClock(), SystemRng()));
+                         Identity::Open(config, folder->path(), RealClock(), SystemRng(), shared));
   Directory& directory = identity->directory();
   uint64_t revoked = 0;
   for (const TenantRecordRef& tenant : directory.ListTenants("", SIZE_MAX)) {

@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "server/config/config.h"
 #include "server/audit/audit_log.h"
+#include "server/config/config.h"
 #include "server/identity/authenticator.h"
 #include "server/identity/directory.h"
 #include "server/identity/ticket_socket.h"
@@ -24,9 +24,10 @@ class StateFolder;
 // Identity is thread-safe once the ticket sockets have been opened.
 class Identity {
  public:
-  // Reads FOLDER/identity.sqlite, and creates it when it is missing. Borrows clock and rng.
+  // Reads FOLDER/identity.sqlite, and creates it when it is missing; or `shared`, the store of a cluster. Borrows clock
+  // and rng.
   static StatusOr<std::unique_ptr<Identity>> Open(const Config& config, const std::string& folder, const Clock& clock,
-                                                  Rng& rng);
+                                                  Rng& rng, const OpenIdentityStore& shared = nullptr);
   // Opens a ticket socket beside each of these Unix sockets when auth.peers is set.
   Status OpenTicketSockets(const Config& config, const std::vector<std::string>& service_paths);
   // Creates the default tenant, whose name the new configuration may have changed, unless it exists.
@@ -55,11 +56,11 @@ Status NoteOffline(const Config& config, const StateFolder& folder, AuditRecord 
 // Creates a token in the state folder of a daemon that is not running: for the first administrator. Returns kNotFound
 // when the tenant does not exist.
 StatusOr<Directory::NewToken> CreateTokenOffline(const Config& config, const std::string& tenant,
-                                                 const std::string& role);
+                                                 const std::string& role, const OpenIdentityStore& shared = nullptr);
 
 // Revokes every token in the state folder of a daemon that is not running: after a backup has been restored, tokens
 // that were revoked since the backup would be valid again. Returns the number of revoked tokens.
-StatusOr<uint64_t> RevokeAllTokensOffline(const Config& config);
+StatusOr<uint64_t> RevokeAllTokensOffline(const Config& config, const OpenIdentityStore& shared = nullptr);
 
 }  // namespace hpvm::server
 

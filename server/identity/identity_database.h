@@ -14,41 +14,28 @@
 #include "base/io/disk.h"
 #include "base/status.h"
 #include "hpvm/v1/admin.pb.h"
+#include "server/identity/identity_store.h"
 
 namespace hpvm::server {
 
 class SqliteConnection;
 
-struct StoredToken {
-  v1::Token token;
-  Sha256 secret_hash;  // The secret itself is not stored.
-};
-
-struct IdentityContents {
-  std::vector<v1::Tenant> tenants;
-  std::vector<StoredToken> tokens;
-};
-
-// IdentityDatabase may be used by one thread at a time.
-class IdentityDatabase {
+class IdentityDatabase final : public IdentityStore {
  public:
   // Opens the file, and creates it with mode 0600 when it is missing. Returns kFailedPrecondition for another
   // application's file, or a later release's. `vfs` is for tests; when empty, SQLite's default is used.
   static StatusOr<std::unique_ptr<IdentityDatabase>> Open(const std::string& path, Disk& disk = RealDisk(),
                                                           const std::string& vfs = "");
-  ~IdentityDatabase();
+  ~IdentityDatabase() override;
   IdentityDatabase(const IdentityDatabase&) = delete;
   IdentityDatabase& operator=(const IdentityDatabase&) = delete;
 
-  // Returns kDataLoss with the row's name when a row is damaged, because permissions must not be guessed.
-  StatusOr<IdentityContents> Load();
-  // Inserts or replaces the tenant; deletes its tokens when `without_tokens`.
-  Status Put(const v1::Tenant& tenant, bool without_tokens = false);
-  Status Forget(const std::string& tenant);
+  StatusOr<IdentityContents> Load() override;
+  Status Put(const v1::Tenant& tenant, bool without_tokens = false) override;
+  Status Forget(const std::string& tenant) override;
   // Renames the tenant, also in its tokens. Returns kNotFound or kAlreadyExists.
   Status Rename(const std::string& tenant, const std::string& name);
-  // Inserts or replaces the token, and deletes the tokens `forget_ids`.
-  Status Put(const StoredToken& token, const std::vector<std::string>& forget_ids = {});
+  Status Put(const StoredToken& token, const std::vector<std::string>& forget_ids = {}) override;
 
  private:
   // The caller runs both within Transact.

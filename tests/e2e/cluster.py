@@ -54,9 +54,10 @@ def chatty():
 
 
 class Cluster:
-    """Cluster has a database, a folder of files, and daemons by name."""
+    """Cluster has a database, a folder of files, and daemons by name; `extra` is more of their configuration."""
 
-    def __init__(self, names=("one", "two", "three"), **more):
+    def __init__(self, names=("one", "two", "three"), extra="", **more):
+        self.extra = extra
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="hpvm-cluster-"))
         for name in ("kernels.wasm", "debug.wasm"):
             shutil.copy(HERE / name, self.folder)
@@ -64,6 +65,13 @@ class Cluster:
         self.database = postgres.Server()
         self.database.start()
         self.hosts = {}
+        for name in names:
+            self.config(name, **more.get(name, {}))
+        if extra:  # The first administrator's token is made before a daemon has the state folder.
+            (self.folder / "one").mkdir()
+            subprocess.run([BIN / "hpvmd", "--config", self.folder / "one.toml", "--state", self.folder / "one/state",
+                            "--create-token", "local", "--role", "admin", "--output", self.folder / "admin.token"],
+                           check=True, stdout=subprocess.DEVNULL, timeout=60)
         for name in names:
             self.start(name, **more.get(name, {}))
         for name in names:
@@ -73,7 +81,7 @@ class Cluster:
         keys = {"database": f"postgresql://hpvm@/postgres?host={self.database.folder}", "blob_dir": f"{self.folder}/blobs",
                 "host": name, "lease_ms": LEASE_S * 1000, "claims_max": 4, **keys}
         path = self.folder / f"{name}.toml"
-        path.write_text("[executor]\ncrashes_max = 100\n[server]\ndrain_ms = 5000\n[cluster]\n" +
+        path.write_text(self.extra + "[executor]\ncrashes_max = 100\n[server]\ndrain_ms = 5000\n[cluster]\n" +
                         "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items()))
         return path
 
@@ -81,7 +89,8 @@ class Cluster:
         self.hosts[name] = Daemon(self.folder / name, "--devices", "cpu", "--config", self.config(name, **keys))
 
     def await_ready(self, name):
-        ready = self.hosts[name].ctl("devices", "--connect-timeout", "30")
+        token = ("--token-file", self.folder / "admin.token") if self.extra else ()
+        ready = self.hosts[name].ctl("devices", "--connect-timeout", "30", *token)
         assert ready.returncode == OK, ready.stderr + self.hosts[name].log.read_text()
 
     def logs(self):
@@ -487,6 +496,74 @@ class Faults(WithCluster):
             job = self.await_state("two", job_id, "FAILED", "DEAD")
             self.assertEqual((job["state"], job["error"]["code"]), ("JOB_STATE_FAILED", 15), job)
         self.await_state("one", self.submit("one", add()), "SUCCEEDED")
+
+
+class Identity(unittest.TestCase):
+    """Tenants and tokens hold on every host."""
+
+    STALE_S = 3
+
+    @classmethod
+    def setUpClass(cls):
+        if postgres.programs() is None:
+            raise unittest.SkipTest("PostgreSQL is not installed")
+        cls.cluster = Cluster(("one", "two"), extra=f"[auth]\ntokens = true\n[identity]\nstale_ms = {cls.STALE_S * 1000}\n")
+        cls.admin = cls.cluster.folder / "admin.token"
+
+    @classmethod
+    def tearDownClass(cls):
+        logs = cls.cluster.logs()
+        codes = cls.cluster.close()
+        assert set(codes.values()) == {0}, f"{codes}\n{logs}"
+
+    def ctl(self, host, token, *arguments, code=OK):
+        done = self.cluster.hosts[host].ctl(*arguments, "--token-file", token)
+        self.assertEqual(done.returncode, code, f"{host}: {arguments}\n{done.stdout}\n{done.stderr}\n{self.cluster.logs()}")
+        return done
+
+    def until(self, host, token, accepted, seconds=10):
+        """Returns how long it took until the host accepted the token, or refused it."""
+        began = time.monotonic()
+        while time.monotonic() < began + seconds:
+            done = self.cluster.hosts[host].ctl("whoami", "--token-file", token, "--patience", "1ms")
+            if (done.returncode == OK) == accepted:
+                return time.monotonic() - began, done.stderr
+            time.sleep(0.02)
+        self.fail(f"{host}: accepted is not {accepted}: {done.stdout} {done.stderr}\n{self.cluster.logs()}")
+
+    def test_1_tokens(self):
+        token = self.cluster.folder / "lab.token"
+        self.ctl("one", self.admin, "tenant", "create", "lab")
+        time.sleep(1)  # The other host learns of the tenant.
+        token_id = self.ctl("two", self.admin, "token", "create", "--tenant", "lab", "--output", token).stdout.split()[0]
+        took, _ = self.until("one", token, True)
+        print(f"\na token that was made at another host is accepted after {took:.2f} s")
+        self.ctl("two", self.admin, "token", "revoke", token_id)
+        self.until("two", token, False)
+        took, error = self.until("one", token, False)
+        print(f"a token that was revoked at another host is refused after {took:.2f} s")
+        self.assertLess(took, self.STALE_S)
+        self.assertIn("UNAUTHENTICATED", error)
+
+    def test_2_disabled(self):
+        """A tenant that is disabled at one host runs nothing at another."""
+        self.ctl("one", self.admin, "tenant", "create", "off")
+        token = self.cluster.folder / "off.token"
+        self.ctl("one", self.admin, "token", "create", "--tenant", "off", "--output", token)
+        self.until("two", token, True)
+        self.ctl("one", self.admin, "tenant", "disable", "off", "--reason", "done")
+        _, error = self.until("two", token, False)
+        self.assertIn("disabled", error)
+
+    def test_3_without_database(self):
+        self.cluster.database.stop(signal.SIGQUIT)
+        self.ctl("one", self.admin, "whoami")
+        took, error = self.until("one", self.admin, False, seconds=self.STALE_S + 10)
+        print(f"\nwithout the database an identity is accepted for {took:.1f} s")
+        self.assertGreater(took, self.STALE_S - 2.5)
+        self.assertIn("identities were last confirmed", error)
+        self.cluster.database.start()
+        self.until("one", self.admin, True, seconds=30)
 
 
 class BadStart(unittest.TestCase):

@@ -248,8 +248,24 @@ int Check(Config config, const Arguments& arguments) {
   return online.is_ready ? kExitOk : kExitFailed;
 }
 
+// A host of a cluster has no jobs, tenants and tokens of its own.
+StatusOr<JobBackup> BackUpJobsOf(const Config& config, const std::string& target) {
+  if (config.cluster_database.empty()) {
+    return BackUpJobs(config.server_state_dir, target);
+  }
+  if (RealDisk().List(target).ok()) {
+    return AlreadyExists("\"" + target + "\" exists already.");
+  }
+  HPVMD_RETURN_IF_ERROR(RealDisk().MakeFolder(target));
+  JobBackup backup;
+  backup.notes.push_back(
+      "The cluster's jobs, tenants and tokens are not in this backup: they are in its database (cluster.database) and "
+      "its folder of files (cluster.blob_dir), which are backed up by their own means.");
+  return backup;
+}
+
 Status BackUp(const Config& config, const std::string& target) {
-  HPVMD_ASSIGN_OR_RETURN(const JobBackup backup, BackUpJobs(config.server_state_dir, target));
+  HPVMD_ASSIGN_OR_RETURN(const JobBackup backup, BackUpJobsOf(config, target));
   HPVMD_RETURN_IF_ERROR(BackUpIdentity(config.server_state_dir, target));
   HPVMD_RETURN_IF_ERROR(BackUpAccounts(config.server_state_dir, target));
   HPVMD_ASSIGN_OR_RETURN(const uint64_t audit, BackUpAudit(RealDisk(), config.server_state_dir, target));

@@ -57,7 +57,8 @@ passed=$(grep -c '   Passed ' build/release.ctest.log)
 if [ "$fast" -eq 0 ]; then
   step "A subset under AddressSanitizer and UndefinedBehaviorSanitizer"
   subset=(base_test graph_test ir_bounds_test ir_golden_test ir_memory_test ir_verify_test ir_text_test find_bounds_test wasm_front_test
-    wasm_golden_test cpu_pool_test null_device_test fair_share_test residency_test engine_test server_core_test cluster_test)
+    wasm_golden_test cpu_pool_test null_device_test fair_share_test residency_test engine_test server_core_test cluster_test
+    hosts_test)
   build fuzz "${subset[@]}" fuzzers
   ctest --preset fuzz -R "^($(IFS='|'; echo "${subset[*]}"))\$" --parallel "$(nproc)" --no-tests=error
   passed=$((passed + ${#subset[@]}))
@@ -83,6 +84,7 @@ if [ "$reliability" -eq 1 ]; then
   step "20,000 worlds of hosts that share the store, and 500 faults around a real PostgreSQL"
   build/release/bin/hpv-sim --cluster --sqlite --seeds 0..19999 --jobs "$(nproc)" --log "tests/sim/logs/$day-cluster-sqlite.log"
   /usr/bin/python3 tests/cluster/faults.py build/release/bin --faults 500 --log "tests/cluster/logs/$day.log"
+  /usr/bin/python3 tests/cluster/daemon_faults.py build/release/bin --faults 500 --log "tests/cluster/logs/$day-daemons.log"
   step "Every fault of the store's script"
   HPVMD_SWEEP=full ctest --preset release -R '^store_.*_test$' --no-tests=error --timeout 7200
   step "Seeded bugs"

@@ -67,17 +67,20 @@ Duration SharedFeed::Round() {
     }
   }
   bool has_more = false;
+  Status failed;
   for (const std::string& tenant : due) {
     const StatusOr<bool> at_end = Read(tenant);
     if (absl::IsFailedPrecondition(at_end.status())) {
       SetCursor(tenant, std::nullopt);  // Events were forgotten.
       has_more = true;
     } else if (!at_end.ok()) {
-      LogWarning("Changes of the cluster's jobs cannot be read",
-                 {{"tenant", tenant}, {"error", Message(at_end.status())}});
+      failed.Update(at_end.status());
     } else {
       has_more |= !*at_end;
     }
+  }
+  if (!std::exchange(is_failing_, !failed.ok()) && is_failing_) {
+    LogWarning("Changes of the cluster's jobs cannot be read", {{"error", Message(failed)}});
   }
   return has_more ? Duration{0} : kPollEvery;
 }

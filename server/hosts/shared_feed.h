@@ -47,7 +47,8 @@ class SharedFeed {
   JobClaims& claims_;
   std::mutex mutex_;
   std::map<std::string, Watched> tenants_;
-  RoundThread thread_;  // Last: it uses the others.
+  bool is_failing_ = false;  // The last round could not read. Used by the thread only.
+  RoundThread thread_;       // Last: it uses the others.
 };
 
 }  // namespace hpvm::server

@@ -21,6 +21,9 @@ std::unique_ptr<JobStore> OpenFiles(const SharedJobStoreOptions& options) {
   return CreateLocalJobStore(std::move(local));
 }
 
+// The most dependencies of the jobs of one insert.
+constexpr size_t kWaitsMax = 100'000;
+
 bool IsUnanswered(const Status& status) { return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status); }
 
 bool AreEqual(const cluster::TenantLimits& a, const cluster::TenantLimits& b) {
@@ -106,13 +109,15 @@ void SharedJobStore::Write(JobWrite write, WriteDone done) {
 
 void SharedJobStore::WithLimits(const std::string& tenant, std::function<void(const Status&)> then) {
   const cluster::TenantLimits wanted = options_.limits(tenant);
+  bool is_known = false;
   {
     std::lock_guard lock(mutex_);
     const auto known = limits_.find(tenant);
-    if (known != limits_.end() && AreEqual(known->second, wanted)) {
-      then(absl::OkStatus());
-      return;
-    }
+    is_known = known != limits_.end() && AreEqual(known->second, wanted);
+  }
+  if (is_known) {
+    then(absl::OkStatus());
+    return;
   }
   options_.store->SetLimits(
       tenant, wanted,
@@ -123,6 +128,51 @@ void SharedJobStore::WithLimits(const std::string& tenant, std::function<void(co
         }
         then(set.status());
       }));
+}
+
+// A job that comes after an array comes after each of its elements: the conditions on an array are those on all
+// elements.
+StatusOr<ArrayElements> SharedJobStore::FindElements(const InsertJobs& insert) {
+  ArrayElements elements;
+  const StoredJob& row = insert.shared.has_value() ? *insert.shared : insert.jobs.front();
+  size_t waits = 0;
+  for (const v1::JobDependency& dependency : row.job().after()) {
+    const std::string& id = dependency.job_id();
+    if (!id.starts_with("array-")) {
+      ++waits;
+      continue;
+    }
+    std::vector<std::string>& ids = elements[id];
+    JobFilter filter;
+    filter.array_id = id;
+    while (ids.empty() || filter.before_sequence > 0) {
+      HPVMD_ASSIGN_OR_RETURN(const std::vector<StoredJob> rows,
+                             database().ListSome(insert.jobs.front().tenant(), &filter));
+      for (const StoredJob& element : rows) {
+        ids.push_back(element.job().id());
+      }
+      if (filter.before_sequence == 0) {
+        break;
+      }
+    }
+    waits += ids.size();
+  }
+  if (waits * insert.jobs.size() > kWaitsMax) {
+    return ResourceExhausted("The jobs come after " + std::to_string(waits * insert.jobs.size()) +
+                             " others in all, counting each element of an array; the limit is " +
+                             std::to_string(kWaitsMax) + ".");
+  }
+  return elements;
+}
+
+StatusOr<std::vector<cluster::NewJob>> SharedJobStore::NewJobsOf(const InsertJobs& insert) {
+  HPVMD_ASSIGN_OR_RETURN(const ArrayElements elements, FindElements(insert));
+  std::vector<cluster::NewJob> jobs;
+  for (size_t i = 0; i < insert.jobs.size(); ++i) {
+    HPVMD_ASSIGN_OR_RETURN(cluster::NewJob job, NewJobOf(insert, i, options_.host, elements));
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
 }
 
 void SharedJobStore::Submit(InsertJobs insert, WriteDone done) {
@@ -139,15 +189,12 @@ void SharedJobStore::Submit(InsertJobs insert, WriteDone done) {
   auto shared = std::make_shared<InsertJobs>(std::move(insert));
   // Jobs and limits are read in the tenant's turn: arrays are large, and a policy may be read under a lock.
   PostOnce(tenant, [this, tenant, shared, done = std::move(done)] {
-    std::vector<cluster::NewJob> jobs;
-    for (size_t i = 0; i < shared->jobs.size(); ++i) {
-      StatusOr<cluster::NewJob> job = NewJobOf(*shared, i, options_.host);
-      if (!job.ok()) {
-        done(WriteResult{.status = job.status()});
-        return;
-      }
-      jobs.push_back(*std::move(job));
+    StatusOr<std::vector<cluster::NewJob>> made = NewJobsOf(*shared);
+    if (!made.ok()) {
+      done(WriteResult{.status = made.status(), .known = {}});
+      return;
     }
+    std::vector<cluster::NewJob> jobs = *std::move(made);
     WithLimits(tenant, [this, tenant, shared, done, jobs = std::move(jobs)](const Status& set) mutable {
       if (!set.ok()) {
         PostOnce(tenant, [done, set] { done(WriteResult{.status = ForSubmitter(set)}); });

@@ -18,6 +18,7 @@
 #include "server/cluster/cluster_store.h"
 #include "server/core/state/shared_jobs.h"
 #include "server/hosts/claim_table.h"
+#include "server/hosts/stored_view.h"
 #include "server/jobs/job_store.h"
 
 namespace hpvm::server {
@@ -68,6 +69,9 @@ class SharedJobStore final : public JobStore, public SharedJobs {
   struct Calls;
   void Note(const Status& status);
   void Submit(InsertJobs insert, WriteDone done);
+  // These read the store.
+  StatusOr<ArrayElements> FindElements(const InsertJobs& insert);
+  StatusOr<std::vector<cluster::NewJob>> NewJobsOf(const InsertJobs& insert);
   // Sets the tenant's limits in the store if they have changed, then calls `then`.
   void WithLimits(const std::string& tenant, std::function<void(const Status&)> then);
   void AnswerSubmit(const std::string& tenant, const InsertJobs& insert, const WriteDone& done,

@@ -172,7 +172,8 @@ StatusOr<StoredJob> RowOf(const cluster::Claim& claim) {
   return row;
 }
 
-StatusOr<cluster::NewJob> NewJobOf(const InsertJobs& insert, size_t index, const std::string& host) {
+StatusOr<cluster::NewJob> NewJobOf(const InsertJobs& insert, size_t index, const std::string& host,
+                                   const ArrayElements& elements) {
   StoredJob row = insert.jobs[index];
   if (insert.shared.has_value()) {
     HPVMD_RETURN_IF_ERROR(AddShared(*insert.shared, &row));
@@ -191,12 +192,12 @@ StatusOr<cluster::NewJob> NewJobOf(const InsertJobs& insert, size_t index, const
     job.deadline = std::max(Duration(row.job().deadline_unix_ns() - row.job().created_unix_ns()), Duration{1});
   }
   for (const v1::JobDependency& dependency : row.job().after()) {
-    if (dependency.job_id().starts_with("array-")) {
-      return MakeStatus(absl::StatusCode::kUnimplemented, "The job comes after the array " +
-                                                              dependency.job_id().substr(0, 80) +
-                                                              "; in a cluster, name the elements of the array.");
+    const auto array = elements.find(dependency.job_id());
+    const std::vector<std::string> ids =
+        array == elements.end() ? std::vector<std::string>{dependency.job_id()} : array->second;
+    for (const std::string& id : ids) {
+      job.after.push_back({.job = id, .condition = ConditionOf(dependency.condition())});
     }
-    job.after.push_back({.job = dependency.job_id(), .condition = ConditionOf(dependency.condition())});
   }
   job.needs = NeedsOf(row);
   if (row.bound_to_host() && !job.needs.host.empty() && job.needs.host != host) {

@@ -5,7 +5,9 @@
 #ifndef HPVMD_SERVER_HOSTS_STORED_VIEW_H_
 #define HPVMD_SERVER_HOSTS_STORED_VIEW_H_
 
+#include <map>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "hpvm/v1/job.pb.h"
@@ -22,9 +24,13 @@ StatusOr<StoredJob> RowOf(const cluster::JobView& view);
 // The row of a job that is being claimed: ACCEPTED, with the attempts before this one.
 StatusOr<StoredJob> RowOf(const cluster::Claim& claim);
 
-// The job that the store is to have. `host` is this host's name, to which jobs are bound that use its buffers.
-// kInvalidArgument, kUnimplemented: the job asks for something that a shared store does not offer.
-StatusOr<cluster::NewJob> NewJobOf(const InsertJobs& insert, size_t index, const std::string& host);
+// Ids of elements by the id of their array.
+using ArrayElements = std::map<std::string, std::vector<std::string>>;
+
+// The job that the store is to have. `host` is this host's name, to which jobs are bound that use its buffers;
+// `elements` are those of the arrays that the job comes after. kInvalidArgument: the job has to run on two hosts.
+StatusOr<cluster::NewJob> NewJobOf(const InsertJobs& insert, size_t index, const std::string& host,
+                                   const ArrayElements& elements = {});
 
 // Returns the results that the store keeps for a job: none for jobs that the store ended itself.
 StatusOr<StoredResults> ResultsOf(const cluster::JobView& view);

@@ -85,10 +85,15 @@ TEST(StoredViewTest, AJobThatWritesWhatItReadsHasOneAttempt) {
   EXPECT_EQ(NewJobOf(InsertOf(row), 0, "one")->attempts_max, 1u);
 }
 
-TEST(StoredViewTest, DependenciesOnArraysAreRefused) {
+TEST(StoredViewTest, AnArrayMeansItsElements) {
   StoredJob row = Row();
   row.mutable_job()->add_after()->set_job_id("array-1");
-  EXPECT_TRUE(absl::IsUnimplemented(NewJobOf(InsertOf(row), 0, "one").status()));
+  row.mutable_job()->mutable_after(0)->set_condition(v1::JobDependency::CONDITION_FAILED);
+  const StatusOr<cluster::NewJob> job = NewJobOf(InsertOf(row), 0, "one", {{"array-1", {"a", "b"}}});
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_EQ(job->after.size(), 2u);
+  EXPECT_EQ(job->after[1].job, "b");
+  EXPECT_EQ(job->after[1].condition, cluster::Dependency::Condition::kFailed);
 }
 
 TEST(StoredViewTest, TheStoresColumnsCount) {

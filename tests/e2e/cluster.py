@@ -236,8 +236,14 @@ class Jobs(WithCluster):
         self.assertTrue(array.startswith("array-"), done)
         for host in self.cluster.hosts:
             self.ctl(host, "wait", array)
-        after = self.ctl("two", "submit", "--detach", *self.graph(add()), "--after", array, code=USAGE)
-        self.assertIn("name the elements", after.stderr)
+        done = self.submit("two", indexed(), "--array", "0-5", "--input", "in=@index", "--symbol", "s=1", "--hold", name="array")
+        held = done.splitlines()[0]
+        after = self.submit("three", add(), "--after", f"{array},{held}")
+        never = self.submit("one", add(), "--after", f"{array}:failed")
+        self.assertIn("comes after", self.await_state("two", never, "FAILED")["error"]["message"])
+        self.assertEqual(self.state("one", after), "ACCEPTED")
+        self.ctl("one", "release", held)
+        self.await_state("one", after, "SUCCEEDED")
 
     def test_arrays_are_held_and_cancelled(self):
         array = self.submit("one", indexed(), "--array", "0-19", "--input", "in=@index", "--symbol", "s=1", "--hold",
@@ -340,6 +346,15 @@ class Placement(WithCluster):
         self.ctl("three", "cluster", "uncordon", host)
         self.ctl("three", "cancel", job_id)
         self.assertIn("nobody", self.ctl("three", "cluster", "cordon", "nobody", code=USAGE).stderr)
+
+    def test_backup(self):
+        """The backup of a host says that it lacks the cluster's jobs."""
+        done = subprocess.run([BIN / "hpvmd", "--config", self.cluster.folder / "one.toml", "--state",
+                               self.cluster.folder / "one/state", "--backup", self.cluster.folder / "backup"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertIn("cluster.blob_dir", done.stdout)
+        self.assertTrue((self.cluster.folder / "backup/audit").exists())
 
     def test_local_intake(self):
         """A host whose own intake is closed claims nothing."""

@@ -410,7 +410,8 @@ void JobLifecycle::EndJob(CoreScope& scope, const ExecutionRef& job, v1::JobStat
 void JobLifecycle::OnEnded(CoreScope& scope, const ExecutionRef& job) {
   HPVMD_FAILPOINT("core.end.recorded").IgnoreError();
   const v1::Job& shown = job->shown();
-  if (job->stored->attempt != nullptr) {
+  // The room of rows in a shared store is not this host's; it was only held while they were written.
+  if (job->stored->attempt != nullptr && options_.shared == nullptr) {
     job->tenant->stored_rows.Merge(std::move(job->stored->attempt->disk_bytes));
   }
   if (shown.state() == v1::JOB_STATE_SUCCEEDED && job->stored->attempt != nullptr) {

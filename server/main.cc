@@ -49,6 +49,7 @@ struct Arguments {
   std::string config, listen, state, devices, backup, token_tenant, token_role = "user", token_output;
   std::string health_library;
   uint64_t interval_ms = 1'000, readings = 0;
+  std::string grant_agent;
   std::vector<std::string> rename;  // Old and new name.
   bool dev = false, check = false, online = false, print = false, check_jobs = false, revoke_all = false;
 };
@@ -248,6 +249,15 @@ int Check(Config config, const Arguments& arguments) {
   return online.is_ready ? kExitOk : kExitFailed;
 }
 
+Status GrantAgent(const Config& config, const std::string& user) {
+  if (config.cluster_database.empty()) {
+    return FailedPrecondition("The configuration names no database of a cluster (cluster.database).");
+  }
+  HPVMD_RETURN_IF_ERROR(GrantToAgent(config, user));
+  std::printf("The database's user \"%s\" may claim jobs and record their ends.\n", user.c_str());
+  return absl::OkStatus();
+}
+
 // A host of a cluster has no jobs, tenants and tokens of its own.
 StatusOr<JobBackup> BackUpJobsOf(const Config& config, const std::string& target) {
   if (config.cluster_database.empty()) {
@@ -381,6 +391,10 @@ void AddOptions(CLI::App& app, Arguments& arguments) {
   app.add_flag("--revoke-all-tokens", arguments.revoke_all,
                "Revoke every token in the state folder of a stopped daemon, and exit: for a restored backup, in which "
                "tokens are valid that were revoked since");
+  app.add_option("--grant-agent", arguments.grant_agent,
+                 "Let a user of the cluster's database run jobs and nothing else, and exit: for hosts whose role is "
+                 "agent")
+      ->type_name("USER");
   app.add_option("--rename-tenant", arguments.rename,
                  "Give a tenant another name in the state folder of a stopped daemon, and exit: FROM TO")
       ->type_name("FROM TO")
@@ -445,6 +459,8 @@ int Main(int argc, char** argv) {
     done = CreateToken(*config, arguments);
   } else if (arguments.revoke_all) {
     done = RevokeAllTokens(*config);
+  } else if (!arguments.grant_agent.empty()) {
+    done = GrantAgent(*config, arguments.grant_agent);
   } else if (!arguments.rename.empty()) {
     done = RenameTenant(*config, arguments.rename[0], arguments.rename[1]);
   } else if (!arguments.backup.empty()) {

@@ -31,9 +31,10 @@ constexpr SqlStatement kInsert{
     "INSERT INTO cluster_jobs(tenant, id, idempotency_key, state, ready, held, attempts, attempts_max, lost, fence, "
     "host, "
     "incarnation, claim, ended_fence, cancel_requested, pending, dependents, priority, memory, needs, submitted, "
-    "ended, not_before, deadline, request, result) VALUES(?1, ?2, ?2, 0, 1, 0, 0, 1, 0, 0, '', 0, 0, 0, 0, 0, 0, 0, 0, "
-    "1, 1, 0, 0, "
-    "9223372036854775807, ?3, '') RETURNING sequence"};
+    "started, ended, not_before, deadline, hold, record, request_hash, request, result) VALUES(?1, ?2, ?2, 0, 1, 0, 0, "
+    "1, 0, 0, '', 0, 0, 0, 0, 0, 0, 0, 0, "
+    "1, 1, 0, 0, 0, "
+    "9223372036854775807, '', '', '', ?3, '') RETURNING sequence"};
 constexpr SqlStatement kEvent{"INSERT INTO cluster_events(tenant, number, id, state, fence) VALUES(?1, ?2, ?3, ?4, 1)"};
 constexpr SqlStatement kHeads{
     "SELECT sequence, id, request FROM cluster_jobs WHERE tenant = ?1 AND needs = 1 AND state = 0 AND ready = 1 "

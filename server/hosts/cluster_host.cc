@@ -13,6 +13,7 @@
 #include "base/io/disk.h"
 #include "server/cluster/postgres/postgres_listener.h"
 #include "server/cluster/postgres/postgres_session.h"
+#include "server/cluster/sql/cluster_schema.h"
 #include "server/cluster/sql/cluster_transaction.h"
 #include "server/cluster/sql/sql_cluster_store.h"
 #include "server/cluster/sqlite/sqlite_session.h"
@@ -88,6 +89,12 @@ ClusterHost::Connect ConnectTo(const Config& config) {
     logged->Warn(session->durability().Warnings());
     return session;
   };
+}
+
+Status GrantToAgent(const Config& config, const std::string& user) {
+  HPVMD_ASSIGN_OR_RETURN(const std::unique_ptr<cluster::SqlSession> session, ConnectTo(config)());
+  HPVMD_RETURN_IF_ERROR(cluster::MigrateClusterSchema(*session));
+  return cluster::GrantToAgents(*session, user);
 }
 
 std::set<std::string> SplitWords(const std::string& text) {

@@ -33,6 +33,9 @@ struct ClusterHostOptions {
 std::set<std::string> SplitWords(const std::string& text);
 // Returns a function that opens a session on cluster.database.
 std::function<StatusOr<std::unique_ptr<cluster::SqlSession>>()> ConnectTo(const Config& config);
+// Lets a user of cluster.database, which that database has, do what an agent does. The configuration's user owns the
+// tables, which are made when they are missing.
+Status GrantToAgent(const Config& config, const std::string& user);
 // Returns cluster.host, or this machine's name where it is not set.
 std::string HostNameOf(const Config& config);
 

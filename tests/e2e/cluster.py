@@ -570,7 +570,32 @@ class Identity(unittest.TestCase):
         _, error = self.until("two", token, False)
         self.assertIn("disabled", error)
 
-    def test_3_without_database(self):
+    def test_3_agent(self):
+        """An agent's user of the database runs jobs, and reads no tokens."""
+        self.cluster.database.query("CREATE ROLE agent LOGIN")
+        done = subprocess.run([BIN / "hpvmd", "--config", self.cluster.folder / "one.toml", "--grant-agent", "agent"],
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        extra, self.cluster.extra = self.cluster.extra, ""  # It has no part in the tenants.
+        self.cluster.start("agent", role="agent",
+                           database=f"postgresql://agent@/postgres?host={self.cluster.database.folder}")
+        self.cluster.await_ready("agent")
+        self.cluster.extra = extra
+        graph = self.cluster.folder / "agent.json"
+        graph.write_text(json.dumps(add()))
+        np.save(self.cluster.folder / "agent.npy", np.asarray([1], np.int32))
+        arguments = (graph, "--input", f"in={self.cluster.folder}/agent.npy")
+        self.ctl("one", self.admin, "submit", *arguments, "--on-host", "agent")
+        refused = self.cluster.hosts["agent"].ctl("submit", *arguments)
+        self.assertIn("only runs jobs", refused.stderr)
+        for table in ("cluster_identity_tokens", "cluster_identity_tenants"):
+            read = subprocess.run([self.cluster.database.bin / "psql", "-d",
+                                   f"host={self.cluster.database.folder} user=agent dbname=postgres", "-c",
+                                   f"SELECT * FROM {table}"], capture_output=True, text=True, timeout=60)
+            self.assertIn("permission denied", read.stderr)
+        self.assertEqual(self.cluster.hosts["agent"].stop(timeout=60), 0)
+
+    def test_4_without_database(self):
         self.cluster.database.stop(signal.SIGQUIT)
         self.ctl("one", self.admin, "whoami")
         took, error = self.until("one", self.admin, False, seconds=self.STALE_S + 10)

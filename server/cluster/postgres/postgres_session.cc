@@ -684,7 +684,11 @@ namespace {
 constexpr SqlStatement kWall{"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"};
 constexpr SqlStatement kNotify{"SELECT pg_notify(?1, ?2)"};
 constexpr SqlStatement kTryLock{"SELECT pg_try_advisory_xact_lock(?1)"};
-constexpr SqlStatement kHasTable{"SELECT to_regclass(quote_ident(?1)) IS NOT NULL"};
+// Reads the catalogue's rows: to_regclass would answer from a cache, which inside a transaction may not know tables
+// that others have made since it began.
+constexpr SqlStatement kHasTable{
+    "SELECT EXISTS(SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE c.relname = ?1 AND n.nspname = ANY(current_schemas(true)))"};
 
 }  // namespace
 

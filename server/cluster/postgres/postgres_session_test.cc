@@ -592,6 +592,16 @@ TEST_F(PostgresSessionTest, FindsTables) {
   EXPECT_FALSE(*session->HasTable("a b\".c"));
 }
 
+// Several daemons that start at once look for tables, take a lock, and look again.
+TEST_F(PostgresSessionTest, FindsTablesThatWereMadeMeanwhile) {
+  auto one = OpenWithTable(0), two = Open();
+  ASSERT_TRUE(one->Begin().ok());
+  EXPECT_FALSE(*one->HasTable("later"));
+  ASSERT_TRUE(two->Execute("CREATE TABLE later(id BIGINT)").ok());
+  EXPECT_TRUE(*one->HasTable("later"));
+  EXPECT_TRUE(one->Commit().ok());
+}
+
 TEST_F(PostgresSessionTest, ReadsTheClock) {
   auto session = Open();
   ASSERT_TRUE(session->Begin().ok());

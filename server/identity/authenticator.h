@@ -54,7 +54,7 @@ class Authenticator {
         clock_(clock) {}
 
   // Returns the caller with its own tenant. Returns kUnauthenticated with a message that reveals only what the caller
-  // already knows.
+  // already knows; kUnavailable when the directory is too old (Directory::CheckFresh).
   StatusOr<Principal> Authenticate(const CallFacts& facts, const Config& config) const;
   // Returns the tenant on whose behalf the call acts: the caller's own, or another one for administrators. Returns
   // kPermissionDenied, kNotFound or kInvalidArgument otherwise.

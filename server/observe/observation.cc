@@ -91,7 +91,7 @@ HttpResponse Observation::Parts::Metrics(const HttpRequest& request) {
   }
   // Reported as an error, so that a scraper whose secret has changed does not silently get less.
   if (!with_tenants.ok()) {
-    response.code = 401;
+    response.code = absl::IsUnavailable(with_tenants.status()) ? 503 : 401;
     response.body = Message(with_tenants.status()) + "\n";
     return response;
   }

@@ -44,7 +44,8 @@ struct WatchedParts {
   std::function<void(bool live, bool ready)> set_health;  // Called at first, and when either has changed.
   std::string store_folder;                               // Holds jobs.db; empty when there is none.
   // Returns whether these credentials ("Bearer …"; empty when missing) allow metrics that name tenants.
-  // kUnauthenticated when they are wrong. Called on the endpoint's thread. When unset, nobody may see them.
+  // kUnauthenticated when they are wrong, kUnavailable when that is not known now. Called on the endpoint's thread.
+  // When unset, nobody may see them.
   std::function<StatusOr<bool>(std::string_view authorization)> may_see_tenants;
   // The configuration in force, for the metrics. Called on the endpoint's thread.
   std::function<ConfigFacts()> in_force;

@@ -59,6 +59,9 @@ StatusOr<bool> MaySeeTenants(std::string_view authorization, const Config& confi
                         .is_encrypted = false,
                         .wanted_tenants = {}};
   const StatusOr<Principal> caller = authenticator.Authenticate(facts, config);
+  if (absl::IsUnavailable(caller.status())) {
+    return caller.status();
+  }
   if (!caller.ok()) {
     return Unauthenticated(
         "The credentials are neither the secret of metrics.token_file nor an administrator's token.");

@@ -18,7 +18,8 @@ namespace hpvm::server {
 StatusOr<std::string> ReadScrapeSecret(const std::string& path);
 
 // `authorization` is the field of an HTTP request; empty when missing. Without configured credentials (`is_open`),
-// everybody sees everything unless there is a token file. kUnauthenticated for wrong credentials.
+// everybody sees everything unless there is a token file. kUnauthenticated for wrong credentials; kUnavailable when a
+// cluster's tokens are too old to count.
 StatusOr<bool> MaySeeTenants(std::string_view authorization, const Config& config, const Authenticator& authenticator,
                              bool is_open);
 

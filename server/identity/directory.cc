@@ -7,6 +7,7 @@
 #include "server/config/config.h"
 #include "server/identity/tenant_rules.h"
 #include "server/identity/token.h"
+#include "server/process/log.h"
 #include "server/process/object_id.h"
 
 namespace hpvm::server {
@@ -56,9 +57,36 @@ Status Directory::LoadAll() {
     auto record = std::make_shared<const StoredToken>(std::move(token));
     snapshot->tokens.emplace(record->token.id(), record);
   }
+  ApplyUnstoredRevocations(*snapshot);
   Publish(std::move(snapshot));
   confirmed_ = before;
   return absl::OkStatus();
+}
+
+// A token that this daemon refuses is not accepted again because the store does not know that it was revoked.
+void Directory::ApplyUnstoredRevocations(Snapshot& snapshot) {
+  std::erase_if(unstored_revocations_, [&](const auto& revocation) {
+    const auto found = snapshot.tokens.find(revocation.first);
+    if (found == snapshot.tokens.end() || found->second->token.revoked_unix_ns() != 0) {
+      return true;
+    }
+    auto record = std::make_shared<StoredToken>(*found->second);
+    record->token.set_revoked_unix_ns(revocation.second);
+    found->second = std::move(record);
+    return false;
+  });
+}
+
+void Directory::StoreRevocations() {
+  const SnapshotRef now = snapshot();
+  while (!unstored_revocations_.empty()) {
+    const auto first = unstored_revocations_.begin();
+    const auto found = now->tokens.find(first->first);
+    if (found != now->tokens.end() && !options_.database->Put(*found->second, {}).ok()) {
+      return;  // The next refresh tries again.
+    }
+    unstored_revocations_.erase(first);
+  }
 }
 
 StatusOr<bool> Directory::Refresh() {
@@ -66,6 +94,27 @@ StatusOr<bool> Directory::Refresh() {
   if (options_.database == nullptr) {
     return false;
   }
+  StatusOr<bool> changed = LoadChanges();
+  NoteRefresh(changed.status());
+  if (changed.ok()) {
+    StoreRevocations();
+  }
+  return changed;
+}
+
+void Directory::NoteRefresh(const Status& refreshed) {
+  if (refreshed.ok() == !refresh_fails_) {
+    return;
+  }
+  refresh_fails_ = !refreshed.ok();
+  if (refresh_fails_) {
+    LogWarning("The cluster's tenants and tokens cannot be confirmed", {{"error", Message(refreshed)}});
+  } else {
+    LogInfo("The cluster's tenants and tokens are confirmed again");
+  }
+}
+
+StatusOr<bool> Directory::LoadChanges() {
   const Time before = options_.clock->Now();
   HPVMD_ASSIGN_OR_RETURN(const bool is_current, options_.database->IsCurrent());
   if (is_current) {
@@ -436,24 +485,30 @@ Status Directory::RevokeToken(std::string_view id) {
     if (found == now->tokens.end()) {
       return NotFound("There is no such token.");
     }
-    if (found->second->token.revoked_unix_ns() != 0) {
+    const std::string name(id);
+    const bool was_revoked = found->second->token.revoked_unix_ns() != 0;
+    if (was_revoked && !unstored_revocations_.contains(name)) {
       return absl::OkStatus();
     }
     auto record = std::make_shared<StoredToken>(*found->second);
-    record->token.set_revoked_unix_ns(std::max<int64_t>(1, options_.clock->WallNs()));
-    const Status kept = options_.database != nullptr ? options_.database->Put(*record, {}) : absl::OkStatus();
-    if (absl::IsAborted(kept)) {
-      return kept;
+    if (!was_revoked) {
+      record->token.set_revoked_unix_ns(std::max<int64_t>(1, options_.clock->WallNs()));
     }
-    // The token is refused from now on even if the write failed; the disk only decides whether that outlives the
-    // daemon.
+    const Status kept = options_.database != nullptr ? options_.database->Put(*record, {}) : absl::OkStatus();
+    if (kept.ok()) {
+      unstored_revocations_.erase(name);
+    } else {
+      unstored_revocations_[name] = record->token.revoked_unix_ns();
+    }
+    // The token is refused from now on even if the write failed; the store only decides whether that outlives the
+    // daemon, and whether other hosts know it.
     auto next = std::make_shared<Snapshot>(*now);
-    next->tokens[record->token.id()] = std::move(record);
+    next->tokens[name] = std::move(record);
     Publish(std::move(next));
-    return kept.ok()
-               ? kept
-               : While(kept,
-                       "revoking a token, which is refused until the daemon ends, but perhaps accepted after that");
+    return kept.ok() ? kept
+                     : While(kept,
+                             "revoking a token, which this daemon refuses until it ends, but which is perhaps accepted "
+                             "after that, and by other hosts of a cluster");
   });
 }
 

@@ -49,7 +49,8 @@ class Directory final : public TenantPolicies {
 
   // Creates the tenant, which is the default one, unless it exists.
   Status EnsureTenant(const std::string& name);
-  // Reads the store again if another daemon has changed it; returns true when it has.
+  // Reads the store again if another daemon has changed it; returns true when it has. Also stores revocations that
+  // could not be stored before. Logs when it begins to fail, and when it no longer does.
   StatusOr<bool> Refresh();
   // kUnavailable when the contents are older than DirectoryOptions::stale_after.
   Status CheckFresh() const;
@@ -96,6 +97,7 @@ class Directory final : public TenantPolicies {
   StatusOr<NewToken> CreateToken(const TokenSpec& spec);
   // Returns the tenant's tokens, the newest first.
   std::vector<v1::Token> ListTokens(std::string_view tenant) const;
+  // After an error this daemon refuses the token all the same, and a repeated call tries to store that again.
   Status RevokeToken(std::string_view id);
 
  private:
@@ -112,8 +114,12 @@ class Directory final : public TenantPolicies {
   // Makes a change, with write_mutex_ held; again, after the store was read again, when another daemon was faster.
   template <typename Change>
   auto Changing(const Change& change);
-  // The caller holds write_mutex_.
+  // The caller of these holds write_mutex_.
   Status LoadAll();
+  StatusOr<bool> LoadChanges();
+  void ApplyUnstoredRevocations(Snapshot& snapshot);
+  void StoreRevocations();
+  void NoteRefresh(const Status& refreshed);
   SnapshotRef snapshot() const;
   void Publish(std::shared_ptr<Snapshot> next);
   static void Index(Snapshot& snapshot);
@@ -127,6 +133,9 @@ class Directory final : public TenantPolicies {
   std::mutex write_mutex_;    // Held for each write and its sync to disk.
   mutable std::mutex mutex_;  // Guards the pointer snapshot_ only.
   SnapshotRef snapshot_ = std::make_shared<const Snapshot>();
+  // Times of revocations that could not be stored, by token. Guarded by write_mutex_, as the next one.
+  std::map<std::string, int64_t, std::less<>> unstored_revocations_;
+  bool refresh_fails_ = false;
   std::atomic<Time> confirmed_{Time(0)};  // When the contents were last known to be the store's.
 };
 

@@ -28,8 +28,14 @@ CREATE TABLE tokens(
 CREATE INDEX tokens_by_tenant ON tokens(tenant);
 )sql";
 
-// Returns a checksum over a row's contents and its key, which detects bytes that were changed or moved to another row.
-int64_t SumOf(std::string_view key, std::string_view secret_hash, std::string_view record) {
+Status Damaged(std::string_view what, std::string_view key) {
+  return DataLoss("The stored " + std::string(what) + " \"" + std::string(key) +
+                  "\" is damaged. Restore identity.sqlite from a backup.");
+}
+
+}  // namespace
+
+int64_t SumOfIdentityRow(std::string_view key, std::string_view secret_hash, std::string_view record) {
   Hasher hasher;
   hasher.AddField(key);
   hasher.AddField(secret_hash);
@@ -38,13 +44,6 @@ int64_t SumOf(std::string_view key, std::string_view secret_hash, std::string_vi
   std::memcpy(&sum, hasher.Finish().bytes.data(), sizeof(sum));
   return sum;
 }
-
-Status Damaged(std::string_view what, std::string_view key) {
-  return DataLoss("The stored " + std::string(what) + " \"" + std::string(key) +
-                  "\" is damaged. Restore identity.sqlite from a backup.");
-}
-
-}  // namespace
 
 IdentityDatabase::IdentityDatabase(std::unique_ptr<SqliteConnection> connection) : connection_(std::move(connection)) {}
 
@@ -109,7 +108,7 @@ StatusOr<IdentityContents> IdentityDatabase::Load() {
     }
     v1::Tenant tenant;
     const std::string_view name = rows.Bytes(0), record = rows.Bytes(1);
-    if (rows.Int(2) != SumOf(name, "", record) ||
+    if (rows.Int(2) != SumOfIdentityRow(name, "", record) ||
         !tenant.ParseFromArray(record.data(), static_cast<int>(record.size())) || tenant.name() != name) {
       return Damaged("tenant", name);
     }
@@ -125,7 +124,7 @@ StatusOr<IdentityContents> IdentityDatabase::Load() {
     StoredToken token;
     const std::string_view id = rows.Bytes(0), tenant = rows.Bytes(1), hash = rows.Bytes(2), record = rows.Bytes(3);
     const std::optional<Sha256> secret_hash = Sha256FromRaw(hash);
-    if (rows.Int(4) != SumOf(id, hash, record) || !secret_hash.has_value() ||
+    if (rows.Int(4) != SumOfIdentityRow(id, hash, record) || !secret_hash.has_value() ||
         !token.token.ParseFromArray(record.data(), static_cast<int>(record.size())) || token.token.id() != id ||
         token.token.tenant() != tenant) {
       return Damaged("token", id);
@@ -139,7 +138,7 @@ Status IdentityDatabase::PutRow(const v1::Tenant& tenant) {
   const std::string record = tenant.SerializeAsString();
   SqliteStatement put;
   HPVMD_RETURN_IF_ERROR(connection_->Prepare("INSERT OR REPLACE INTO tenants VALUES(?1, ?2, ?3)", &put));
-  return put.Run(std::string_view(tenant.name()), SqlBytes{record}, SumOf(tenant.name(), "", record));
+  return put.Run(std::string_view(tenant.name()), SqlBytes{record}, SumOfIdentityRow(tenant.name(), "", record));
 }
 
 Status IdentityDatabase::PutRow(const StoredToken& token) {
@@ -147,7 +146,8 @@ Status IdentityDatabase::PutRow(const StoredToken& token) {
   const std::string_view id = token.token.id(), hash = Raw(token.secret_hash);
   SqliteStatement put;
   HPVMD_RETURN_IF_ERROR(connection_->Prepare("INSERT OR REPLACE INTO tokens VALUES(?1, ?2, ?3, ?4, ?5)", &put));
-  return put.Run(id, std::string_view(token.token.tenant()), SqlBytes{hash}, SqlBytes{record}, SumOf(id, hash, record));
+  return put.Run(id, std::string_view(token.token.tenant()), SqlBytes{hash}, SqlBytes{record},
+                 SumOfIdentityRow(id, hash, record));
 }
 
 Status IdentityDatabase::Put(const v1::Tenant& tenant, bool without_tokens) {

@@ -4,9 +4,11 @@
 #ifndef HPVMD_SERVER_IDENTITY_IDENTITY_STORE_H_
 #define HPVMD_SERVER_IDENTITY_IDENTITY_STORE_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/hash.h"
@@ -24,6 +26,10 @@ struct IdentityContents {
   std::vector<v1::Tenant> tenants;
   std::vector<StoredToken> tokens;
 };
+
+// Returns a checksum over a row's contents and its key, which detects bytes that were changed or moved to another row.
+// `secret_hash` is empty for a tenant.
+int64_t SumOfIdentityRow(std::string_view key, std::string_view secret_hash, std::string_view record);
 
 // May be used by one thread at a time. Every write is durable when it returns. kAborted: another daemon has changed the
 // contents since the last Load, so the caller has to load and check again. kUnavailable: the store does not answer.

@@ -148,6 +148,9 @@ class ObservationTest : public ::testing::Test {
                          .awaiting_restart = {"server.listen"}};
     };
     parts.may_see_tenants = [](std::string_view authorization) -> StatusOr<bool> {
+      if (authorization == "old") {
+        return Unavailable("Old.");
+      }
       return authorization == "wrong" ? MakeStatus(absl::StatusCode::kUnauthenticated, "Wrong.")
                                       : StatusOr<bool>(authorization != "none");
     };
@@ -230,6 +233,9 @@ TEST_F(ObservationTest, TenantsAreNamedWithACredential) {
   EXPECT_TRUE(refused.starts_with("HTTP/1.1 401 ")) << refused;
   EXPECT_NE(refused.find("WWW-Authenticate: Bearer"), std::string::npos);
   EXPECT_EQ(refused.find("hpvm_"), std::string::npos);
+  const std::string unknown = get("old");
+  EXPECT_TRUE(unknown.starts_with("HTTP/1.1 503 ")) << unknown;
+  EXPECT_TRUE(unknown.ends_with("Old.\n")) << unknown;
 }
 
 // Clients that scrape at full speed share few texts, cause no work in the core, and do not wait for it.

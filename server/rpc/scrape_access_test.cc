@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include "server/identity/identity.h"
+#include "server/identity/identity_database.h"
 
 namespace hpvm::server {
 namespace {
@@ -55,6 +56,22 @@ TEST_F(ScrapeAccessTest, AdministratorsOnly) {
   EXPECT_EQ(Ask("Bearer " + user).value_or(true), false);
   EXPECT_EQ(Ask("Bearer hpvm_nothing").status().code(), absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(Ask("Basic eDp5").status().code(), absl::StatusCode::kUnauthenticated);
+}
+
+// A token that a cluster's database does not confirm is not called wrong.
+TEST_F(ScrapeAccessTest, OldIdentities) {
+  UseTokens();
+  const std::string authorization = "Bearer " + Token("admin");
+  ManualClock clock;
+  const auto identity =
+      Identity::Open(config_, folder_, clock, SystemRng(), [this]() -> StatusOr<std::unique_ptr<IdentityStore>> {
+        return IdentityDatabase::Open(folder_ + "/identity.sqlite");
+      });
+  ASSERT_TRUE(identity.ok()) << identity.status();
+  const auto ask = [&] { return MaySeeTenants(authorization, config_, (*identity)->authenticator(), false); };
+  EXPECT_EQ(ask().value_or(false), true);
+  clock.Advance(std::chrono::milliseconds(config_.identity_stale_ms + 1));
+  EXPECT_TRUE(absl::IsUnavailable(ask().status())) << ask().status();
 }
 
 // A scraper does not need an administrator's token.

@@ -100,6 +100,10 @@ StatusOr<std::unique_ptr<JobStore>> Daemon::JoinCluster(const Config& config) {
     const std::shared_ptr<const Config> now = core_->config();
     const TenantPolicyRef policy = identity_->directory().Find(tenant, *now);
     cluster::TenantLimits limits;
+    if (policy == nullptr) {  // Another host has deleted the tenant.
+      limits.is_disabled = true;
+      return limits;
+    }
     limits.weight = std::max<uint32_t>(1, policy->weight);
     const uint64_t queued = policy->limits[static_cast<size_t>(scheduler::Resource::kQueuedJobs)];
     limits.waiting_max = queued == 0 ? now->jobs_queued_per_tenant_max : queued;

@@ -151,7 +151,8 @@ void Agent::Renew(Time now) {
                        .incarnation = incarnation_,
                        .held = {},
                        .claims_settled = settled_claims_,
-                       .has = {}};
+                       .has = {},
+                       .has_number = words_number_};
   if (words_told_ != words_number_) {
     request.has = words_;
   }
@@ -306,6 +307,12 @@ void Agent::OnFinished(const HeldJob& job, const StatusOr<JobView>& view) {
     held_.erase(found);
     next_claim_ = std::min(next_claim_, clock_.Now());
     runs_.OnRecorded(job, view);
+    return;
+  }
+  FinishRequest& finish = *found->second.finish;
+  if (absl::IsInvalidArgument(status) && !finish.record.empty()) {
+    finish.record.clear();  // It is too large. The end counts without it.
+    found->second.finish_sent = kNever;
   }
   // Otherwise the call is repeated when it is overdue.
 }

@@ -59,7 +59,7 @@ class AgentRuns {
 // RunEnd is the end of a run.
 struct RunEnd {
   JobState state = JobState::kSucceeded;  // kSucceeded, kFailed or kCancelled; kWaiting: it did not end by itself.
-  std::string result, record;             // FinishRequest's.
+  std::string result, record;             // FinishRequest's; a record that the store refuses is left out.
   Duration device_time{0};
   bool is_lost = true;  // With kWaiting: the attempt was lost with what ran it, and counts.
 };

@@ -75,7 +75,7 @@ struct JobView {
   uint64_t fence = 0;     // The last claim's.
   std::string host;       // The last claim's.
   std::string record;     // The job's, or that of its last end or lost attempt.
-  std::string result;     // Set at the end by Finish, or by the store: see kEndedBy. Empty in lists and watches.
+  std::string result;  // Set at the end by Finish, or by the store: see kEndedBy. Empty in lists, watches, and by key.
   bool cancel_requested = false;
   bool is_held = false;
   std::string hold;     // The last SetHold's.
@@ -164,7 +164,9 @@ struct RenewRequest {
   // Claims up to this number have been answered, or their answers will be ignored: jobs of such claims that are not
   // held go back to the queue, and the attempt does not count.
   uint64_t claims_settled = 0;
-  std::optional<std::set<std::string>> has;  // Replaces Worker::has; unset: it stays.
+  std::optional<std::set<std::string>> has = std::nullopt;  // Replaces Worker::has; unset: it stays.
+  // Grows with each change of the words; those of a call that comes late, after one with a larger number, are ignored.
+  uint64_t has_number = 0;
 };
 
 struct Renewal {

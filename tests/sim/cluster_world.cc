@@ -43,6 +43,14 @@ class DriftingClock final : public Clock {
 
 std::string ResultOf(const HeldJob& job) { return job.id + "/" + std::to_string(job.fence); }
 
+// Words of hosts: one that some have at times, and one that says how often the host's words have changed.
+constexpr char kLabel[] = "label:lab";
+constexpr char kChange[] = "change:";
+
+bool NeedsWord(const NewJob& job, const std::string& word) {
+  return std::ranges::any_of(job.needs.any_of, [&](const auto& words) { return words.contains(word); });
+}
+
 }  // namespace
 
 std::string ClusterPlan::Describe() const {
@@ -51,7 +59,8 @@ std::string ClusterPlan::Describe() const {
          " jobs; lose " + std::to_string(lose) + " duplicate " + std::to_string(duplicate) + " delay " +
          std::to_string(delay) + " crash " + std::to_string(crash) + " drift " + std::to_string(drift_ppm) + "; kill " +
          seconds(kill_every) + " pause " + seconds(pause_every) + " cut " + seconds(cut_every) + " drain " +
-         seconds(drain_every) + " down " + seconds(down_every) + " cordon " + seconds(cordon_every);
+         seconds(drain_every) + " down " + seconds(down_every) + " cordon " + seconds(cordon_every) + " words " +
+         seconds(words_every);
 }
 
 // --- Messages ---
@@ -67,14 +76,16 @@ class ClusterWorld::Link final : public cluster::ClusterStore {
     Call<std::vector<JobView>>([this, jobs](auto then) { world_.store_->Submit(jobs, then); }, done);
   }
   void Join(cluster::Worker worker, Done<cluster::Lease> done) override {
-    Call<cluster::Lease>([this, worker](auto then) { world_.store_->Join(worker, then); }, done);
+    Call<cluster::Lease>([this, worker](auto then) { world_.store_->Join(worker, then); },
+                         Telling<cluster::Lease>(worker.has, done));
   }
   void Leave(std::string worker, uint64_t incarnation, Done<cluster::Nothing> done) override {
     Call<cluster::Nothing>([this, worker, incarnation](auto then) { world_.store_->Leave(worker, incarnation, then); },
                            done);
   }
   void Renew(cluster::RenewRequest request, Done<cluster::Renewal> done) override {
-    Call<cluster::Renewal>([this, request](auto then) { world_.store_->Renew(request, then); }, done);
+    Call<cluster::Renewal>([this, request](auto then) { world_.store_->Renew(request, then); },
+                           request.has.has_value() ? Telling<cluster::Renewal>(*request.has, done) : done);
   }
   void Claim(cluster::ClaimRequest request, Done<cluster::Claims> done) override {
     if (world_.has_faults() && Chance(world_.rng_, world_.plan_.pause_at_claim)) {
@@ -83,7 +94,13 @@ class ClusterWorld::Link final : public cluster::ClusterStore {
     Call<cluster::Claims>([this, request](auto then) { world_.store_->Claim(request, then); }, done);
   }
   void Finish(cluster::FinishRequest request, Done<JobView> done) override {
-    Call<JobView>([this, request](auto then) { world_.store_->Finish(request, then); }, done);
+    Call<JobView>(
+        [this, request](auto then) {
+          world_.finishing_ = &request;
+          world_.store_->Finish(request, then);
+          world_.finishing_ = nullptr;
+        },
+        done);
   }
   void Cancel(std::string tenant, std::string id, Done<JobView> done) override {
     Call<JobView>([this, tenant, id](auto then) { world_.store_->Cancel(tenant, id, then); }, done);
@@ -124,6 +141,16 @@ class ClusterWorld::Link final : public cluster::ClusterStore {
   }
 
  private:
+  // An answer that also says that the store has these words of the host.
+  template <typename T>
+  Done<T> Telling(const std::set<std::string>& words, Done<T> done) {
+    return [this, words, done](const StatusOr<T>& answer) {
+      if (answer.ok()) {
+        world_.OnWordsStored(host_, words);
+      }
+      done(answer);
+    };
+  }
   Duration DrawDelay() {
     SeededRng& rng = world_.network_rng_;
     if (world_.has_faults() && Chance(rng, world_.plan_.delay)) {
@@ -175,6 +202,10 @@ struct ClusterWorld::Host final : cluster::AgentRuns {
   void OnRecorded(const HeldJob& job, const StatusOr<JobView>&) override { world.OnRecorded(number, job); }
 
   std::set<HeldJob> unrecorded;  // Ends of runs that the agent was told of.
+  // An entry for each change of the host's words: true when it has the label. And the last change that it knows to be
+  // stored.
+  std::vector<bool> has_label = {false};
+  size_t change_stored = 0;
 
   struct RunState {
     uint64_t generation = 0;
@@ -226,6 +257,7 @@ ClusterPlan ClusterWorld::DrawPlan(SeededRng rng) {
   plan.keep_disk = Chance(rng, 500) ? 1'000 : 500;
   plan.hasty_retries = Chance(rng, 500);
   plan.pause_at_claim = rate(100);
+  plan.words_every = every(1'000, 10'000);
   return plan;
 }
 
@@ -250,6 +282,8 @@ ClusterWorld::ClusterWorld(uint64_t seed, bool prints, Store store)
       network_rng_(context_.RngFor("network")),
       client_rng_(context_.RngFor("clients")),
       run_rng_(context_.RngFor("runs")),
+      words_rng_(context_.RngFor("words")),
+      record_rng_(context_.RngFor("records")),
       store_(MakeStore(store,
                        {.retry_after = Milliseconds(plan_.hasty_retries ? 1 : 1'000),
                         // Checks go by the world's time.
@@ -286,6 +320,8 @@ void ClusterWorld::Tick(uint32_t host) {
   const Time next = h.agent->Tick();
   if (h.agent->has_left()) {
     context_.trace.Add(HostName(host), "has left");
+    context_.Check(h.unrecorded.empty(), "recorded",
+                   [&] { return HostName(host) + " has left before the end of a run was recorded."; });
     KillHost(host);
     context_.events.After(Milliseconds(Between(rng_, 100, 3'000)), 0, [this, host] { StartHost(host); });
     return;
@@ -310,10 +346,7 @@ void ClusterWorld::StartHost(uint32_t host) {
   ++starts_;
   cluster::AgentOptions options;
   options.worker.name = HostName(host);
-  options.worker.has = {"kind:cpu"};
-  if (host % 2 == 0) {
-    options.worker.has.insert("kind:gpu");
-  }
+  options.worker.has = WordsOf(host);
   options.worker.memory_bytes = 8;
   options.worker.replaces = Chance(rng_, plan_.keep_disk) ? h.process : "";
   h.process = options.worker.process = "process-" + std::to_string(next_process_++);
@@ -322,6 +355,35 @@ void ClusterWorld::StartHost(uint32_t host) {
   h.agent = std::make_unique<cluster::Agent>(std::move(options), h.link, h, h.clock);
   Tick(host);
   SweepAgain(host);
+}
+
+std::set<std::string> ClusterWorld::WordsOf(uint32_t host) const {
+  const std::vector<bool>& changes = hosts_[host]->has_label;
+  std::set<std::string> words = {"kind:cpu", kChange + std::to_string(changes.size() - 1)};
+  if (host % 2 == 0) {
+    words.insert("kind:gpu");
+  }
+  if (changes.back()) {
+    words.insert(kLabel);
+  }
+  return words;
+}
+
+void ClusterWorld::ChangeWords(uint32_t host) {
+  OnHost(host, Duration{0}, [this, host] {
+    Host& h = *hosts_[host];
+    h.has_label.push_back(!h.has_label.back());
+    context_.trace.Add(HostName(host), h.has_label.back() ? "has the label" : "has lost the label");
+    if (h.agent != nullptr) {
+      h.agent->SetWords(WordsOf(host));
+    }
+  });
+}
+
+void ClusterWorld::OnWordsStored(uint32_t host, const std::set<std::string>& words) {
+  const auto change = std::ranges::find_if(words, [](const auto& word) { return word.starts_with(kChange); });
+  size_t& stored = hosts_[host]->change_stored;
+  stored = std::max<size_t>(stored, std::stoul(change->substr(sizeof(kChange) - 1)));
 }
 
 void ClusterWorld::SweepAgain(uint32_t host) {
@@ -409,6 +471,10 @@ void ClusterWorld::StartRun(uint32_t host, const cluster::Claim& claim) {
   const HeldJob job{claim.tenant, claim.id, claim.fence};
   context_.trace.Add(HostName(host), "runs " + ResultOf(job));
   JobFacts& facts = jobs_[{job.tenant, job.id}];
+  context_.Check(claim.record == facts.claims_records[claim.fence], "record", [&] {
+    return ResultOf(job) + " was claimed with the record \"" + claim.record + "\" and not \"" +
+           facts.claims_records[claim.fence] + "\".";
+  });
   context_.Check(facts.active.empty(), "overlap", [&] {
     return job.id + " is started by " + HostName(host) + " while " + HostName(*facts.active.begin()) + " runs it.";
   });
@@ -452,9 +518,10 @@ void ClusterWorld::EndRun(uint32_t host, const HeldJob& job, uint64_t generation
   h.runs.erase(found);
   jobs_[{job.tenant, job.id}].active.erase(host);
   h.unrecorded.insert(job);
-  h.agent->OnRunEnded(
-      job,
-      {.state = state, .result = ResultOf(job), .record = "", .device_time = Milliseconds(Between(run_rng_, 1, 50))});
+  h.agent->OnRunEnded(job, {.state = state,
+                            .result = ResultOf(job),
+                            .record = Chance(record_rng_, 500) ? "record of " + ResultOf(job) : "",
+                            .device_time = Milliseconds(Between(run_rng_, 1, 50))});
 }
 
 // --- Clients ---
@@ -465,6 +532,7 @@ NewJob ClusterWorld::DrawJob(const std::string& tenant) {
   job.id = "job-" + std::to_string(next_id_++);
   job.idempotency_key = Chance(client_rng_, 500) ? "key-" + job.id : "";
   job.request = Chance(client_rng_, 100) ? "fails" : "succeeds";
+  job.record = "record of " + job.id;
   job.priority = static_cast<int32_t>(client_rng_.Below(3));
   job.attempts_max = static_cast<uint32_t>(Between(client_rng_, 1, 4));
   if (Chance(client_rng_, 100)) {
@@ -472,6 +540,9 @@ NewJob ClusterWorld::DrawJob(const std::string& tenant) {
   }
   if (Chance(client_rng_, 250)) {
     job.needs.any_of.push_back({"kind:gpu"});
+  }
+  if (Chance(words_rng_, 100)) {
+    job.needs.any_of.push_back({kLabel});
   }
   job.needs.memory_bytes = client_rng_.Below(4);
   if (Chance(client_rng_, 100)) {
@@ -569,25 +640,29 @@ void ClusterWorld::WatchAgain(uint32_t tenant) {
     if (is_over()) {
       return;
     }
-    clients_[tenant]->link->Watch(name, cursors_[name], static_cast<uint32_t>(Between(client_rng_, 1, 20)),
-                                  [this, name](const StatusOr<cluster::Events>& events) {
-                                    if (!events.ok()) {
-                                      context_.Check(absl::IsUnavailable(events.status()), "watch",
-                                                     [&] { return Message(events.status()); });
-                                      return;
-                                    }
-                                    for (const cluster::Event& event : events->events) {
-                                      if (event.number <= cursors_[name]) {
-                                        continue;  // A late or doubled answer.
-                                      }
-                                      context_.Check(event.number == cursors_[name] + 1, "watch", [&] {
-                                        return "Tenant " + name + ": event " + std::to_string(event.number) +
-                                               " follows " + std::to_string(cursors_[name]) + ".";
-                                      });
-                                      cursors_[name] = event.number;
-                                      watched_[name][event.id] = event.state;
-                                    }
-                                  });
+    clients_[tenant]->link->Watch(
+        name, cursors_[name], static_cast<uint32_t>(Between(client_rng_, 1, 20)),
+        [this, name](const StatusOr<cluster::Events>& events) {
+          if (!events.ok()) {
+            context_.Check(absl::IsUnavailable(events.status()), "watch", [&] { return Message(events.status()); });
+            return;
+          }
+          for (const JobView& job : events->jobs) {
+            context_.Check(job.result.empty(), "watch",
+                           [&] { return "Tenant " + name + " is told the result of " + job.id + "."; });
+          }
+          for (const cluster::Event& event : events->events) {
+            if (event.number <= cursors_[name]) {
+              continue;  // A late or doubled answer.
+            }
+            context_.Check(event.number == cursors_[name] + 1, "watch", [&] {
+              return "Tenant " + name + ": event " + std::to_string(event.number) + " follows " +
+                     std::to_string(cursors_[name]) + ".";
+            });
+            cursors_[name] = event.number;
+            watched_[name][event.id] = event.state;
+          }
+        });
     WatchAgain(tenant);
   });
 }
@@ -603,11 +678,14 @@ void ClusterWorld::OnChange(const NewJob& request, const JobView& before, const 
     context_.Check(facts.view.id.empty(), "key", [&] { return after.id + " was made twice."; });
     facts.request = request;
     facts.submitted = context_.clock.Now();
+    facts.record = request.record;
   }
   context_.Check(facts.view.id.empty() || !IsEnd(facts.view.state), "end", [&] {
     return after.id + " was " + std::string(Name(facts.view.state)) + " and became " + std::string(Name(after.state)) +
            ".";
   });
+  CheckRecord(facts, after);
+  CheckStart(facts, after);
   if (after.state == JobState::kRunning) {
     CheckClaim(facts, after);
   } else if (IsEnd(after.state)) {
@@ -625,6 +703,24 @@ void ClusterWorld::OnChange(const NewJob& request, const JobView& before, const 
   });
 }
 
+// An end that counts, or an attempt that is given back or lost, brings a record or leaves the old one.
+void ClusterWorld::CheckRecord(JobFacts& facts, const JobView& view) {
+  const bool is_finish = finishing_ != nullptr && finishing_->job == HeldJob{view.tenant, view.id, view.fence};
+  facts.record = is_finish && !finishing_->record.empty() ? finishing_->record : facts.record;
+  context_.Check(view.record == facts.record, "record",
+                 [&] { return view.id + " has the record \"" + view.record + "\" and not \"" + facts.record + "\"."; });
+  if (view.state == JobState::kRunning) {
+    facts.claims_records[view.fence] = facts.record;
+  }
+}
+
+void ClusterWorld::CheckStart(const JobFacts& facts, const JobView& view) {
+  const Duration since = context_.clock.Now() - facts.submitted;
+  const bool holds =
+      view.state == JobState::kRunning ? view.started - view.submitted == since : view.started == facts.view.started;
+  context_.Check(holds, "start", [&] { return view.id + " has another start than its last claim."; });
+}
+
 void ClusterWorld::CheckClaim(const JobFacts& facts, const JobView& view) {
   const auto check = [&](bool holds, const char* checker, const std::string& sentence) {
     context_.Check(holds, checker, [&] { return view.id + " was claimed " + sentence; });
@@ -637,7 +733,11 @@ void ClusterWorld::CheckClaim(const JobFacts& facts, const JobView& view) {
         "deadline", "after its deadline.");
   check(!cordoned_.contains(view.host), "cordon", "by a host that is cordoned.");
   const auto number = static_cast<uint32_t>(std::stoul(view.host.substr(5)));
-  check(facts.request.needs.any_of.empty() || number % 2 == 0, "needs", "by a host without a GPU.");
+  check(!NeedsWord(facts.request, "kind:gpu") || number % 2 == 0, "needs", "by a host without a GPU.");
+  const std::vector<bool>& changes = hosts_[number]->has_label;
+  const auto stored = changes.begin() + static_cast<ptrdiff_t>(hosts_[number]->change_stored);
+  check(!NeedsWord(facts.request, kLabel) || std::find(stored, changes.end(), true) != changes.end(), "words",
+        "by a host that has lost the label that it needs.");
   check(facts.request.needs.host.empty() || facts.request.needs.host == view.host, "needs",
         "by another host than the one it needs.");
   for (const cluster::Dependency& dependency : facts.request.after) {
@@ -691,19 +791,56 @@ void ClusterWorld::EndFaults() {
       StartHost(host);
     }
   }
+  if (!hosts_[0]->has_label.back()) {
+    ChangeWords(0);  // Every job has a host that may run it.
+  }
   cordoned_.clear();
   for (const std::unique_ptr<Client>& client : clients_) {
     client->link->is_cut = false;
   }
 }
 
+// The store has kept a job as it said.
+void ClusterWorld::CheckStored(const JobView& expected) {
+  store_->Get(expected.tenant, expected.id, [&](const StatusOr<JobView>& view) {
+    const bool holds = view.ok() && view->state == expected.state && view->fence == expected.fence &&
+                       view->attempts == expected.attempts && view->record == expected.record &&
+                       view->result == expected.result && view->started == expected.started &&
+                       view->ended == expected.ended;
+    context_.Check(holds, "stored", [&] {
+      return expected.id + " is stored as " + (view.ok() ? std::string(Name(view->state)) : Message(view.status())) +
+             " with the record \"" + (view.ok() ? view->record : "") + "\" and the result \"" +
+             (view.ok() ? view->result : "") + "\"; it was " + std::string(Name(expected.state)) +
+             " with the record \"" + expected.record + "\" and the result \"" + expected.result + "\".";
+    });
+  });
+}
+
+void ClusterWorld::CheckHostsAtEnd() {
+  for (uint32_t host = 0; host < plan_.hosts; ++host) {
+    context_.Check(hosts_[host]->unrecorded.empty(), "recorded",
+                   [&] { return HostName(host) + " was never told what became of the end of a run."; });
+  }
+  store_->ListHosts([&](const StatusOr<std::vector<cluster::HostView>>& views) {
+    context_.Check(views.ok() && views->size() == plan_.hosts, "words", [] { return "A host is not listed."; });
+    for (uint32_t host = 0; views.ok() && host < views->size(); ++host) {
+      context_.Check((*views)[host].has == WordsOf(host), "words",
+                     [&] { return "The store does not have the newest words of " + HostName(host) + "."; });
+    }
+  });
+}
+
 void ClusterWorld::CheckAtEnd() {
+  CheckHostsAtEnd();
   for (const auto& [key, facts] : jobs_) {
     const JobView& view = facts.view;
     context_.Check(view.id.empty() || IsEnd(view.state), "liveness", [&] {
       return key.second + " is still " + std::string(Name(view.state)) + " (claim " + std::to_string(view.fence) +
              ", " + view.host + ") after " + std::to_string(kQuietFor / std::chrono::seconds(1)) + " s without faults.";
     });
+    if (!view.id.empty()) {
+      CheckStored(view);
+    }
     context_.Check(!facts.is_acknowledged || !view.id.empty(), "durability",
                    [&] { return key.second + " was acknowledged and is not stored."; });
     const auto watched = watched_[key.first].find(key.second);
@@ -761,6 +898,7 @@ Verdict ClusterWorld::Run() {
       Tick(host);
     }
   });
+  Repeat(plan_.words_every, "words", [this] { ChangeWords(static_cast<uint32_t>(words_rng_.Below(plan_.hosts))); });
   Repeat(plan_.down_every, "down", [this] {
     context_.trace.Add("store", "is down");
     is_down_ = true;
@@ -771,12 +909,12 @@ Verdict ClusterWorld::Run() {
     const bool is_cordoned = !cordoned_.contains(host);
     // A host that drains gives its jobs back, and takes none, as one that is cordoned.
     const auto closed = Chance(rng_, 500) ? cluster::HostIntake::kDraining : cluster::HostIntake::kCordoned;
-    store_->SetIntake(host, is_cordoned ? closed : cluster::HostIntake::kOpen,
-                      [&](const StatusOr<cluster::Nothing>& set) {
-                        if (set.ok()) {
-                          is_cordoned ? (void)cordoned_.insert(host) : (void)cordoned_.erase(host);
-                        }
-                      });
+    const auto intake = is_cordoned ? closed : cluster::HostIntake::kOpen;
+    store_->SetIntake(host, intake, [&](const StatusOr<cluster::Nothing>& set) {
+      if (set.ok()) {
+        is_cordoned ? (void)cordoned_.insert(host) : (void)cordoned_.erase(host);
+      }
+    });
   });
   for (uint32_t host = 0; host < plan_.hosts; ++host) {
     StartHost(host);

@@ -44,7 +44,8 @@ CREATE TABLE cluster_hosts(
   intake BIGINT NOT NULL,
   has_left BIGINT NOT NULL,
   last_claim BIGINT NOT NULL,
-  settled BIGINT NOT NULL);
+  settled BIGINT NOT NULL,
+  has_number BIGINT NOT NULL);
 CREATE TABLE cluster_needs(
   id BIGSERIAL PRIMARY KEY,
   tenant TEXT NOT NULL,

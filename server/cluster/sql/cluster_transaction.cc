@@ -29,14 +29,16 @@ constexpr SqlStatement kNextIncarnation{
     "UPDATE cluster_meta SET value = value + 1 WHERE name = 'incarnation' RETURNING value"};
 
 constexpr SqlStatement kLockHost{
-    "SELECT process, joins, has, memory, incarnation, lease_end, intake, has_left, last_claim, settled "
+    "SELECT process, joins, has, memory, incarnation, lease_end, intake, has_left, last_claim, settled, has_number "
     "FROM cluster_hosts WHERE host = ?1 FOR UPDATE"};
 constexpr SqlStatement kSaveHost{
     "INSERT INTO cluster_hosts(host, process, joins, has, memory, incarnation, lease_end, intake, has_left, "
-    "last_claim, settled) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT(host) DO UPDATE SET "
+    "last_claim, settled, has_number) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) "
+    "ON CONFLICT(host) DO UPDATE SET "
     "process = excluded.process, joins = excluded.joins, has = excluded.has, memory = excluded.memory, "
     "incarnation = excluded.incarnation, lease_end = excluded.lease_end, intake = excluded.intake, "
-    "has_left = excluded.has_left, last_claim = excluded.last_claim, settled = excluded.settled"};
+    "has_left = excluded.has_left, last_claim = excluded.last_claim, settled = excluded.settled, "
+    "has_number = excluded.has_number"};
 
 constexpr SqlStatement kAddTenant{
     "INSERT INTO cluster_tenants(tenant, weight, waiting_max, running_max, disabled, clock, waiting, running, events) "
@@ -253,6 +255,7 @@ StatusOr<std::optional<HostRow>> ClusterTransaction::LockHost(const std::string&
   host.has_left = row.Int(7) != 0;
   host.last_claim = row.Unsigned(8);
   host.settled = row.Unsigned(9);
+  host.has_number = row.Unsigned(10);
   return std::optional<HostRow>(std::move(host));
 }
 
@@ -269,9 +272,9 @@ StatusOr<HostRow> ClusterTransaction::LockLease(const std::string& name, uint64_
 }
 
 Status ClusterTransaction::SaveHost(const HostRow& host) {
-  return Run(kSaveHost,
-             {host.name, host.process, host.joins, ToText(Json(host.has)), host.memory_bytes, host.incarnation,
-              Ns(host.lease_end), static_cast<int64_t>(host.intake), host.has_left, host.last_claim, host.settled})
+  return Run(kSaveHost, {host.name, host.process, host.joins, ToText(Json(host.has)), host.memory_bytes,
+                         host.incarnation, Ns(host.lease_end), static_cast<int64_t>(host.intake), host.has_left,
+                         host.last_claim, host.settled, host.has_number})
       .status();
 }
 
@@ -430,7 +433,7 @@ Status ClusterTransaction::SaveJob(const JobRow& job, std::string* request) {
     *request = rows.empty() ? "" : rows[0].Blob(0);
     return absl::OkStatus();
   }
-  return IsEnd(view.state) ? save(kEndJob, SqlBlob{view.result}).status() : save(kSaveJob).status();
+  return job.has_new_result ? save(kEndJob, SqlBlob{view.result}).status() : save(kSaveJob).status();
 }
 
 Status ClusterTransaction::Change(JobRow& job, JobState state, std::string* request) {
@@ -457,6 +460,7 @@ Status ClusterTransaction::Change(JobRow& job, JobState state, std::string* requ
 
 Status ClusterTransaction::End(JobRow& job, JobState state, std::string result) {
   job.view.result = std::move(result);
+  job.has_new_result = true;
   if (job.dependents > 0) {
     HPVMD_RETURN_IF_ERROR(Run(kAddEnded, {job.view.tenant, job.view.id}).status());
   }

@@ -39,7 +39,8 @@ struct JobRow {
   uint64_t memory_bytes = 0;
   int64_t needs = 0;
   Time not_before{0}, deadline = kNever;
-  bool has_new_record = false;  // SaveJob writes the record and the hold, too.
+  // SaveJob writes the record and the hold, or the result, too.
+  bool has_new_record = false, has_new_result = false;
 };
 
 struct HostRow {
@@ -50,7 +51,7 @@ struct HostRow {
   Time lease_end{0};
   HostIntake intake = HostIntake::kOpen;
   bool has_left = false;
-  uint64_t last_claim = 0, settled = 0;
+  uint64_t last_claim = 0, settled = 0, has_number = 0;
   bool IsLive(Time now) const { return !has_left && now < lease_end; }
 };
 

@@ -90,9 +90,10 @@ StatusOr<Renewal> RenewIn(ClusterTransaction& transaction, const RenewRequest& r
   HPVMD_ASSIGN_OR_RETURN(HostRow host, transaction.LockLease(request.worker, request.incarnation));
   host.lease_end = std::max(host.lease_end, transaction.now() + transaction.options().lease);
   host.settled = std::max(host.settled, request.claims_settled);
-  if (request.has.has_value()) {
-    HPVMD_RETURN_IF_ERROR(CheckWords(*request.has));
+  HPVMD_RETURN_IF_ERROR(CheckWords(request.has.value_or(std::set<std::string>())));
+  if (request.has.has_value() && request.has_number > host.has_number) {
     host.has = *request.has;
+    host.has_number = request.has_number;
   }
   HPVMD_RETURN_IF_ERROR(transaction.SaveHost(host));
   HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, transaction.Run(kListClaims, {host.name, host.incarnation}));
@@ -148,6 +149,7 @@ StatusOr<std::vector<HostView>> ListHostsIn(ClusterTransaction& transaction) {
 }
 
 StatusOr<Nothing> SetIntakeIn(ClusterTransaction& transaction, const std::string& worker, HostIntake intake) {
+  HPVMD_RETURN_IF_ERROR(CheckName("The name of a host", worker));
   HPVMD_ASSIGN_OR_RETURN(std::optional<HostRow> host, transaction.LockHost(worker));
   if (!host.has_value()) {
     return NotFound("There is no host " + Quoted(worker) + ".");

@@ -217,7 +217,7 @@ StatusOr<JobView> FinishIn(ClusterTransaction& transaction, const FinishRequest&
 
 StatusOr<JobView> CancelIn(ClusterTransaction& transaction, const std::string& tenant, const std::string& id) {
   HPVMD_RETURN_IF_ERROR(transaction.LockTenant(tenant).status());
-  HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job, transaction.FindJob(tenant, id));
+  HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job, transaction.FindJob(tenant, id, /*with_result=*/true));
   if (!job.has_value()) {
     return NotFound("The tenant has no job " + Quoted(id) + ".");
   }

@@ -173,6 +173,7 @@ std::unique_ptr<SqlCall> GetRequestCall(std::string tenant, std::string id, Clus
 
 std::unique_ptr<SqlCall> FindKeyCall(std::string tenant, std::string key, ClusterStore::Done<KeyView> done) {
   Status checked = CheckName(kTenant, tenant);
+  checked.Update(CheckName("The key of a job", key));
   return Joining<KeyView>(
       std::move(checked), {},
       [tenant = std::move(tenant), key = std::move(key)](ClusterTransaction& transaction) {

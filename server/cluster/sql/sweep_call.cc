@@ -129,7 +129,7 @@ Status SweepCall::Tell(const std::string& tenant, const std::string& waiter, Dep
   }
   job->pending -= std::min(job->pending, 1u);
   if (job->view.state == JobState::kWaiting && !IsMet(condition, state)) {
-    return transaction_.End(*job, JobState::kFailed, "dependency");
+    return transaction_.End(*job, JobState::kFailed, kEndedByDependency);
   }
   job->is_ready = transaction_.IsReady(*job);
   if (job->is_ready) {

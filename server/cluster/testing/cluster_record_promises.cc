@@ -1,208 +1,293 @@
 // SPDX-License-Identifier: Apache-2.0
-// Promises about what the store keeps of a job without looking into it: records, holds, hashes of requests; and about
-// hosts that change their words, or are to drain.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+// Promises about what the store keeps of a job without looking into it: records, holds, hashes of requests, results;
+// and about hosts that change their words, or are cordoned or drained.
 #include "server/cluster/testing/cluster_store_promises.h"
 
 namespace hpvm::server::cluster {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-NewJob WithRecord(const std::string& id, const std::string& record) {
-  NewJob job{.tenant = "t", .id = id};
-  job.request = "r";
-  job.record = record;
+TEST_P(ClusterStorePromises, RecordsAreKept) {
+  NewJob job = Job("a");
   job.attempts_max = 3;
-  return job;
-}
-
-TEST_P(ClusterStorePromises, RecordsAreKeptAndReplaced) {
-  EXPECT_EQ((*Submit({WithRecord("a", "new")}))[0].record, "new");
+  job.record = std::string("first\0\xff", 7);  // The caller's own bytes.
+  EXPECT_EQ((*Submit({job}))[0].record, job.record);
   const uint64_t host = Join("one", "p1")->incarnation;
-  const auto claim = [&](uint64_t number) {
-    return Ask<Claims>([&](auto done) { store_->Claim({"one", host, number}, done); })->jobs.at(0);
-  };
-  const auto finish = [&](uint64_t fence, JobState state, const std::string& record) {
-    FinishRequest request{.worker = "one", .job = {"t", "a", fence}, .state = state};
-    request.result = "r";
-    request.record = record;
-    return Ask<JobView>([&](auto done) { store_->Finish(request, done); });
-  };
-  const Claim first = claim(1);
-  EXPECT_EQ(first.record, "new");
-  EXPECT_EQ(first.attempts, 1u);
+  const Claim first = ClaimOne("one", host, 1);
+  EXPECT_EQ(first.record, job.record);
   EXPECT_EQ(first.number, Get("a").number);
-  EXPECT_EQ(finish(1, JobState::kWaiting, "put back")->record, "put back");
-  EXPECT_EQ(claim(2).record, "put back");
-  EXPECT_EQ(finish(2, JobState::kWaiting, "")->record, "put back");
-  EXPECT_EQ(claim(3).record, "put back");
-  EXPECT_EQ(finish(3, JobState::kSucceeded, "ended")->record, "ended");
-  EXPECT_EQ(finish(3, JobState::kSucceeded, "again")->record, "ended");  // A repeated call.
-  EXPECT_EQ(Get("a").record, "ended");
+  EXPECT_EQ(first.attempts, 1u);
+  EXPECT_EQ(Finish(End(1, JobState::kWaiting, "put back"))->record, "put back");
+  EXPECT_EQ(ClaimOne("one", host, 2).record, "put back");
+  // An empty one leaves the old one.
+  EXPECT_EQ(Finish(End(2, JobState::kWaiting, "", /*is_lost=*/true))->record, "put back");
+  const Claim last = ClaimOne("one", host, 3);
+  EXPECT_EQ(last.record, "put back");
+  EXPECT_EQ(last.attempts, 2u);
+  EXPECT_EQ(Finish(End(3, JobState::kFailed, "last"))->record, "last");
+  EXPECT_EQ(Finish(End(3, JobState::kFailed, "repeated"))->record, "last");
+  EXPECT_FALSE(Finish(End(2, JobState::kFailed, "late")).ok());
+  EXPECT_EQ(Get("a").record, "last");
+  EXPECT_EQ(List()[0].record, "last");
+  EXPECT_EQ(Watch(0)->jobs[0].record, "last");
 }
 
-// Lists are read often, and results may be large.
-TEST_P(ClusterStorePromises, ResultsComeWithTheOneJob) {
-  ASSERT_TRUE(Submit({WithRecord("a", "record")}).ok());
+// Losses and cancellations leave a job's record as it is.
+TEST_P(ClusterStorePromises, RecordsOutliveLosses) {
+  NewJob lost = Job("a"), cancelled = Job("b");
+  lost.attempts_max = 2;
+  lost.record = cancelled.record = "record";
+  ASSERT_TRUE(Submit({lost, cancelled}).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  EXPECT_EQ(ClaimOne("one", host, 1).id, "a");
+  store_->Cancel("t", "b", [](const auto&) {});
+  const uint64_t again = Join("one", "p1", 2)->incarnation;
+  EXPECT_EQ(Get("a").record, "record");
+  EXPECT_EQ(ClaimOne("one", again, 1).record, "record");
+  clock_.Advance(std::chrono::seconds(10));
+  Sweep();
+  EXPECT_EQ(Get("a").state, JobState::kDead);
+  EXPECT_EQ(Get("a").record, "record");
+  EXPECT_EQ(Get("b").record, "record");
+}
+
+TEST_P(ClusterStorePromises, StartsAreThoseOfTheLastClaim) {
+  clock_.Advance(std::chrono::seconds(1));
+  ASSERT_TRUE(Submit({Job("a")}).ok());
+  EXPECT_EQ(Get("a").started, Time{0});
+  const uint64_t host = Join("one", "p1")->incarnation;
+  const auto since_submit = [&](Time JobView::*time) { return Get("a").*time - Get("a").submitted; };
+  clock_.Advance(std::chrono::seconds(1));
+  EXPECT_THAT(Claimed("one", host, 1), ElementsAre("a/1"));
+  EXPECT_EQ(since_submit(&JobView::started), std::chrono::seconds(1));
+  clock_.Advance(std::chrono::seconds(1));
+  ASSERT_TRUE(Finish("one", "a", 1, JobState::kWaiting).ok());
+  EXPECT_EQ(since_submit(&JobView::started), std::chrono::seconds(1));
+  EXPECT_EQ(Get("a").ended, Time{0});
+  EXPECT_THAT(Claimed("one", host, 2), ElementsAre("a/2"));
+  clock_.Advance(std::chrono::seconds(1));
+  ASSERT_TRUE(Finish("one", "a", 2).ok());
+  EXPECT_EQ(since_submit(&JobView::started), std::chrono::seconds(2));
+  EXPECT_EQ(since_submit(&JobView::ended), std::chrono::seconds(3));
+  EXPECT_EQ(List()[0].started, Get("a").started);
+}
+
+TEST_P(ClusterStorePromises, HoldsHaveTexts) {
+  NewJob held = Job("a");
+  held.is_held = true;
+  held.hold = "by ops\nof lab";
+  EXPECT_EQ((*Submit({held, Job("b")}))[0].hold, held.hold);
+  EXPECT_EQ(Get("a").hold, held.hold);
+  EXPECT_EQ(SetHold("a", true, "by another")->hold, "by another");  // It is held already.
+  EXPECT_EQ(SetHold("b", true, "why")->hold, "why");
+  EXPECT_EQ(Get("a").hold, "by another");
+  EXPECT_EQ(List()[0].hold, "why");
+  EXPECT_EQ(SetHold("a", false, "dropped")->hold, "");
+  EXPECT_EQ(Get("a").hold, "");
+  EXPECT_THAT(Claimed("one", Join("one", "p1")->incarnation, 1), ElementsAre("a/1"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(SetHold("a", true, "late").status()));
+  EXPECT_EQ(Get("a").hold, "");
+  EXPECT_EQ(Get("b").hold, "why");
+}
+
+TEST_P(ClusterStorePromises, HashesSayWhichRequestsAreEqual) {
+  NewJob job = Job("a");
+  job.idempotency_key = "k";
+  job.request = "one";
+  job.request_hash = std::string("h\0\xff", 3);
+  ASSERT_TRUE(Submit({job}).ok());
+  NewJob same = job, other = job, plain = job;
+  same.id = other.id = plain.id = "b";
+  same.request = "with another time stamp";
+  EXPECT_EQ((*Submit({same}))[0].id, "a");
+  other.request_hash = "another";
+  EXPECT_TRUE(absl::IsFailedPrecondition(Submit({other}).status()));
+  plain.request_hash = "";  // The requests are compared.
+  EXPECT_EQ((*Submit({plain}))[0].id, "a");
+  plain.request = "two";
+  EXPECT_TRUE(absl::IsFailedPrecondition(Submit({plain}).status()));
+  EXPECT_EQ(GetRequest("t", "a")->request, "one");
+  EXPECT_EQ(GetRequest("t", "a")->request_hash, job.request_hash);
+}
+
+TEST_P(ClusterStorePromises, HashesSayWhichRequestsOfABatchAreEqual) {
+  NewJob one = Job("a"), two = Job("b");
+  one.idempotency_key = two.idempotency_key = "k";
+  one.request_hash = "h";
+  two.request_hash = "another";
+  EXPECT_TRUE(absl::IsFailedPrecondition(Submit({one, two}).status()));
+  two.request_hash = "h";
+  two.request = "another";
+  const std::vector<JobView> views = *Submit({one, two});
+  EXPECT_EQ(views[0].id, "a");
+  EXPECT_EQ(views[1].id, "a");
+  EXPECT_EQ(List().size(), 1u);
+}
+
+TEST_P(ClusterStorePromises, JobsAreFoundByTheirKeys) {
+  NewJob job = Job("a");
+  job.idempotency_key = "k";
+  job.request_hash = "h";
+  job.record = "record";
+  ASSERT_TRUE(Submit({job, Job("b")}).ok());
+  const KeyView found = *FindKey("t", "k");
+  EXPECT_EQ(found.job.id, "a");
+  EXPECT_EQ(found.job.record, "record");
+  EXPECT_EQ(found.request_hash, "h");
+  EXPECT_EQ(FindKey("t", "b")->job.id, "b");  // Its id serves as key.
+  EXPECT_EQ(FindKey("t", "b")->request_hash, "");
+  for (const auto& [tenant, name] : std::vector<std::pair<std::string, std::string>>{{"u", "k"}, {"t", "nothing"}}) {
+    EXPECT_TRUE(absl::IsNotFound(FindKey(tenant, name).status()));
+  }
+  EXPECT_TRUE(absl::IsNotFound(FindKey("t", "a").status()));  // The job has another key.
+  EXPECT_TRUE(absl::IsNotFound(GetRequest("u", "a").status()));
+  EXPECT_TRUE(absl::IsNotFound(GetRequest("t", "k").status()));
+  EXPECT_EQ(GetRequest("t", "a")->request, "r");
+  store_->Cancel("t", "a", [](const auto&) {});
+  clock_.Advance(std::chrono::hours(24 * 7));
+  Sweep();
+  EXPECT_TRUE(absl::IsNotFound(FindKey("t", "k").status()));
+  EXPECT_TRUE(absl::IsNotFound(GetRequest("t", "a").status()));
+}
+
+// Lists and watches would read far too much with them.
+TEST_P(ClusterStorePromises, ResultsAreReadAlone) {
+  ASSERT_TRUE(Submit({Job("a")}).ok());
   const uint64_t host = Join("one", "p1")->incarnation;
   EXPECT_THAT(Claimed("one", host, 1), ElementsAre("a/1"));
   EXPECT_EQ(Finish("one", "a", 1)->result, "r");
+  EXPECT_EQ(Finish("one", "a", 1)->result, "r");
   EXPECT_EQ(Get("a").result, "r");
-  const auto page = Ask<JobPage>([&](auto done) { store_->List({.tenant = "t", .states = {}}, done); });
-  ASSERT_EQ(page->jobs.size(), 1u);
-  EXPECT_EQ(page->jobs[0].result, "");
-  EXPECT_EQ(page->jobs[0].record, "record");
-  const auto events = Ask<Events>([&](auto done) { store_->Watch("t", 0, 10, done); });
-  EXPECT_EQ(events->events.size(), 3u);
-  ASSERT_EQ(events->jobs.size(), 1u);  // Once, as it is now.
-  EXPECT_EQ(events->jobs[0].state, JobState::kSucceeded);
-  EXPECT_EQ(events->jobs[0].result, "");
-  EXPECT_EQ(events->jobs[0].record, "record");
+  EXPECT_EQ(Ask<JobView>([&](auto done) { store_->Cancel("t", "a", done); })->result, "r");
+  EXPECT_EQ(List()[0].state, JobState::kSucceeded);
+  EXPECT_EQ(List()[0].result, "");
+  EXPECT_EQ(Watch(0)->jobs[0].result, "");
+  EXPECT_EQ(FindKey("t", "a")->job.result, "");
+  EXPECT_EQ((*Submit({Job("a")}))[0].result, "");
 }
 
-TEST_P(ClusterStorePromises, StartsAreTheLastClaims) {
-  ASSERT_TRUE(Submit({WithRecord("a", "")}).ok());
-  EXPECT_EQ(Get("a").started, Time(0));
-  const uint64_t host = Join("one", "p1")->incarnation;
-  clock_.Advance(std::chrono::seconds(1));
-  EXPECT_THAT(Claimed("one", host, 1), ElementsAre("a/1"));
-  const Time first = Get("a").started;
-  EXPECT_GE(first, Get("a").submitted + std::chrono::seconds(1));
-  ASSERT_TRUE(Finish("one", "a", 1, JobState::kWaiting).ok());
-  clock_.Advance(std::chrono::seconds(1));
-  EXPECT_THAT(Claimed("one", host, 2), ElementsAre("a/2"));
-  const Time second = Get("a").started;
-  EXPECT_EQ(second, first + std::chrono::seconds(1));
-  ASSERT_TRUE(Finish("one", "a", 2).ok());
-  EXPECT_EQ(Get("a").started, second);
+// An end of a job that it comes after changes nothing of a job that has ended.
+TEST_P(ClusterStorePromises, ResultsOfDependentsStay) {
+  NewJob after = Job("b");
+  after.after = {{"a", Dependency::Condition::kSucceeded}};
+  ASSERT_TRUE(Submit({Job("a"), after}).ok());
+  store_->Cancel("t", "b", [](const auto&) {});
+  EXPECT_EQ(Get("b").result, kEndedByCancel);
+  EXPECT_THAT(Claimed("one", Join("one", "p1")->incarnation, 1), ElementsAre("a/1"));
+  ASSERT_TRUE(Finish("one", "a", 1).ok());
+  Sweep();
+  EXPECT_EQ(Get("b").result, kEndedByCancel);
 }
 
-TEST_P(ClusterStorePromises, HoldsHaveATextOfTheirOwn) {
-  NewJob held = WithRecord("a", "");
-  held.is_held = true;
-  held.hold = "at the submit";
-  EXPECT_EQ((*Submit({held}))[0].hold, "at the submit");
-  const auto hold = [&](bool is_held, const std::string& text) {
-    return Ask<JobView>([&](auto done) { store_->SetHold("t", "a", is_held, text, done); });
-  };
-  EXPECT_EQ(hold(true, "another")->hold, "another");
-  EXPECT_EQ(Get("a").hold, "another");
-  EXPECT_EQ(hold(false, "gone")->hold, "");
-  EXPECT_EQ(Get("a").hold, "");
-  EXPECT_THAT(Message(hold(true, std::string(3000, 'x')).status()), HasSubstr("3000 bytes; the limit is 2048"));
-}
-
-// The bytes of a request may differ where it is the same: a map has no order.
-TEST_P(ClusterStorePromises, HashesDecideWhatTheSameRequestIs) {
-  const auto job = [](const std::string& id, const std::string& request, const std::string& hash) {
-    NewJob made = WithRecord(id, "");
-    made.idempotency_key = "key";
-    made.request = request;
-    made.request_hash = hash;
-    return made;
-  };
-  ASSERT_TRUE(Submit({job("a", "ab", "h")}).ok());
-  EXPECT_EQ((*Submit({job("b", "ba", "h")}))[0].id, "a");
-  EXPECT_TRUE(absl::IsFailedPrecondition(Submit({job("c", "ab", "other")}).status()));
-  NewJob first = job("d", "ab", "h"), second = job("e", "ba", "h");
-  first.idempotency_key = second.idempotency_key = "two";
-  EXPECT_TRUE(Submit({first, second}).ok());
-  second.request_hash = "other";
-  first.idempotency_key = second.idempotency_key = "three";
-  EXPECT_TRUE(absl::IsFailedPrecondition(Submit({first, second}).status()));
-}
-
-TEST_P(ClusterStorePromises, RequestsAndKeysAreFoundByTheirTenant) {
-  NewJob job = WithRecord("a", "record");
-  job.idempotency_key = "key";
-  job.request_hash = "h";
-  ASSERT_TRUE(Submit({job}).ok());
-  const auto request = [&](const std::string& tenant, const std::string& id) {
-    return Ask<StoredJobRequest>([&](auto done) { store_->GetRequest(tenant, id, done); });
-  };
-  const auto key = [&](const std::string& tenant, const std::string& name) {
-    return Ask<KeyView>([&](auto done) { store_->FindKey(tenant, name, done); });
-  };
-  EXPECT_EQ(request("t", "a")->request, "r");
-  EXPECT_EQ(request("t", "a")->request_hash, "h");
-  EXPECT_EQ(key("t", "key")->job.id, "a");
-  EXPECT_EQ(key("t", "key")->job.record, "record");
-  EXPECT_EQ(key("t", "key")->request_hash, "h");
-  EXPECT_TRUE(absl::IsNotFound(request("u", "a").status()));
-  EXPECT_TRUE(absl::IsNotFound(request("t", "b").status()));
-  EXPECT_TRUE(absl::IsNotFound(key("u", "key").status()));
-  EXPECT_TRUE(absl::IsNotFound(key("t", "other").status()));
-}
-
-TEST_P(ClusterStorePromises, AWatchMayBeginWithTheNewestEvent) {
-  ASSERT_TRUE(Submit({WithRecord("a", ""), WithRecord("b", "")}).ok());
-  const auto watch = [&](uint64_t cursor) {
-    return *Ask<Events>([&](auto done) { store_->Watch("t", cursor, 10, done); });
-  };
-  const Events newest = watch(kNewestEvent);
-  EXPECT_THAT(newest.events, IsEmpty());
-  EXPECT_EQ(newest.cursor, 2u);
-  ASSERT_TRUE(Submit({WithRecord("c", "")}).ok());
-  const Events after = watch(newest.cursor);
-  ASSERT_EQ(after.events.size(), 1u);
-  EXPECT_EQ(after.events[0].id, "c");
-}
-
-TEST_P(ClusterStorePromises, HostsLearnThatTheyAreToDrain) {
-  ASSERT_TRUE(Submit({WithRecord("a", "")}).ok());
-  const uint64_t host = Join("one", "p1")->incarnation;
-  const auto renew = [&](uint64_t incarnation) {
-    return Ask<Renewal>([&](auto done) { store_->Renew({"one", incarnation, {}, 0}, done); })->is_draining;
-  };
-  const auto set = [&](HostIntake intake) {
-    return Ask<Nothing>([&](auto done) { store_->SetIntake("one", intake, done); });
-  };
-  EXPECT_FALSE(renew(host));
-  ASSERT_TRUE(set(HostIntake::kDraining).ok());
-  EXPECT_TRUE(renew(host));
+TEST_P(ClusterStorePromises, HostsThatAreClosedClaimNothing) {
+  ASSERT_TRUE(Submit({Job("a")}).ok());
+  uint64_t host = Join("one", "p1")->incarnation;
+  uint64_t number = 0;
+  EXPECT_FALSE(Renew("one", host)->is_draining);
+  for (const HostIntake intake : {HostIntake::kCordoned, HostIntake::kDraining}) {
+    ASSERT_TRUE(SetIntake("one", intake).ok());
+    EXPECT_THAT(Claimed("one", host, ++number), IsEmpty());
+    const bool is_draining = intake == HostIntake::kDraining;
+    EXPECT_EQ(Renew("one", host)->is_draining, is_draining);
+    EXPECT_EQ(Hosts()[0].intake, intake);
+    EXPECT_EQ(Hosts()[0].has_left, false);
+  }
+  store_->Leave("one", host, [](const auto&) {});
+  EXPECT_TRUE(Hosts()[0].has_left);
+  host = Join("one", "p2")->incarnation;  // It stays as it was set.
+  EXPECT_TRUE(Renew("one", host)->is_draining);
   EXPECT_THAT(Claimed("one", host, 1), IsEmpty());
-  ASSERT_TRUE(set(HostIntake::kCordoned).ok());
-  EXPECT_FALSE(renew(host));
-  EXPECT_THAT(Claimed("one", host, 2), IsEmpty());
-  const uint64_t again = Join("one", "p1", 2)->incarnation;
-  EXPECT_THAT(Claimed("one", again, 1), IsEmpty());
-  ASSERT_TRUE(set(HostIntake::kOpen).ok());
-  EXPECT_THAT(Claimed("one", again, 2), ElementsAre("a/1"));
-  EXPECT_TRUE(absl::IsNotFound(
-      Ask<Nothing>([&](auto done) { store_->SetIntake("nobody", HostIntake::kOpen, done); }).status()));
-}
-
-TEST_P(ClusterStorePromises, ARenewalReplacesTheWordsOfAHost) {
-  NewJob job = WithRecord("a", "");
-  job.needs.any_of = {{"kind:gpu"}};
-  ASSERT_TRUE(Submit({job}).ok());
-  const uint64_t host = Join("one", "p1")->incarnation;
-  EXPECT_THAT(Claimed("one", host, 1), IsEmpty());
-  const auto renew = [&](std::optional<std::set<std::string>> has) {
-    RenewRequest request{.worker = "one", .incarnation = host, .held = {}};
-    request.has = std::move(has);
-    return Ask<Renewal>([&](auto done) { store_->Renew(request, done); }).status();
-  };
-  EXPECT_TRUE(absl::IsInvalidArgument(renew(std::set<std::string>{"\n"})));
-  ASSERT_TRUE(renew(std::set<std::string>{"kind:gpu"}).ok());
-  ASSERT_TRUE(renew(std::nullopt).ok());  // They stay.
+  ASSERT_TRUE(SetIntake("one", HostIntake::kOpen).ok());
+  EXPECT_FALSE(Renew("one", host)->is_draining);
   EXPECT_THAT(Claimed("one", host, 2), ElementsAre("a/1"));
+  EXPECT_TRUE(absl::IsNotFound(SetIntake("nobody", HostIntake::kOpen)));
 }
 
-TEST_P(ClusterStorePromises, RecordsAndHashesHaveLimits) {
-  NewJob job = WithRecord("a", std::string(300'000, 'x'));
-  EXPECT_THAT(Message(Submit({job}).status()), HasSubstr("300000 bytes; the limit is 262144"));
-  job = WithRecord("a", "");
-  job.request_hash = std::string(65, 'x');
-  EXPECT_THAT(Message(Submit({job}).status()), HasSubstr("65 bytes; the limit is 64"));
-  FinishRequest request{.worker = "one", .job = {"t", "a", 1}};
-  request.record = std::string(300'000, 'x');
-  EXPECT_TRUE(absl::IsInvalidArgument(Ask<JobView>([&](auto done) { store_->Finish(request, done); }).status()));
+TEST_P(ClusterStorePromises, RenewalsReplaceWords) {
+  std::vector<NewJob> jobs = {Job("a"), Job("b"), Job("c")};
+  for (NewJob& job : jobs) {
+    job.needs.any_of = {{"label:lab"}};
+  }
+  ASSERT_TRUE(Submit(jobs).ok());
+  const uint64_t host = Join("one", "p1")->incarnation;
+  EXPECT_THAT(Claimed("one", host, 1, 1), IsEmpty());
+  const auto tell = [&](uint64_t number, std::optional<std::set<std::string>> has) {
+    return Renew({.worker = "one", .incarnation = host, .held = {}, .has = std::move(has), .has_number = number})
+        .status();
+  };
+  ASSERT_TRUE(tell(1, {{"label:lab", "kind:cpu"}}).ok());
+  EXPECT_THAT(Claimed("one", host, 2, 1), ElementsAre("a/1"));
+  ASSERT_TRUE(tell(0, std::nullopt).ok());
+  EXPECT_THAT(Claimed("one", host, 3, 1), ElementsAre("b/1"));
+  EXPECT_TRUE(absl::IsInvalidArgument(tell(2, {{"\xff"}})));
+  EXPECT_THAT(Hosts()[0].has, ElementsAre("kind:cpu", "label:lab"));
+  ASSERT_TRUE(tell(2, std::set<std::string>()).ok());
+  EXPECT_THAT(Hosts()[0].has, IsEmpty());
+  ASSERT_TRUE(tell(1, {{"label:lab", "kind:cpu"}}).ok());  // It comes late.
+  EXPECT_THAT(Claimed("one", host, 4, 1), IsEmpty());
+  const uint64_t again = Join("one", "p1", 2)->incarnation;  // With words of its own, and numbers that begin anew.
+  EXPECT_THAT(Hosts()[0].has, ElementsAre("kind:cpu"));
+  ASSERT_TRUE(Renew({.worker = "one", .incarnation = again, .held = {}, .has = {{"label:lab"}}, .has_number = 1}).ok());
+  EXPECT_THAT(Claimed("one", again, 1, 1), ElementsAre("c/1"));
+}
+
+TEST_P(ClusterStorePromises, SizesOfTextsAreLimited) {
+  constexpr size_t kRecordMax = 256 * 1024, kHoldMax = 2 * 1024, kHashMax = 64;
+  const auto is_refused = [&](std::string NewJob::*field, size_t size) {
+    NewJob job = Job("a");
+    job.*field = std::string(size, 'x');
+    return absl::IsInvalidArgument(Submit({job}).status());
+  };
+  EXPECT_TRUE(is_refused(&NewJob::record, kRecordMax + 1));
+  EXPECT_TRUE(is_refused(&NewJob::hold, kHoldMax + 1));
+  EXPECT_TRUE(is_refused(&NewJob::request_hash, kHashMax + 1));
+  NewJob largest = Job("a");
+  largest.record = std::string(kRecordMax, 'x');
+  largest.hold = std::string(kHoldMax, 'x');
+  largest.request_hash = std::string(kHashMax, 'x');
+  ASSERT_TRUE(Submit({largest}).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(SetHold("a", true, std::string(kHoldMax + 1, 'y')).status()));
+  EXPECT_EQ(Get("a").hold, largest.hold);
+  EXPECT_THAT(Claimed("one", Join("one", "p1")->incarnation, 1), ElementsAre("a/1"));
+  FinishRequest end = End(1, JobState::kSucceeded, std::string(kRecordMax + 1, 'y'));
+  EXPECT_TRUE(absl::IsInvalidArgument(Finish(end).status()));
+  EXPECT_EQ(Get("a").state, JobState::kRunning);
+  end.record.pop_back();
+  EXPECT_EQ(Finish(end)->record, end.record);
+}
+
+TEST_P(ClusterStorePromises, WatchersBeginWithTheNewestEvent) {
+  EXPECT_EQ(Watch(kNewestEvent)->cursor, 0u);
+  ASSERT_TRUE(Submit({Job("a"), Job("b")}).ok());
+  const Events newest = *Watch(kNewestEvent);
+  EXPECT_EQ(newest.cursor, 2u);
+  EXPECT_THAT(newest.events, IsEmpty());
+  EXPECT_THAT(newest.jobs, IsEmpty());
+  store_->Cancel("t", "b", [](const auto&) {});
+  EXPECT_EQ(Watch(newest.cursor)->events.size(), 1u);
+}
+
+// Each job of the events comes once, as it is now.
+TEST_P(ClusterStorePromises, WatchersSeeTheJobs) {
+  ASSERT_TRUE(Submit({Job("b"), Job("a")}).ok());
+  store_->Cancel("t", "a", [](const auto&) {});
+  const auto ids = [&](uint64_t cursor, uint32_t most) {
+    std::string text;
+    const Events events = *Watch(cursor, most);
+    for (const JobView& job : events.jobs) {
+      text += job.id + "=" + std::string(Name(job.state)) + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(ids(0, 100), "b=WAITING a=CANCELLED ");
+  EXPECT_EQ(ids(0, 1), "b=WAITING ");
+  EXPECT_EQ(ids(2, 100), "a=CANCELLED ");
+  clock_.Advance(std::chrono::hours(24 * 7));
+  Sweep();
+  EXPECT_EQ(Watch(0)->events.size(), 3u);
+  EXPECT_EQ(ids(0, 100), "b=WAITING ");
 }
 
 }  // namespace

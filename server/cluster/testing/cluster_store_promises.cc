@@ -220,6 +220,10 @@ TEST_P(ClusterStorePromises, NamesAreTexts) {
   store_->Cancel("t", zero, is_refused);
   store_->Get(no_text, "a", is_refused);
   store_->SetHold("t", no_text, true, "", is_refused);
+  store_->GetRequest("t", zero, is_refused);
+  store_->FindKey("t", no_text, is_refused);
+  store_->FindKey("t", zero, is_refused);
+  store_->SetIntake(no_text, HostIntake::kOpen, is_refused);
   // Bytes of requests are the caller's own.
   NewJob job = Job("a");
   job.request = zero + no_text;

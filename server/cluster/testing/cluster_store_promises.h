@@ -57,15 +57,55 @@ class ClusterStorePromises : public ::testing::TestWithParam<StoreFactory> {
     }
     return ids;
   }
+  // Claims one job, and returns an empty claim when there is none.
+  Claim ClaimOne(const std::string& host, uint64_t incarnation, uint64_t number) {
+    const auto claims = Ask<Claims>([&](auto done) { store_->Claim({host, incarnation, number, 1}, done); });
+    return claims.ok() && !claims->jobs.empty() ? claims->jobs[0] : Claim();
+  }
+  StatusOr<Renewal> Renew(const RenewRequest& request) {
+    return Ask<Renewal>([&](auto done) { store_->Renew(request, done); });
+  }
+  StatusOr<Renewal> Renew(const std::string& host, uint64_t incarnation) {
+    return Renew({.worker = host, .incarnation = incarnation, .held = {}});
+  }
+  // The end of the job "a" by the host "one".
+  static FinishRequest End(uint64_t fence, JobState state, const std::string& record, bool is_lost = false) {
+    return {
+        .worker = "one", .job = {"t", "a", fence}, .state = state, .result = "r", .record = record, .is_lost = is_lost};
+  }
+  StatusOr<JobView> Finish(const FinishRequest& request) {
+    return Ask<JobView>([&](auto done) { store_->Finish(request, done); });
+  }
   StatusOr<JobView> Finish(const std::string& host, const std::string& id, uint64_t fence,
                            JobState state = JobState::kSucceeded, bool is_lost = false) {
-    return Ask<JobView>([&](auto done) {
-      store_->Finish({.worker = host, .job = {"t", id, fence}, .state = state, .result = "r", .is_lost = is_lost},
-                     done);
-    });
+    FinishRequest end = End(fence, state, "", is_lost);
+    end.worker = host;
+    end.job.id = id;
+    return Finish(end);
   }
   JobView Get(const std::string& id) {
     return *Ask<JobView>([&](auto done) { store_->Get("t", id, done); });
+  }
+  StatusOr<JobView> SetHold(const std::string& id, bool is_held, const std::string& hold) {
+    return Ask<JobView>([&](auto done) { store_->SetHold("t", id, is_held, hold, done); });
+  }
+  Status SetIntake(const std::string& host, HostIntake intake) {
+    return Ask<Nothing>([&](auto done) { store_->SetIntake(host, intake, done); }).status();
+  }
+  StatusOr<KeyView> FindKey(const std::string& tenant, const std::string& key) {
+    return Ask<KeyView>([&](auto done) { store_->FindKey(tenant, key, done); });
+  }
+  StatusOr<StoredJobRequest> GetRequest(const std::string& tenant, const std::string& id) {
+    return Ask<StoredJobRequest>([&](auto done) { store_->GetRequest(tenant, id, done); });
+  }
+  StatusOr<Events> Watch(uint64_t cursor, uint32_t most = 100) {
+    return Ask<Events>([&](auto done) { store_->Watch("t", cursor, most, done); });
+  }
+  std::vector<JobView> List() {
+    return Ask<JobPage>([&](auto done) { store_->List({.tenant = "t", .states = {}}, done); })->jobs;
+  }
+  std::vector<HostView> Hosts() {
+    return *Ask<std::vector<HostView>>([&](auto done) { store_->ListHosts(done); });
   }
   void Sweep() {
     while (Ask<SweepResult>([&](auto done) { store_->Sweep(1, done); })->changes > 0) {

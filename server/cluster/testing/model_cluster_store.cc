@@ -239,13 +239,14 @@ void ModelClusterStore::Renew(RenewRequest request, Done<Renewal> done) {
   if (!host.ok()) {
     return done(host.status());
   }
+  if (Status refused = CheckWords(request.has.value_or(std::set<std::string>())); !refused.ok()) {
+    return done(std::move(refused));
+  }
   (*host)->until = clock_.Now() + options_.lease;
   (*host)->settled = std::max((*host)->settled, request.claims_settled);
-  if (request.has.has_value()) {
-    if (Status refused = CheckWords(*request.has); !refused.ok()) {
-      return done(std::move(refused));
-    }
+  if (request.has.has_value() && request.has_number > (*host)->has_number) {
     (*host)->worker.has = *request.has;
+    (*host)->has_number = request.has_number;
   }
   Renewal renewal{.length = options_.lease,
                   .lost = {},

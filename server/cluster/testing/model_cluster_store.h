@@ -63,7 +63,7 @@ class ModelClusterStore final : public CheckedClusterStore {
     Time until{0};
     HostIntake intake = HostIntake::kOpen;
     bool has_left = false;
-    uint64_t last_claim = 0, settled = 0;
+    uint64_t last_claim = 0, settled = 0, has_number = 0;
   };
   struct TenantRow {
     TenantLimits limits;

@@ -53,8 +53,20 @@ ELSEWHERE = {
     "cluster_sql_late_jobs_expired": "cluster_test",
     "cluster_sql_renewal_hides_deadlines": "cluster_test",
     "cluster_sql_last_attempt_unsaid": "cluster_test",
-    # The checks of worlds read changes, and not what is stored besides.
-    "cluster_sql_result_unsaved": "cluster_test",
+    # Runs of worlds stop however they are told to, and none is put back; agents are never paused.
+    "cluster_stopped_again_untold": "cluster_test",
+    "cluster_drain_unheard": "cluster_test",
+    "cluster_put_back_is_lost": "cluster_test",
+    "cluster_paused_claims": "cluster_test",
+    "cluster_sql_drain_untold": "cluster_test",
+    # Nobody in a world asks for this, or looks at it.
+    "cluster_refused_record_repeated": "cluster_test",
+    "cluster_results_in_lists": "cluster_test",
+    "cluster_hash_of_batch_ignored": "cluster_test",
+    "cluster_sql_hash_ignored": "cluster_test",
+    "cluster_sql_hold_text_lost": "cluster_test",
+    "cluster_sql_hold_text_kept": "cluster_test",
+    "cluster_sql_newest_from_the_first": "cluster_test",
     # A job starts or ends a little earlier or later, or is tried too often, which no checker forbids.
     "cluster_sql_prefers_ignored": "cluster_test",
     "cluster_sql_prefers_the_lost": "cluster_test",

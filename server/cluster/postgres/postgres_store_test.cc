@@ -105,7 +105,8 @@ TEST_F(PostgresStoreTest, JobsOfLostHostsRunElsewhere) {
   }
   ASSERT_TRUE(SubmitAndWait(*store, Jobs(0, 300)).ok());
   for (size_t round = 0; round < 6; ++round) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    // Also on a machine so busy that nothing starts for a while.
+    ASSERT_TRUE(WaitForStarts(ledger_, ledger_.starts() + 20, std::chrono::seconds(20)).ok());
     const size_t host = round % 3;
     const std::string process = "p" + std::to_string(host) + "." + std::to_string(round);
     hosts[host] = nullptr;

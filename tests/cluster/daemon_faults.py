@@ -50,7 +50,7 @@ class Load:
                 self.acknowledged[done.stdout.strip()] = amount
             else:
                 self.failed += 1
-            time.sleep(self.rng.uniform(0.05, 0.4))
+            time.sleep(self.rng.uniform(0.2, 1))
 
     def stop(self):
         self.stopped = True
@@ -142,7 +142,7 @@ def main():
     def graph(amount):
         path = cluster.folder / f"add-{amount}.json"
         if not path.exists():
-            rounds = amount % 40 + 1
+            rounds = amount % 10 + 1
             document = one_node("busy", (port("in", "in"), port("out", "out")), [("amount", amount), ("rounds", rounds)])
             scratch = path.with_suffix(f".{threading.get_ident()}")
             scratch.write_text(json.dumps(document))
@@ -181,6 +181,7 @@ def main():
                 broken.append(f"{job_id}: {job and job['state']} {job and job.get('error')} {done.stderr}")
                 continue
             attempts += int(job["attempt"]) > 1
+            end = time.monotonic() + 120  # Jobs go on, however many wait.
         # The outputs of some of them, fetched at any host.
         for job_id in rng.sample(ids, min(len(ids), 50)):
             host = cluster.hosts[faults.host()]

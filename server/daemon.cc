@@ -402,7 +402,7 @@ Duration Daemon::RefreshIdentities() {
   if (changed.ok() && *changed) {
     core_->SetConfig(*core_->config());
   }
-  return kRefreshEvery;
+  return std::min<Duration>(kRefreshEvery, std::chrono::milliseconds(core_->config()->identity_stale_ms) / 4);
 }
 
 Status Daemon::StartHost() {

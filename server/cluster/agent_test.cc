@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,8 @@ class AgentTest : public ::testing::Test, protected AgentRuns {
     explicit Link(AgentStore& store) : store_(store) {}
     bool answers = true;
     bool loses_answers = false;                              // Answers to renewals and ends are lost; the calls arrive.
+    bool keeps_answers = false;                              // Answers to ends come late: the test gives them.
+    std::vector<std::function<void()>> kept;                 // These answers.
     std::vector<std::optional<std::set<std::string>>> told;  // The words of each renewal.
     std::set<std::string> joined_with;                       // The words of the last Join.
     void Join(Worker worker, Done<Lease> done) override {
@@ -93,7 +96,8 @@ class AgentTest : public ::testing::Test, protected AgentRuns {
     }
     void Claim(ClaimRequest request, Done<Claims> done) override { answers ? store_.Claim(request, done) : (void)0; }
     void Finish(FinishRequest request, Done<JobView> done) override {
-      answers ? store_.Finish(request, Heard(done)) : (void)0;
+      const auto keep = [this, done](const StatusOr<JobView>& view) { kept.push_back([done, view] { done(view); }); };
+      answers ? store_.Finish(request, keeps_answers ? Done<JobView>(keep) : Heard(done)) : (void)0;
     }
     void Sweep(uint32_t most, Done<SweepResult> done) override { store_.Sweep(most, done); }
 
@@ -202,6 +206,52 @@ TEST_F(AgentTest, RepeatsEnds) {
   RunFor(std::chrono::seconds(3));
   EXPECT_THAT(recorded_, ElementsAre("a ok"));
   EXPECT_EQ(agent_.held(), 0u);
+}
+
+// Each copy of an end is answered, and the first answer counts.
+TEST_F(AgentTest, LateAnswersToRepeatedEndsCountOnce) {
+  Submit("a");
+  RunFor(std::chrono::milliseconds(100));
+  store_.keeps_answers = true;
+  EndRun(JobState::kSucceeded);
+  RunFor(std::chrono::seconds(5));
+  ASSERT_THAT(store_.kept, SizeIs(Ge(2)));
+  EXPECT_THAT(recorded_, IsEmpty());
+  for (const auto& answer : store_.kept) {
+    answer();
+  }
+  EXPECT_THAT(recorded_, ElementsAre("a ok"));
+}
+
+// The lease is over, and no sweep has taken the job back yet.
+TEST_F(AgentTest, EndsThatComeBeforeTheSweepCount) {
+  Submit("a", 2);
+  RunFor(std::chrono::milliseconds(100));
+  RunFor(std::chrono::seconds(12), false);
+  EXPECT_THAT(reasons_, ElementsAre(StopReason::kLost));
+  EndRun(JobState::kSucceeded);
+  store_.answers = true;
+  RunFor(std::chrono::milliseconds(10));
+  EXPECT_THAT(recorded_, ElementsAre("a ok"));
+  EXPECT_EQ(StateOf("a"), JobState::kSucceeded);
+}
+
+// A host that was away for weeks does not report for ever.
+TEST_F(AgentTest, EndsOfForgottenJobsAreOver) {
+  Submit("a");
+  RunFor(std::chrono::milliseconds(100));
+  RunFor(std::chrono::seconds(8), false);
+  EndRun(JobState::kSucceeded);
+  for (int week = 0; week < 2; ++week) {
+    clock_.Advance(std::chrono::hours(24 * 7));
+    model_.Sweep(100, [](const auto&) {});
+  }
+  model_.Get("t", "a", [](const auto& view) { EXPECT_TRUE(absl::IsNotFound(view.status())); });
+  store_.answers = true;
+  RunFor(std::chrono::seconds(3));
+  EXPECT_THAT(recorded_, ElementsAre("a lost"));
+  EXPECT_EQ(agent_.held(), 0u);
+  EXPECT_TRUE(agent_.is_joined());
 }
 
 // The store would refuse it each time, and the job would never end.
@@ -358,6 +408,19 @@ TEST_F(AgentTest, EndsThatComeTooLateAreRefused) {
   store_.answers = true;
   RunFor(std::chrono::seconds(3));
   EXPECT_THAT(recorded_, ElementsAre("a lost"));
+}
+
+TEST_F(AgentTest, RunsGoOnWhilePaused) {
+  Submit("a");
+  Submit("b");
+  RunFor(std::chrono::milliseconds(100));
+  agent_.SetPaused(true);
+  RunFor(std::chrono::seconds(15));
+  EXPECT_THAT(stopped_, IsEmpty());
+  EndRun(JobState::kSucceeded);
+  RunFor(std::chrono::seconds(1));
+  EXPECT_THAT(recorded_, ElementsAre("a ok"));
+  EXPECT_THAT(started_, ElementsAre("a"));
 }
 
 TEST_F(AgentTest, ClaimsNothingWhilePaused) {

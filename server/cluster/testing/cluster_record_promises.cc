@@ -181,6 +181,23 @@ TEST_P(ClusterStorePromises, ResultsOfDependentsStay) {
   EXPECT_EQ(Get("b").result, kEndedByCancel);
 }
 
+TEST_P(ClusterStorePromises, EndsOfTheStoreSayWhy) {
+  std::vector<NewJob> jobs = {Job("first"), Job("never"), Job("late"), Job("lost")};
+  jobs[1].after = {{"first", Dependency::Condition::kFailed}};
+  jobs[2].after = {{"first", Dependency::Condition::kSucceeded}};
+  jobs[2].deadline = std::chrono::seconds(1);
+  ASSERT_TRUE(Submit(jobs).ok());
+  EXPECT_THAT(Claimed("one", Join("one", "p1")->incarnation, 1), ElementsAre("first/1", "lost/1"));
+  clock_.Advance(std::chrono::seconds(1));
+  Sweep();
+  ASSERT_TRUE(Finish("one", "first", 1).ok());
+  ASSERT_TRUE(Finish("one", "lost", 1, JobState::kWaiting, /*is_lost=*/true).ok());
+  Sweep();
+  EXPECT_EQ(Get("never").result, kEndedByDependency);
+  EXPECT_EQ(Get("late").result, kEndedByDeadline);
+  EXPECT_EQ(Get("lost").result, kEndedByLoss);
+}
+
 TEST_P(ClusterStorePromises, HostsThatAreClosedClaimNothing) {
   ASSERT_TRUE(Submit({Job("a")}).ok());
   uint64_t host = Join("one", "p1")->incarnation;
@@ -267,6 +284,19 @@ TEST_P(ClusterStorePromises, WatchersBeginWithTheNewestEvent) {
   EXPECT_THAT(newest.jobs, IsEmpty());
   store_->Cancel("t", "b", [](const auto&) {});
   EXPECT_EQ(Watch(newest.cursor)->events.size(), 1u);
+}
+
+// The number of events that are kept does not matter.
+TEST_P(ClusterStorePromises, TheNewestEventIsThereWhenOthersAreGone) {
+  store_ = nullptr;
+  store_ = GetParam()({.events_max = 2}, clock_);
+  ASSERT_TRUE(Submit({Job("a"), Job("b"), Job("c")}).ok());
+  EXPECT_EQ(Watch(kNewestEvent)->cursor, 3u);
+  store_->Cancel("t", "b", [](const auto&) {});
+  const Events next = *Watch(3);
+  EXPECT_EQ(next.cursor, 4u);
+  ASSERT_EQ(next.events.size(), 1u);
+  EXPECT_EQ(next.events[0].id, "b");
 }
 
 // Each job of the events comes once, as it is now.

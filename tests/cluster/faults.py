@@ -37,6 +37,12 @@ HOSTS, TENANTS = 3, 2
 ENDS = {"2": "SUCCEEDED", "3": "FAILED", "4": "CANCELLED", "5": "EXPIRED", "6": "DEAD"}
 
 
+def before_program():
+    """For a child before its program, which takes SIGTERM when its handler is there, and not before."""
+    postgres.end_with_parent()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+
 class World:
     def __init__(self, folder, bin_folder, seed, lease):
         self.folder, self.rng, self.lease = folder, random.Random(seed), lease
@@ -59,7 +65,7 @@ class World:
         self.logs.append(log)
         return subprocess.Popen([self.program, kind, "--dsn", dsn, "--name", name, "--lease-ms", str(int(self.lease * 1000)),
                                  "--ledger", str(self.folder / f"{ledger or name}.ledger"), *more], stderr=log,
-                                preexec_fn=postgres.end_with_parent)
+                                preexec_fn=before_program)
 
     def start_host(self, host):
         self.starts += 1

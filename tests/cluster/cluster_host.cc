@@ -302,7 +302,7 @@ int Main(int argc, char** argv) {
   watch->add_option("--tenant", options.tenant, "The tenant.")->required();
   CLI11_PARSE(app, argc, argv);
   signal(SIGTERM, [](int) { stops = true; });
-  // The test starts this program with SIGTERM blocked, so that one which comes before the handler is there waits for it.
+  // The test starts this program with SIGTERM blocked, so that a signal that comes before the handler waits for it.
   sigset_t term;
   sigemptyset(&term);
   sigaddset(&term, SIGTERM);

@@ -14,6 +14,9 @@ import sys as _sys
 
 if "grpc" not in _sys.modules:  # gRPC reads this variable once; it lets a child open its own connection after a fork.
     _os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
+# By default gRPC's epoll set outlives its connections: the child of a fork would share it with the parent, and the one
+# would take the other's events. `poll` has nothing to share. gRPC reads this variable when the first channel opens.
+_os.environ.setdefault("GRPC_POLL_STRATEGY", "poll")
 _os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # The errors of this package carry the useful part of gRPC's log.
 
 try:

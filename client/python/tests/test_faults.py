@@ -133,6 +133,22 @@ if __name__ == "__main__":
 """, "fork")
         self.assertEqual(done.stdout, f"{[2.0 * i for i in range(20)]}\n10.0\n", done.stderr)
 
+    def test_forked_children_share_no_events_with_their_parent(self):
+        done = self.script(BEGIN + """
+matmul = client.prepare(support.matmul())
+one = np.ones((2, 2), "f4")
+matmul.run(A=one, B=one)
+pid = os.fork()
+if pid == 0:
+    paths = ["/proc/self/fd/" + name for name in os.listdir("/proc/self/fd")]
+    links = [os.readlink(path) for path in paths if os.path.exists(path)]
+    print([link for link in links if "eventpoll" in link or "eventfd" in link or "socket" in link])
+    print(matmul.run(A=one, B=one)["C"][0, 0], flush=True)
+    os._exit(0)
+print(os.waitpid(pid, 0)[1])
+""")
+        self.assertEqual(done.stdout, "[]\n2.0\n0\n", done.stderr)
+
     def test_forked_children_share_no_memory_with_their_parent(self):
         done = self.script(BEGIN + """
 import multiprocessing

@@ -402,6 +402,9 @@ Duration Daemon::RefreshIdentities() {
   if (changed.ok() && *changed) {
     core_->SetConfig(*core_->config());
   }
+  for (const std::string& name : identity_->directory().TakeGone()) {
+    core_->tenant_removal().Follow(name);
+  }
   return std::min<Duration>(kRefreshEvery, std::chrono::milliseconds(core_->config()->identity_stale_ms) / 4);
 }
 

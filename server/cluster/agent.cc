@@ -171,14 +171,14 @@ void Agent::Renew(Time now) {
     }
     if (renewal.ok()) {
       agent.words_told_ = std::max(agent.words_told_, words);
-      agent.OnRenewal(now, *renewal);  // Also late: the lease was counted from a later moment than `now`.
+      agent.OnRenewal(now, number, *renewal);  // Also late: the lease was counted from a later moment than `now`.
     } else if (absl::IsFailedPrecondition(renewal.status())) {
       agent.LoseLease();
     }
   });
 }
 
-void Agent::OnRenewal(Time sent, const Renewal& renewal) {
+void Agent::OnRenewal(Time sent, uint64_t number, const Renewal& renewal) {
   valid_until_ = std::max(valid_until_, sent + renewal.length);
   for (const HeldJob& job : renewal.lost) {
     StopRun(job, AgentRuns::StopReason::kLost);
@@ -189,7 +189,10 @@ void Agent::OnRenewal(Time sent, const Renewal& renewal) {
   for (const HeldJob& job : renewal.expired) {
     StopRun(job, AgentRuns::StopReason::kExpired);
   }
-  if (renewal.is_draining) {
+  // The answer to an earlier renewal may come after the host was opened again.
+  const bool is_newest = number > renewal_heard_;
+  renewal_heard_ = std::max(renewal_heard_, number);
+  if (renewal.is_draining && is_newest) {
     StopAll(AgentRuns::StopReason::kGivenBack);
   }
 }

@@ -115,7 +115,7 @@ class Agent {
   void Renew(Time now);
   void Claim(Time now);
   void OnClaims(uint64_t incarnation, const Claims& claims);
-  void OnRenewal(Time sent, const Renewal& renewal);
+  void OnRenewal(Time sent, uint64_t number, const Renewal& renewal);
   void LoseLease();
   void StopRun(const HeldJob& job, AgentRuns::StopReason why);
   void StopAll(AgentRuns::StopReason why);
@@ -133,6 +133,7 @@ class Agent {
   Time next_renew_{0}, next_claim_{0}, next_join_{0};
   Call join_, renew_, claim_, leave_;
   uint64_t settled_claims_ = 0;  // RenewRequest::claims_settled.
+  uint64_t renewal_heard_ = 0;   // The newest renewal that was answered.
   bool is_draining_ = false, gives_back_ = false, has_left_ = false, is_paused_ = false;
   std::set<std::string> words_;  // As the host has them now.
   uint64_t words_number_ = 0;    // Number of the newest words.

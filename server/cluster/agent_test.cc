@@ -80,6 +80,7 @@ class AgentTest : public ::testing::Test, protected AgentRuns {
     bool answers = true;
     bool loses_answers = false;                              // Answers to renewals and ends are lost; the calls arrive.
     bool keeps_answers = false;                              // Answers to ends come late: the test gives them.
+    bool keeps_renewals = false;                             // The same for answers to renewals.
     std::vector<std::function<void()>> kept;                 // These answers.
     std::vector<std::optional<std::set<std::string>>> told;  // The words of each renewal.
     std::set<std::string> joined_with;                       // The words of the last Join.
@@ -92,7 +93,10 @@ class AgentTest : public ::testing::Test, protected AgentRuns {
     }
     void Renew(RenewRequest request, Done<Renewal> done) override {
       told.push_back(request.has);
-      answers ? store_.Renew(request, Heard(done)) : (void)0;
+      const auto keep = [this, done](const StatusOr<Renewal>& renewal) {
+        kept.push_back([done, renewal] { done(renewal); });
+      };
+      answers ? store_.Renew(request, keeps_renewals ? Done<Renewal>(keep) : Heard(done)) : (void)0;
     }
     void Claim(ClaimRequest request, Done<Claims> done) override { answers ? store_.Claim(request, done) : (void)0; }
     void Finish(FinishRequest request, Done<JobView> done) override {
@@ -349,6 +353,23 @@ TEST_F(AgentTest, GivesBackWhileTheStoreDrainsIt) {
 }
 
 // A run that is lost with what ran it counts, or does not, as its end says.
+TEST_F(AgentTest, LateNewsOfADrainChangesNothing) {
+  RunFor(std::chrono::seconds(1));
+  SetIntake(HostIntake::kDraining);
+  store_.keeps_renewals = true;
+  RunFor(std::chrono::seconds(4));
+  ASSERT_THAT(store_.kept, SizeIs(Ge(1)));
+  SetIntake(HostIntake::kOpen);
+  store_.keeps_renewals = false;
+  Submit("a");
+  RunFor(std::chrono::seconds(5));
+  ASSERT_THAT(started_, ElementsAre("a"));
+  for (const auto& give : std::exchange(store_.kept, {})) {
+    give();
+  }
+  EXPECT_THAT(stopped_, IsEmpty());
+}
+
 TEST_F(AgentTest, LostAttemptsCountAsTheirEndsSay) {
   Submit("a", 2);
   for (const bool is_lost : {false, true}) {

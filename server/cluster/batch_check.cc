@@ -45,6 +45,9 @@ Status CheckJob(const NewJob& job) {
     HPVMD_RETURN_IF_ERROR(CheckWords(words));
   }
   HPVMD_RETURN_IF_ERROR(CheckWords(job.needs.prefers));
+  if (!job.needs.group.empty()) {
+    HPVMD_RETURN_IF_ERROR(CheckName("The name of a group of jobs", job.needs.group));
+  }
   if (!job.needs.host.empty()) {
     HPVMD_RETURN_IF_ERROR(CheckName("The name of a host", job.needs.host));
   }

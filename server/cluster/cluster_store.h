@@ -42,6 +42,10 @@ struct Needs {
   uint64_t memory_bytes = 0;                  // The host has that much memory free of other claims.
   std::string host;                           // The only host that may run it, as it has the job's buffers; empty: any.
   std::set<std::string> prefers;              // For a while after the submit, only these hosts claim it, if one lives.
+  // The most jobs of the tenant with equal needs that run at a time, on all hosts; 0: no limit. `group` tells apart
+  // jobs whose needs are equal otherwise, such as those of two arrays.
+  uint64_t running_max = 0;
+  std::string group;
 };
 
 struct Dependency {
@@ -315,6 +319,10 @@ class ClusterStore : public AgentStore {
   // the newest). kFailedPrecondition when some are no longer kept.
   virtual void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) = 0;
 
+  // For a tenant that is being deleted: cancels its live jobs and forgets those that have ended, at most about `most`
+  // of each; also the events, once no job is left. has_more: there are jobs still; with no changes, they run or their
+  // ends have yet to be told.
+  virtual void Purge(std::string tenant, uint32_t most, Done<SweepResult> done) = 0;
   virtual void SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) = 0;
   // kNotFound: no such host has joined.
   virtual void SetIntake(std::string worker, HostIntake intake, Done<Nothing> done) = 0;

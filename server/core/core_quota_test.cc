@@ -427,6 +427,35 @@ TEST_F(QuotaTest, RemovesATenant) {
   ExpectExactQuotas();
 }
 
+// Another host deletes the tenant: what this host has of it in memory goes, and the store is left to the other one.
+TEST_F(QuotaTest, GivesUpWhatIsHereOfATenant) {
+  const std::string ended = SubmitJob(Request());
+  AnswerRun(Result("abcdefgh"));
+  v1::CreateBufferRequest create;
+  create.set_type(v1::ELEMENT_TYPE_F32);
+  create.add_shape(1'000);
+  ASSERT_TRUE(core_->buffers().CreateBuffer(*tenant_, create).ok());
+  SetDisabled(true);
+  core_->tenant_removal().Follow("ann");
+  core_->tenant_removal().Follow("nobody");
+  for (int i = 0; i < 50; ++i) {
+    Advance(std::chrono::milliseconds(100));
+  }
+  EXPECT_TRUE(tenant_->handles.empty());
+  EXPECT_EQ(tenant_->buffers.size(), 0u);
+  EXPECT_TRUE(store_->database().Find("ann", ended).ok());
+  // It may be deleted here later, under the same name.
+  bool done = false;
+  core_->tenant_removal().Remove("ann", [&] {
+    done = true;
+    return absl::OkStatus();
+  });
+  for (int i = 0; i < 50; ++i) {
+    Advance(std::chrono::milliseconds(100));
+  }
+  EXPECT_TRUE(done);
+}
+
 // A store that commits nothing gets each write once, however often the removal looks, and the removal ends with it.
 TEST_F(QuotaTest, RemovalWaitsForTheStore) {
   for (int i = 0; i < 3; ++i) {

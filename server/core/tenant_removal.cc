@@ -24,6 +24,11 @@ void TenantRemoval::Remove(const std::string& name, Done done) {
   }
 }
 
+void TenantRemoval::Follow(const std::string& name) {
+  CoreScope scope(monitor_);
+  Schedule(scope, std::make_shared<Removal>(Removal{name, nullptr}), Duration{0});
+}
+
 void TenantRemoval::Schedule(CoreScope& scope, const RemovalRef& removal, Duration after) {
   monitor_.AddTimer(scope, options_.clock->Now() + after, [this, removal](CoreScope&) {
     if (shutdown_.closed) {
@@ -44,6 +49,12 @@ void TenantRemoval::Again(const RemovalRef& removal, Duration after) {
 // Called in turn with the tenant's other work on the store's threads, without the mutex.
 void TenantRemoval::Look(const RemovalRef& removal) {
   const bool is_empty = GiveUp(*removal);
+  if (removal->done == nullptr) {
+    if (!is_empty) {
+      Again(removal, kSoon);
+    }
+    return;
+  }
   StatusOr<std::vector<FinishedJob>> jobs = options_.jobs->database().ListFinished(removal->name, kJobsMax);
   if (const Status listed = HPVMD_FAILPOINT("core.tenant_removal.list"); !listed.ok()) {
     jobs = listed;

@@ -40,11 +40,13 @@ class TenantRemoval : private CoreRoom {
 
   // Thread-safe. Has no effect for a name that is being removed.
   void Remove(const std::string& name, Done done);
+  // Another host deletes the tenant: gives up what is in this process's memory. Thread-safe.
+  void Follow(const std::string& name);
 
  private:
   struct Removal {
     std::string name;
-    Done done;
+    Done done;               // Null: Follow.
     bool cancelled = false;  // The tenant's jobs have been asked to cancel.
   };
   using RemovalRef = std::shared_ptr<Removal>;

@@ -21,6 +21,8 @@ std::unique_ptr<JobStore> OpenFiles(const SharedJobStoreOptions& options) {
   return CreateLocalJobStore(std::move(local));
 }
 
+// Jobs that one step of a tenant's deletion cancels and forgets.
+constexpr uint32_t kPurgeMax = 200;
 // The most dependencies of the jobs of one insert.
 constexpr size_t kWaitsMax = 100'000;
 
@@ -101,8 +103,11 @@ void SharedJobStore::Write(JobWrite write, WriteDone done) {
     Submit(std::move(*insert), std::move(done));
   } else if (auto* change = std::get_if<ChangeJob>(&write)) {
     options_.claims->Change(std::move(*change), std::move(done));
+  } else if (auto* forget = std::get_if<ForgetKeys>(&write);
+             forget != nullptr && !forget->tenant.empty() && options_.accepts_jobs) {
+    Purge(std::move(forget->tenant), std::move(done));
   } else {
-    // Retention is the cluster store's.
+    // Retention is the cluster store's, and tenants of a host that accepts no jobs have none.
     PostOnce("", [done = std::move(done)] { done(WriteResult()); });
   }
 }
@@ -238,6 +243,21 @@ void SharedJobStore::AnswerSubmit(const std::string& tenant, const InsertJobs& i
     }
   }
   done(result);
+}
+
+// Nothing of a deleted tenant stays, and one that is made anew under its name sees none of it.
+void SharedJobStore::Purge(std::string tenant, WriteDone done) {
+  options_.store->Purge(
+      tenant, kPurgeMax, Posted<cluster::SweepResult>(tenant, [this, tenant, done](const auto& purged) {
+        if (purged.ok() && purged->has_more && purged->changes > 0) {
+          Purge(tenant, done);
+          return;
+        }
+        Status status = purged.ok() && purged->has_more
+                            ? Unavailable("Jobs of the tenant still run at hosts of the cluster; they are cancelled.")
+                            : ForSubmitter(purged.status());
+        done(WriteResult{.status = std::move(status), .known = {}});
+      }));
 }
 
 void SharedJobStore::Cancel(std::string tenant, std::string id, Done done) {

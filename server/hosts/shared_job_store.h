@@ -69,6 +69,7 @@ class SharedJobStore final : public JobStore, public SharedJobs {
   struct Calls;
   void Note(const Status& status);
   void Submit(InsertJobs insert, WriteDone done);
+  void Purge(std::string tenant, WriteDone done);
   // These read the store.
   StatusOr<ArrayElements> FindElements(const InsertJobs& insert);
   StatusOr<std::vector<cluster::NewJob>> NewJobsOf(const InsertJobs& insert);

@@ -157,6 +157,40 @@ TEST_F(SharedJobStoreTest, LimitsOfTheTenantHold) {
   EXPECT_TRUE(WriteAndWait(*jobs_, InsertOf({"job-2"})).status.ok());
 }
 
+TEST_F(SharedJobStoreTest, NothingIsLeftOfADeletedTenant) {
+  std::vector<std::string> ids;
+  for (int i = 0; i < 450; ++i) {
+    ids.push_back("job-" + std::to_string(i));
+  }
+  ASSERT_TRUE(WriteAndWait(*jobs_, InsertOf(ids, "key")).status.ok());
+  const std::unique_ptr<SharedJobStore> agent = Make(/*accepts_jobs=*/false);  // Its tenants are others.
+  ASSERT_TRUE(WriteAndWait(*agent, ForgetKeys{INT64_MAX, "t"}).status.ok());
+  ASSERT_TRUE(WriteAndWait(*jobs_, ForgetKeys{INT64_MAX, ""}).status.ok());
+  ASSERT_TRUE(jobs_->database().Find("t", "job-1").ok());
+  const WriteResult result = WriteAndWait(*jobs_, ForgetKeys{INT64_MAX, "t"});
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_TRUE(absl::IsNotFound(jobs_->database().Find("t", "job-1").status()));
+  EXPECT_TRUE(absl::IsNotFound(jobs_->database().FindKey("t", "key").status()));
+}
+
+TEST_F(SharedJobStoreTest, ADeletionWaitsForJobsThatRun) {
+  ASSERT_TRUE(WriteAndWait(*jobs_, InsertOf({"job-1"})).status.ok());
+  const auto lease = Await<cluster::Lease>(
+      [&](auto done) { store_->Join({.name = "two", .has = {}, .process = "p"}, std::move(done)); });
+  ASSERT_TRUE(lease.ok());
+  const auto claims = Await<cluster::Claims>([&](auto done) {
+    store_->Claim({"two", lease->incarnation, 1, 1}, std::move(done));
+  });
+  ASSERT_EQ(claims->jobs.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(WriteAndWait(*jobs_, ForgetKeys{INT64_MAX, "t"}).status));
+  const auto ended = Await<cluster::JobView>([&](auto done) {
+    store_->Finish({.worker = "two", .job = {"t", "job-1", 1}, .state = cluster::JobState::kCancelled},
+                   std::move(done));
+  });
+  ASSERT_TRUE(ended.ok()) << ended.status();
+  EXPECT_TRUE(WriteAndWait(*jobs_, ForgetKeys{INT64_MAX, "t"}).status.ok());
+}
+
 TEST_F(SharedJobStoreTest, AHostThatOnlyRunsJobsAcceptsNone) {
   const std::unique_ptr<SharedJobStore> agent = Make(/*accepts_jobs=*/false);
   const WriteResult result = WriteAndWait(*agent, InsertOf({"job-1"}));

@@ -98,6 +98,10 @@ cluster::Needs NeedsOf(const StoredJob& row) {
   }
   needs.memory_bytes = row.job().host_needs().memory_bytes();
   needs.host = row.job().host_needs().host();
+  if (row.array_running_max() > 0) {
+    needs.running_max = row.array_running_max();
+    needs.group = row.job().array_id();
+  }
   return needs;
 }
 

@@ -63,6 +63,16 @@ TEST(StoredViewTest, ANewJobHasItsNeedsAndDeadline) {
   EXPECT_EQ(job->after[0].condition, cluster::Dependency::Condition::kEnded);
 }
 
+TEST(StoredViewTest, ElementsOfALimitedArrayAreAGroup) {
+  StoredJob row = Row();
+  row.mutable_job()->set_array_id("array-1");
+  EXPECT_EQ(NewJobOf(InsertOf(row), 0, "one")->needs.group, "");
+  row.set_array_running_max(8);
+  const StatusOr<cluster::NewJob> job = NewJobOf(InsertOf(row), 0, "one");
+  EXPECT_EQ(job->needs.running_max, 8u);
+  EXPECT_EQ(job->needs.group, "array-1");
+}
+
 TEST(StoredViewTest, BuffersBindAJobToTheirHost) {
   StoredJob row = Row();
   row.set_bound_to_host(true);

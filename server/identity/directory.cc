@@ -58,9 +58,27 @@ Status Directory::LoadAll() {
     snapshot->tokens.emplace(record->token.id(), record);
   }
   ApplyUnstoredRevocations(*snapshot);
+  NoteGone(*snapshot);
   Publish(std::move(snapshot));
   confirmed_ = before;
   return absl::OkStatus();
+}
+
+void Directory::NoteGone(const Snapshot& next) {
+  const SnapshotRef now = snapshot();
+  for (const auto& [name, tenant] : now->tenants) {
+    const auto found = next.tenants.find(name);
+    const bool is_another =
+        found == next.tenants.end() || found->second->created_unix_ns() != tenant->created_unix_ns();
+    if (!tenant->deleting() && (is_another || found->second->deleting())) {
+      gone_.push_back(name);
+    }
+  }
+}
+
+std::vector<std::string> Directory::TakeGone() {
+  std::lock_guard lock(write_mutex_);
+  return std::exchange(gone_, {});
 }
 
 // A token that this daemon refuses is not accepted again because the store does not know that it was revoked.
@@ -366,7 +384,7 @@ Status Directory::ForgetTenant(const std::string& name) {
     const SnapshotRef now = snapshot();
     const auto found = now->tenants.find(name);
     if (found == now->tenants.end() || !found->second->deleting()) {
-      return FailedPrecondition("The tenant \"" + name + "\" is not being deleted.");
+      return absl::OkStatus();
     }
     if (options_.database != nullptr) {
       HPVMD_RETURN_IF_ERROR(options_.database->Forget(name));

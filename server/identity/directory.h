@@ -77,8 +77,10 @@ class Directory final : public TenantPolicies {
   // ForgetTenant. A repeated call returns the same answer. Returns kFailedPrecondition when the tenant is not disabled,
   // or is the default one.
   StatusOr<v1::Tenant> BeginDelete(const std::string& name, std::string_view tenants_default);
-  // Removes the record. Returns kFailedPrecondition when the tenant is not being deleted.
+  // Removes the record. OK without an effect when the tenant is not being deleted: another host has forgotten it.
   Status ForgetTenant(const std::string& name);
+  // Returns the tenants that other hosts began to delete, or deleted, since the last call.
+  std::vector<std::string> TakeGone();
   // Returns the names of the tenants that are being deleted.
   std::vector<std::string> Deleting() const;
   // Returns at most `count_max` tenants in order of their names, from the first one after `after`.
@@ -118,6 +120,7 @@ class Directory final : public TenantPolicies {
   Status LoadAll();
   StatusOr<bool> LoadChanges();
   void ApplyUnstoredRevocations(Snapshot& snapshot);
+  void NoteGone(const Snapshot& next);
   void StoreRevocations();
   void NoteRefresh(const Status& refreshed);
   SnapshotRef snapshot() const;
@@ -133,8 +136,9 @@ class Directory final : public TenantPolicies {
   std::mutex write_mutex_;    // Held for each write and its sync to disk.
   mutable std::mutex mutex_;  // Guards the pointer snapshot_ only.
   SnapshotRef snapshot_ = std::make_shared<const Snapshot>();
-  // Times of revocations that could not be stored, by token. Guarded by write_mutex_, as the next one.
+  // Times of revocations that could not be stored, by token. Guarded by write_mutex_, as the next two.
   std::map<std::string, int64_t, std::less<>> unstored_revocations_;
+  std::vector<std::string> gone_;  // For TakeGone.
   bool refresh_fails_ = false;
   std::atomic<Time> confirmed_{Time(0)};  // When the contents were last known to be the store's.
 };

@@ -336,7 +336,8 @@ TEST_F(DirectoryTest, DeletesTenants) {
   ASSERT_TRUE(directory_->UpdateTenant(disable).ok());
   EXPECT_THAT(Message(directory_->BeginDelete("ann", "ann").status()), HasSubstr("default"));
   EXPECT_TRUE(absl::IsNotFound(directory_->BeginDelete("eve", "local").status()));
-  EXPECT_FALSE(directory_->ForgetTenant("ann").ok());
+  EXPECT_TRUE(directory_->ForgetTenant("ann").ok());
+  EXPECT_NE(directory_->FindTenant("ann"), nullptr);  // It is not being deleted.
   ASSERT_TRUE(directory_->BeginDelete("ann", "local").ok());
   for (const bool is_reopened : {false, true}) {
     if (is_reopened) {

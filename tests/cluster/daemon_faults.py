@@ -3,7 +3,7 @@
 """Puts faults around three real daemons on a real PostgreSQL while clients submit jobs at all of them, and checks that each
 acknowledged job succeeds once, with the right output.
 
-    daemon_faults.py BIN_FOLDER [--faults N] [--seed S] [--log FILE]
+    daemon_faults.py BIN_FOLDER [--faults N] [--seconds S] [--seed S] [--log FILE]
 
 Faults: a daemon is killed, stopped in order, or paused beyond its lease (with its executors); a host is drained; PostgreSQL is
 restarted, crashes, or is away for some seconds; an executor is killed.
@@ -122,6 +122,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bin")
     parser.add_argument("--faults", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begins no fault after that time")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log")
     arguments = parser.parse_args()
@@ -154,7 +155,8 @@ def main():
     loads = [Load(cluster, graph, number) for number in range(3)]
     try:
         faults = Faults(cluster, rng, e2e_cluster.LEASE_S, children)
-        for _ in range(arguments.faults):
+        began = time.monotonic()
+        while sum(counts.values()) < arguments.faults and time.monotonic() < began + arguments.seconds:
             kind = rng.choice(Faults.KINDS)
             counts[kind] += 1
             getattr(faults, kind)()
@@ -195,7 +197,7 @@ def main():
         keys = [job["idempotency_key"] for job in listed]
         doubles = sorted({key for key in keys if keys.count(key) > 1})
         broken += [f"the key {key} has several jobs" for key in doubles]
-        say(f"{arguments.faults} faults {counts}, seed {arguments.seed}: {len(ids)} acknowledged jobs, {attempts} of them with more "
+        say(f"{sum(counts.values())} faults {counts}, seed {arguments.seed}: {len(ids)} acknowledged jobs, {attempts} of them with more "
             f"than one attempt; {sum(load.failed for load in loads)} submits that gave up; {len(broken)} broken promises")
         for text in broken:
             say(text)

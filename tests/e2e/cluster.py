@@ -245,6 +245,20 @@ class Jobs(WithCluster):
         self.ctl("one", "release", held)
         self.await_state("one", after, "SUCCEEDED")
 
+    def test_arrays_run_no_more_elements_at_a_time_than_they_may(self):
+        array = self.submit("one", busy(30), "--array", "0-8%2", name="limited").splitlines()[0]
+        self.ctl("two", "wait", array)
+        elements = json.loads(self.ctl("three", "list", "--array", array, "-o", "json").stdout)
+        self.assertEqual(len(elements), 9)
+        changes = []
+        for element in elements:
+            changes += [(int(element["started_unix_ns"]), 1), (int(element["ended_unix_ns"]), -1)]
+        running = most = 0
+        for _, change in sorted(changes):
+            running += change
+            most = max(most, running)
+        self.assertLessEqual(most, 2, changes)
+
     def test_arrays_are_held_and_cancelled(self):
         array = self.submit("one", indexed(), "--array", "0-19", "--input", "in=@index", "--symbol", "s=1", "--hold",
                             name="held").splitlines()[0]
@@ -569,6 +583,39 @@ class Identity(unittest.TestCase):
         self.ctl("one", self.admin, "tenant", "disable", "off", "--reason", "done")
         _, error = self.until("two", token, False)
         self.assertIn("disabled", error)
+
+    def test_2_deleted(self):
+        """A tenant that is made anew under the name of a deleted one finds nothing of it, at any host."""
+        token = self.cluster.folder / "gone.token"
+
+        def make():
+            self.ctl("one", self.admin, "tenant", "create", "gone")
+            self.ctl("one", self.admin, "token", "create", "--tenant", "gone", "--output", token, "--replace")
+            self.until("two", token, True)
+
+        def buffers():
+            return json.loads(self.ctl("two", token, "buffer", "list", "-o", "json").stdout)
+
+        make()
+        script = ("import hpvm, numpy, os, sys; client = hpvm.connect(sys.argv[1], credentials=hpvm.Credentials(token_file=sys.argv[2])); "
+                  "client.buffer(numpy.ones(4, 'f4')); os._exit(0)")
+        path = f"{BIN.parent}/python:{os.environ.get('PYTHONPATH', '')}"
+        subprocess.run(["/usr/bin/python3", "-c", script, self.cluster.hosts["two"].server, str(token)], check=True,
+                       env={**os.environ, "PYTHONPATH": path})
+        self.assertEqual(len(buffers()), 1)
+        graph = self.cluster.folder / "gone.json"
+        graph.write_text(json.dumps(add()))
+        np.save(self.cluster.folder / "gone.npy", np.ones(3, np.int32))
+        for host in ("one", "two"):
+            self.ctl(host, token, "submit", graph, "--input", f"in={self.cluster.folder}/gone.npy")
+        self.ctl("one", self.admin, "tenant", "disable", "gone")
+        self.ctl("one", self.admin, "tenant", "delete", "gone", "--yes")
+        make()
+        self.assertEqual(json.loads(self.ctl("two", token, "list", "-o", "json").stdout), [])
+        end = time.monotonic() + 10
+        while buffers() and time.monotonic() < end:
+            time.sleep(0.1)
+        self.assertEqual(buffers(), [])
 
     def test_3_agent(self):
         """An agent's user of the database runs jobs, and reads no tokens."""

@@ -130,6 +130,9 @@ class ClusterWorld::Link final : public cluster::ClusterStore {
     Call<cluster::Events>([this, tenant, cursor, most](auto then) { world_.store_->Watch(tenant, cursor, most, then); },
                           done);
   }
+  void Purge(std::string tenant, uint32_t most, Done<cluster::SweepResult> done) override {
+    Call<cluster::SweepResult>([this, tenant, most](auto then) { world_.store_->Purge(tenant, most, then); }, done);
+  }
   void SetLimits(std::string tenant, cluster::TenantLimits limits, Done<cluster::Nothing> done) override {
     Call<cluster::Nothing>([this, tenant, limits](auto then) { world_.store_->SetLimits(tenant, limits, then); }, done);
   }
@@ -284,6 +287,7 @@ ClusterWorld::ClusterWorld(uint64_t seed, bool prints, Store store)
       run_rng_(context_.RngFor("runs")),
       words_rng_(context_.RngFor("words")),
       record_rng_(context_.RngFor("records")),
+      group_rng_(context_.RngFor("groups")),
       store_(MakeStore(store,
                        {.retry_after = Milliseconds(plan_.hasty_retries ? 1 : 1'000),
                         // Checks go by the world's time.
@@ -551,6 +555,10 @@ NewJob ClusterWorld::DrawJob(const std::string& tenant) {
   } else if (Chance(client_rng_, 100)) {
     job.needs.prefers = {HostName(static_cast<uint32_t>(client_rng_.Below(plan_.hosts)))};
   }
+  if (Chance(group_rng_, 150)) {
+    const uint64_t most = 1 + group_rng_.Below(2);
+    job.needs = {.any_of = {}, .memory_bytes = 0, .running_max = most, .group = "group-" + std::to_string(most)};
+  }
   return job;
 }
 
@@ -692,10 +700,16 @@ void ClusterWorld::OnChange(const NewJob& request, const JobView& before, const 
     CheckEnd(facts, after);
   }
   facts.view = after;
-  uint64_t running = 0;
+  uint64_t running = 0, in_group = 0;
+  const std::string& group = facts.request.needs.group;
   for (const auto& [key, job] : jobs_) {
-    running += key.first == after.tenant && job.view.state == JobState::kRunning ? 1 : 0;
+    const bool runs = key.first == after.tenant && job.view.state == JobState::kRunning;
+    running += runs ? 1 : 0;
+    in_group += runs && !group.empty() && job.request.needs.group == group ? 1 : 0;
   }
+  context_.Check(in_group <= facts.request.needs.running_max, "group", [&] {
+    return "Tenant " + after.tenant + " runs " + std::to_string(in_group) + " jobs of " + group + ".";
+  });
   const uint64_t most = running_max_[after.tenant];
   context_.Check(running <= most, "limit", [&] {
     return "Tenant " + after.tenant + " runs " + std::to_string(running) + " jobs; the limit is " +

@@ -114,7 +114,7 @@ class ClusterWorld {
 
   Context context_;
   const ClusterPlan plan_;
-  SeededRng rng_, network_rng_, client_rng_, run_rng_, words_rng_, record_rng_;
+  SeededRng rng_, network_rng_, client_rng_, run_rng_, words_rng_, record_rng_, group_rng_;
   const std::unique_ptr<cluster::CheckedClusterStore> store_;
   bool is_down_ = false;
   std::vector<std::unique_ptr<Host>> hosts_;

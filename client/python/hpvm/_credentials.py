@@ -117,7 +117,8 @@ class TokenFile(Bearer):
     """A token that follows its file. When the file vanishes or is half written, the earlier token stays."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._state = path, self._look()
+        self._path = path
+        self._state = self._look()
         self._token = self._read()
 
     def _look(self) -> Tuple[int, int, int]:

@@ -333,6 +333,27 @@ class Profiles(support.WithServer):
         self.assertIn('"server" has to be a string', self.connect("[profile.here]\nserver = 3\n", profile="here"))
         self.assertIn("would travel", self.connect('[profile.far]\nserver = "far.example:1"\ntoken_file = "/x"\n', profile="far"))
 
+    def test_a_token_follows_its_file(self):
+        bearer = hpvm._credentials.TokenFile  # The way to it is hpvm.Credentials(token_file=...), which needs a server with tokens.
+        first, second = ("hpvm_" + letters * 32 for letters in ("ab", "cd"))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "token")
+            with self.assertRaisesRegex(hpvm.InvalidArgumentError, "cannot be read: No such file"):
+                bearer(path)
+            pathlib.Path(path).write_text(first + "\n", encoding="utf-8")
+            token = bearer(path)
+            self.assertEqual(token.current(), first)
+            self.assertFalse(token.renew(first))
+            pathlib.Path(path + ".new").write_text(second, encoding="utf-8")
+            os.rename(path + ".new", path)
+            self.assertEqual(token.current(), second)
+            self.assertTrue(token.renew(first))
+            os.remove(path)
+            self.assertEqual(token.current(), second)
+            client = hpvm.connect(self.server, credentials=hpvm.Credentials(token=second))
+            self.assertTrue(client.devices())
+            client.close()
+
     def test_secrets_are_not_shown(self):
         secret = "hpvm_" + "ab" * 32
         self.assertNotIn(secret, repr(hpvm.Credentials(token=secret)))

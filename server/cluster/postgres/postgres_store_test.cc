@@ -231,6 +231,7 @@ TEST_F(PostgresStoreTest, AgentsHaveARoleOfTheirOwn) {
   const std::unique_ptr<PostgresSession> direct = *PostgresSession::Open(as_agent);
   for (const char* statement :
        {"UPDATE cluster_tenants SET running_max = 1", "UPDATE cluster_jobs SET request = ''", "DROP TABLE cluster_jobs",
+        "UPDATE cluster_jobs SET held = 0", "UPDATE cluster_jobs SET hold = ''",
         "INSERT INTO cluster_waits(tenant, job, waiter, condition) VALUES('t', 'a', 'b', 0)"}) {
     EXPECT_FALSE(direct->Execute(statement).ok()) << statement;
   }

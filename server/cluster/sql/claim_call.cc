@@ -30,8 +30,8 @@ constexpr SqlStatement kEndDelays{
     "UPDATE cluster_jobs SET ready = 1 WHERE sequence IN (SELECT sequence FROM cluster_jobs WHERE tenant = ?1 "
     "AND state = 0 AND ready = 0 AND pending = 0 AND held = 0 AND not_before <= ?2 ORDER BY not_before LIMIT ?3)"};
 constexpr SqlStatement kListHeads{
-    "SELECT " HPVMD_CLUSTER_JOB_COLUMNS
-    " FROM (SELECT * FROM cluster_jobs WHERE tenant = ?1 AND needs = ?2 AND state = 0 AND ready = 1 "
+    "SELECT " HPVMD_CLUSTER_JOB_NUMBERS
+    " FROM (SELECT * FROM cluster_jobs WHERE tenant = ?1 AND needs = ?2 AND state = 0 AND ready = 1 AND held = 0 "
     "ORDER BY priority DESC, sequence LIMIT ?3) AS heads "
     "WHERE memory <= ?4 AND deadline > ?5 AND submitted <= ?6 ORDER BY priority DESC, sequence LIMIT ?7"};
 constexpr SqlStatement kMemoryUsed{
@@ -158,14 +158,14 @@ Status ClaimCall::LoadHeads(Candidate& candidate) {
       HPVMD_RETURN_IF_ERROR(ListLiveHosts());
     }
     const std::optional<Time> before = SubmittedBefore(row.needs);
-    if (!before.has_value()) {
+    const uint64_t most = std::min<uint64_t>(request_.jobs_max, row.Room());
+    if (!before.has_value() || most == 0) {
       continue;
     }
-    HPVMD_ASSIGN_OR_RETURN(
-        const SqlRows heads,
-        transaction_.Run(kListHeads, {name, row.id, kHeadsMax, memory_free_, now, before->count(), request_.jobs_max}));
+    HPVMD_ASSIGN_OR_RETURN(const SqlRows heads, transaction_.Run(kListHeads, {name, row.id, kHeadsMax, memory_free_,
+                                                                              now, before->count(), most}));
     for (const SqlRow& head : heads) {
-      candidate.heads.push_back(ReadJob(head));
+      candidate.heads.push_back(ReadJobNumbers(head));
     }
   }
   std::ranges::sort(candidate.heads, IsBefore);
@@ -210,12 +210,12 @@ Status ClaimCall::Take(Candidate& candidate, size_t head, Claims* claims) {
   Claim claim{.tenant = job.view.tenant,
               .id = job.view.id,
               .request = "",
-              .record = job.view.record,
+              .record = "",
               .number = job.view.number,
               .fence = job.view.fence,
               .attempts = job.view.attempts,
               .is_last_attempt = job.view.attempts >= job.attempts_max};
-  HPVMD_RETURN_IF_ERROR(transaction_.Change(job, JobState::kRunning, &claim.request));
+  HPVMD_RETURN_IF_ERROR(transaction_.Change(job, JobState::kRunning, &claim));
   memory_free_ -= job.memory_bytes;
   claims->jobs.push_back(std::move(claim));
   return absl::OkStatus();

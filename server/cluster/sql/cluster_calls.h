@@ -30,6 +30,9 @@ StatusOr<JobPage> ListIn(ClusterTransaction& transaction, const ListRequest& req
 StatusOr<Events> WatchIn(ClusterTransaction& transaction, const std::string& tenant, uint64_t cursor, uint32_t most);
 StatusOr<Nothing> SetLimitsIn(ClusterTransaction& transaction, const std::string& tenant, const TenantLimits& limits);
 
+// purge_call.cc
+StatusOr<SweepResult> PurgeIn(ClusterTransaction& transaction, const std::string& tenant, uint32_t most);
+
 // Hosts (host_calls.cc).
 StatusOr<Lease> JoinIn(ClusterTransaction& transaction, const Worker& worker);
 StatusOr<Nothing> LeaveIn(ClusterTransaction& transaction, const std::string& worker, uint64_t incarnation);

@@ -113,15 +113,15 @@ CREATE TABLE cluster_events(
 )sql";
 
 // A stolen agent's password reaches the requests and results of jobs, can claim and end them wrongly, and can cancel
-// and forget them. It cannot submit jobs, and cannot raise a tenant's limits.
+// and forget them. It cannot submit jobs, raise a tenant's limits, or release held jobs.
 constexpr char kAgentGrants[] = R"sql(
 GRANT SELECT, UPDATE ON cluster_meta TO ROLE;
 GRANT SELECT, INSERT, UPDATE ON cluster_hosts TO ROLE;
 GRANT SELECT, UPDATE(clock, waiting, running, events) ON cluster_tenants TO ROLE;
 GRANT SELECT, UPDATE, DELETE ON cluster_needs TO ROLE;
 GRANT SELECT, DELETE ON cluster_jobs TO ROLE;
-GRANT UPDATE(state, ready, held, attempts, lost, fence, host, incarnation, claim, ended_fence, cancel_requested,
-  pending, dependents, started, ended, not_before, hold, record, result) ON cluster_jobs TO ROLE;
+GRANT UPDATE(state, ready, attempts, lost, fence, host, incarnation, claim, ended_fence, cancel_requested,
+  pending, dependents, started, ended, not_before, record, result) ON cluster_jobs TO ROLE;
 GRANT SELECT, DELETE ON cluster_waits TO ROLE;
 GRANT SELECT, INSERT, DELETE ON cluster_ended TO ROLE;
 GRANT SELECT, INSERT, DELETE ON cluster_events TO ROLE;

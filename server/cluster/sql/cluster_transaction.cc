@@ -53,7 +53,8 @@ constexpr SqlStatement kSaveLimits{
     "UPDATE cluster_tenants SET weight = ?1, waiting_max = ?2, running_max = ?3, disabled = ?4 WHERE tenant = ?5"};
 constexpr SqlStatement kDropEvents{"DELETE FROM cluster_events WHERE tenant = ?1 AND number <= ?2"};
 
-constexpr SqlStatement kListNeeds{"SELECT id, needs FROM cluster_needs WHERE tenant = ?1 AND waiting > 0"};
+constexpr SqlStatement kListNeeds{
+    "SELECT id, needs, live - waiting FROM cluster_needs WHERE tenant = ?1 AND waiting > 0"};
 constexpr SqlStatement kFindNeeds{"SELECT id FROM cluster_needs WHERE tenant = ?1 AND needs = ?2"};
 constexpr SqlStatement kCountNeeds{"SELECT count(*) FROM cluster_needs WHERE tenant = ?1"};
 constexpr SqlStatement kAddNeeds{
@@ -72,11 +73,13 @@ constexpr SqlStatement kInsertJob{
 #define HPVMD_SAVE_JOB                                                                                        \
   "UPDATE cluster_jobs SET state = ?1, ready = ?2, attempts = ?3, lost = ?4, fence = ?5, host = ?6, "         \
   "incarnation = ?7, claim = ?8, ended_fence = ?9, cancel_requested = ?10, pending = ?11, dependents = ?12, " \
-  "not_before = ?13, held = ?15, ended = ?16, started = ?17"
+  "not_before = ?13, ended = ?15, started = ?16"
 constexpr SqlStatement kSaveJob{HPVMD_SAVE_JOB " WHERE sequence = ?14"};
-constexpr SqlStatement kStartJob{HPVMD_SAVE_JOB " WHERE sequence = ?14 RETURNING request"};
-constexpr SqlStatement kEndJob{HPVMD_SAVE_JOB ", result = ?18 WHERE sequence = ?14"};
-constexpr SqlStatement kSaveRecord{"UPDATE cluster_jobs SET record = ?1, hold = ?2 WHERE sequence = ?3"};
+constexpr SqlStatement kStartJob{HPVMD_SAVE_JOB " WHERE sequence = ?14 RETURNING request, record"};
+constexpr SqlStatement kEndJob{HPVMD_SAVE_JOB ", result = ?17 WHERE sequence = ?14"};
+constexpr SqlStatement kSaveRecord{"UPDATE cluster_jobs SET record = ?1 WHERE sequence = ?2"};
+// Holds have a statement of their own: an agent's role may not write them (cluster_schema.h).
+constexpr SqlStatement kSaveHold{"UPDATE cluster_jobs SET held = ?1, hold = ?2, ready = ?3 WHERE sequence = ?4"};
 constexpr SqlStatement kAddEnded{
     "INSERT INTO cluster_ended(tenant, job) VALUES(?1, ?2) ON CONFLICT(tenant, job) DO NOTHING"};
 constexpr SqlStatement kAddEvent{
@@ -104,10 +107,15 @@ uint64_t MemoryClass(uint64_t bytes) {
 std::string ToText(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string ToText(const Needs& needs) {
-  return ToText(Json{{"any_of", needs.any_of},
-                     {"memory", MemoryClass(needs.memory_bytes)},
-                     {"host", needs.host},
-                     {"prefers", needs.prefers}});
+  Json json{{"any_of", needs.any_of},
+            {"memory", MemoryClass(needs.memory_bytes)},
+            {"host", needs.host},
+            {"prefers", needs.prefers}};
+  if (needs.running_max > 0) {
+    json["running_max"] = needs.running_max;
+    json["group"] = needs.group;
+  }
+  return ToText(json);
 }
 
 StatusOr<Needs> NeedsFrom(const std::string& text) {
@@ -116,7 +124,9 @@ StatusOr<Needs> NeedsFrom(const std::string& text) {
     return Needs{.any_of = json.at("any_of").get<std::vector<std::set<std::string>>>(),
                  .memory_bytes = json.at("memory").get<uint64_t>(),
                  .host = json.at("host").get<std::string>(),
-                 .prefers = json.at("prefers").get<std::set<std::string>>()};
+                 .prefers = json.at("prefers").get<std::set<std::string>>(),
+                 .running_max = json.value("running_max", uint64_t{0}),
+                 .group = json.value("group", std::string())};
   } catch (const Json::exception& error) {
     return DataLoss("A row of cluster_needs is damaged: " + std::string(error.what()) + ".");
   }
@@ -133,7 +143,7 @@ StatusOr<std::set<std::string>> WordsFrom(const std::string& text) {
   }
 }
 
-JobRow ReadJob(const SqlRow& row) {
+JobRow ReadJobNumbers(const SqlRow& row) {
   JobRow job;
   job.sequence = row.Int(0);
   job.view = {.tenant = row.Text(1),
@@ -142,11 +152,11 @@ JobRow ReadJob(const SqlRow& row) {
               .attempts = static_cast<uint32_t>(row.Int(5)),
               .fence = row.Unsigned(8),
               .host = row.Text(9),
-              .record = row.Blob(26),
+              .record = "",
               .result = "",
               .cancel_requested = row.Int(13) != 0,
               .is_held = row.Int(23) != 0,
-              .hold = row.Blob(25),
+              .hold = "",
               .number = row.Unsigned(0),
               .submitted = Time(row.Int(19)),
               .started = Time(row.Int(22)),
@@ -164,6 +174,13 @@ JobRow ReadJob(const SqlRow& row) {
   job.needs = row.Int(18);
   job.not_before = Time(row.Int(20));
   job.deadline = Time(row.Int(21));
+  return job;
+}
+
+JobRow ReadJob(const SqlRow& row) {
+  JobRow job = ReadJobNumbers(row);
+  job.view.hold = row.Blob(25);
+  job.view.record = row.Blob(26);
   return job;
 }
 
@@ -333,7 +350,7 @@ StatusOr<std::vector<NeedsRow>> ClusterTransaction::LoadNeeds(const std::string&
   std::vector<NeedsRow> all;
   for (const SqlRow& row : rows) {
     HPVMD_ASSIGN_OR_RETURN(Needs needs, NeedsFrom(row.Text(1)));
-    all.push_back({.id = row.Int(0), .needs = std::move(needs)});
+    all.push_back({.id = row.Int(0), .needs = std::move(needs), .running = row.Unsigned(2)});
   }
   return all;
 }
@@ -356,7 +373,8 @@ StatusOr<int64_t> ClusterTransaction::FindNeeds(const std::string& tenant, const
   if (!count.empty() && count[0].Int(0) >= kNeedsRowsMax) {
     return ResourceExhausted("The jobs of the tenant " + Quoted(tenant) + " that have not ended need " +
                              std::to_string(kNeedsRowsMax) +
-                             " different sets of properties of a host, which is the limit.");
+                             " different sets of properties of a host, which is the limit. Each array with a limit "
+                             "of elements that run at a time counts as one.");
   }
   HPVMD_ASSIGN_OR_RETURN(const SqlRows made, Run(kAddNeeds, {tenant, text}));
   return made.empty() ? StatusOr<int64_t>(DataLoss("A row of cluster_needs was not added.")) : id = made[0].Int(0);
@@ -417,26 +435,34 @@ Status ClusterTransaction::AddEvent(TenantRow& tenant, const JobView& job) {
   return Run(kAddEvent, {tenant.name, ++tenant.events, job.id, static_cast<int64_t>(job.state), job.fence}).status();
 }
 
-Status ClusterTransaction::SaveJob(const JobRow& job, std::string* request) {
+Status ClusterTransaction::SaveHold(const JobRow& job) {
+  return Run(kSaveHold, {job.view.is_held, SqlBlob{job.view.hold}, job.is_ready, job.sequence}).status();
+}
+
+Status ClusterTransaction::SaveJob(const JobRow& job, Claim* start) {
   const JobView& view = job.view;
   const auto save = [&](const SqlStatement& statement, auto... more) {
     return Run(statement,
                {static_cast<int64_t>(view.state), job.is_ready, view.attempts, job.lost, view.fence, view.host,
                 job.incarnation, job.claim, job.ended_fence, view.cancel_requested, job.pending, job.dependents,
-                Ns(job.not_before), job.sequence, view.is_held, Ns(view.ended), Ns(view.started), more...});
+                Ns(job.not_before), job.sequence, Ns(view.ended), Ns(view.started), more...});
   };
   if (job.has_new_record) {
-    HPVMD_RETURN_IF_ERROR(Run(kSaveRecord, {SqlBlob{view.record}, SqlBlob{view.hold}, job.sequence}).status());
+    HPVMD_RETURN_IF_ERROR(Run(kSaveRecord, {SqlBlob{view.record}, job.sequence}).status());
   }
-  if (request != nullptr) {
+  if (start != nullptr) {
     HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, save(kStartJob));
-    *request = rows.empty() ? "" : rows[0].Blob(0);
+    if (rows.empty()) {
+      return DataLoss("The job " + Quoted(view.id) + " is missing under its tenant's lock.");
+    }
+    start->request = rows[0].Blob(0);
+    start->record = rows[0].Blob(1);
     return absl::OkStatus();
   }
   return job.has_new_result ? save(kEndJob, SqlBlob{view.result}).status() : save(kSaveJob).status();
 }
 
-Status ClusterTransaction::Change(JobRow& job, JobState state, std::string* request) {
+Status ClusterTransaction::Change(JobRow& job, JobState state, Claim* start) {
   const JobView before = job.view;
   HPVMD_ASSIGN_OR_RETURN(TenantRow* const tenant, LockTenant(job.view.tenant));
   const auto change = [&](JobState counted) { return (state == counted ? 1 : 0) - (before.state == counted ? 1 : 0); };
@@ -450,7 +476,8 @@ Status ClusterTransaction::Change(JobRow& job, JobState state, std::string* requ
   job.view.ended = IsEnd(state) ? now_ : Time{0};
   job.view.started = state == JobState::kRunning ? now_ : job.view.started;
   job.is_ready = IsReady(job);
-  HPVMD_RETURN_IF_ERROR(SaveJob(job, request));
+  HPVMD_RETURN_IF_ERROR(SaveJob(job, start));
+  job.view.record = start == nullptr ? job.view.record : start->record;
   HPVMD_RETURN_IF_ERROR(AddEvent(*tenant, job.view));
   if (on_change_ != nullptr && *on_change_) {
     (*on_change_)(before, job.view);

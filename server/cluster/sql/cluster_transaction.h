@@ -13,6 +13,7 @@
 #ifndef HPVMD_SERVER_CLUSTER_SQL_CLUSTER_TRANSACTION_H_
 #define HPVMD_SERVER_CLUSTER_SQL_CLUSTER_TRANSACTION_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -39,7 +40,7 @@ struct JobRow {
   uint64_t memory_bytes = 0;
   int64_t needs = 0;
   Time not_before{0}, deadline = kNever;
-  // SaveJob writes the record and the hold, or the result, too.
+  // SaveJob writes the record, or the result, too.
   bool has_new_record = false, has_new_result = false;
 };
 
@@ -59,6 +60,11 @@ struct HostRow {
 struct NeedsRow {
   int64_t id = 0;
   Needs needs;  // memory_bytes is the least that one of the jobs may need.
+  uint64_t running = 0;
+  // Jobs that may start before Needs::running_max of them run.
+  uint64_t Room() const {
+    return needs.running_max == 0 ? UINT64_MAX : needs.running_max - std::min(needs.running_max, running);
+  }
 };
 
 struct TenantRow {
@@ -109,7 +115,7 @@ class ClusterTransaction {
   // kInternal: another tenant whose name comes later is locked, and this one is not.
   StatusOr<TenantRow*> LockTenant(const std::string& name);
   Status SaveLimits(TenantRow& tenant, const TenantLimits& limits);
-  // Returns the needs of the tenant's waiting jobs, in any order.
+  // Returns the needs of the tenant's waiting jobs, in any order, as Commit last wrote them.
   StatusOr<std::vector<NeedsRow>> LoadNeeds(const std::string& tenant);
   // Returns the id of the row for these needs, which is made when it is missing. kResourceExhausted: too many rows.
   // kInvalidArgument: the needs are too long.
@@ -125,16 +131,17 @@ class ClusterTransaction {
     return job.view.state == JobState::kWaiting && job.pending == 0 && !job.view.is_held && job.not_before <= now_;
   }
   // Every change of a job's state goes through here: its row, counters, the event.
-  // Also reads the job's request if asked to.
-  Status Change(JobRow& job, JobState state, std::string* request = nullptr);
+  // For a job that starts, `start` takes its request and record, which `job` may lack.
+  Status Change(JobRow& job, JobState state, Claim* start = nullptr);
   Status End(JobRow& job, JobState state, std::string result);
   // The claim is over without a result. `counts`: the attempt was lost.
   Status TakeBack(JobRow& job, bool counts);
-  // Writes the row without a change of its state.
+  // Writes the row without a change of its state, or of its hold.
   Status SaveJob(const JobRow& job) { return SaveJob(job, nullptr); }
+  Status SaveHold(const JobRow& job);
 
  private:
-  Status SaveJob(const JobRow& job, std::string* request);
+  Status SaveJob(const JobRow& job, Claim* start);
   Status AddEvent(TenantRow& tenant, const JobView& job);
   Status SaveTenant(const TenantRow& tenant);
 
@@ -151,12 +158,15 @@ class ClusterTransaction {
 // Reads the words of cluster_hosts.has.
 StatusOr<std::set<std::string>> WordsFrom(const std::string& text);
 
-// Columns of cluster_jobs, as ReadJob takes them.
-#define HPVMD_CLUSTER_JOB_COLUMNS                                                                                    \
+// Columns of cluster_jobs, as ReadJob takes them: all but the large ones, and with the hold and the record.
+#define HPVMD_CLUSTER_JOB_NUMBERS                                                                                    \
   "sequence, tenant, id, state, ready, attempts, attempts_max, lost, fence, host, incarnation, claim, ended_fence, " \
   "cancel_requested, pending, dependents, priority, memory, needs, submitted, not_before, deadline, started, held, " \
-  "ended, hold, record"
+  "ended"
+#define HPVMD_CLUSTER_JOB_COLUMNS HPVMD_CLUSTER_JOB_NUMBERS ", hold, record"
 JobRow ReadJob(const SqlRow& row);
+// For HPVMD_CLUSTER_JOB_NUMBERS.
+JobRow ReadJobNumbers(const SqlRow& row);
 
 }  // namespace hpvm::server::cluster
 

@@ -251,11 +251,10 @@ StatusOr<JobView> SetHoldIn(ClusterTransaction& transaction, const std::string& 
   }
   job->view.is_held = is_held;
   job->view.hold = is_held ? hold : "";
-  job->has_new_record = true;
   job->is_ready = transaction.IsReady(*job);
   row->has_new_jobs |= job->is_ready;
   row->is_changed |= job->is_ready;
-  HPVMD_RETURN_IF_ERROR(transaction.SaveJob(*job));
+  HPVMD_RETURN_IF_ERROR(transaction.SaveHold(*job));
   return std::move(job->view);
 }
 

@@ -226,6 +226,12 @@ std::unique_ptr<SqlCall> SetLimitsCall(std::string tenant, TenantLimits limits, 
       std::move(done));
 }
 
+std::unique_ptr<SqlCall> PurgeCall(std::string tenant, uint32_t most, ClusterStore::Done<SweepResult> done) {
+  return OneStep<SweepResult>([tenant = std::move(tenant),
+                               most](ClusterTransaction& transaction) { return PurgeIn(transaction, tenant, most); },
+                              std::move(done));
+}
+
 std::unique_ptr<SqlCall> SetIntakeCall(std::string worker, HostIntake intake, ClusterStore::Done<Nothing> done) {
   return OneStep<Nothing>([worker = std::move(worker), intake](
                               ClusterTransaction& transaction) { return SetIntakeIn(transaction, worker, intake); },

@@ -74,6 +74,7 @@ std::unique_ptr<SqlCall> ListCall(ListRequest request, ClusterStore::Done<JobPag
 std::unique_ptr<SqlCall> ListHostsCall(ClusterStore::Done<std::vector<HostView>> done);
 std::unique_ptr<SqlCall> WatchCall(std::string tenant, uint64_t cursor, uint32_t most, ClusterStore::Done<Events> done);
 std::unique_ptr<SqlCall> SetLimitsCall(std::string tenant, TenantLimits limits, ClusterStore::Done<Nothing> done);
+std::unique_ptr<SqlCall> PurgeCall(std::string tenant, uint32_t most, ClusterStore::Done<SweepResult> done);
 std::unique_ptr<SqlCall> SetIntakeCall(std::string worker, HostIntake intake, ClusterStore::Done<Nothing> done);
 std::unique_ptr<SqlCall> SweepingCall(uint32_t most, ClusterStore::Done<SweepResult> done);
 

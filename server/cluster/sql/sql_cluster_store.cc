@@ -181,6 +181,9 @@ void SqlClusterStore::ListHosts(Done<std::vector<HostView>> done) { Add(ListHost
 void SqlClusterStore::Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) {
   Add(WatchCall(std::move(tenant), cursor, most, std::move(done)));
 }
+void SqlClusterStore::Purge(std::string tenant, uint32_t most, Done<SweepResult> done) {
+  Add(PurgeCall(std::move(tenant), most, std::move(done)));
+}
 void SqlClusterStore::SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) {
   Add(SetLimitsCall(std::move(tenant), limits, std::move(done)));
 }

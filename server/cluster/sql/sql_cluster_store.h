@@ -62,6 +62,7 @@ class SqlClusterStore final : public ClusterStore {
   void List(ListRequest request, Done<JobPage> done) override;
   void ListHosts(Done<std::vector<HostView>> done) override;
   void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) override;
+  void Purge(std::string tenant, uint32_t most, Done<SweepResult> done) override;
   void SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) override;
   void SetIntake(std::string worker, HostIntake intake, Done<Nothing> done) override;
   void Sweep(uint32_t most, Done<SweepResult> done) override;

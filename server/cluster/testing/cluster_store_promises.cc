@@ -421,6 +421,67 @@ TEST_P(ClusterStorePromises, HostsHaveWhatJobsNeed) {
   EXPECT_THAT(Claimed("two", two, 2), ElementsAre("home/1"));
 }
 
+TEST_P(ClusterStorePromises, NoMoreOfAGroupRunThanMay) {
+  NewJob a = Job("a"), b = Job("b"), c = Job("c"), other = Job("other");
+  for (NewJob* job : {&a, &b, &c}) {
+    job->needs.running_max = 2;
+    job->needs.group = "array";
+  }
+  other.needs.running_max = 1;
+  other.needs.group = "another";
+  ASSERT_TRUE(Submit({a, b, c, other}).ok());
+  const uint64_t one = Join("one", "p1")->incarnation, two = Join("two", "p2")->incarnation;
+  EXPECT_THAT(Claimed("one", one, 1), ElementsAre("a/1", "b/1", "other/1"));
+  EXPECT_THAT(Claimed("two", two, 1), IsEmpty());
+  EXPECT_TRUE(absl::IsInvalidArgument(Submit({[&] {
+                                        NewJob job = Job("bad");
+                                        job.needs.running_max = 1;
+                                        job.needs.group = "two\nlines";
+                                        return job;
+                                      }()})
+                                          .status()));
+  // One that goes back, and one that ends, each make room for one more.
+  ASSERT_TRUE(Finish("one", "a", 1, JobState::kWaiting).ok());
+  EXPECT_THAT(Claimed("two", two, 2), ElementsAre("a/2"));
+  ASSERT_TRUE(Finish("one", "b", 1, JobState::kSucceeded).ok());
+  EXPECT_THAT(Claimed("two", two, 3), ElementsAre("c/1"));
+  ASSERT_TRUE(Finish("two", "a", 2, JobState::kSucceeded).ok());
+  EXPECT_THAT(Claimed("two", two, 4), IsEmpty());
+}
+
+TEST_P(ClusterStorePromises, NothingIsLeftOfAPurgedTenant) {
+  const auto purge = [&](uint32_t most) {
+    return *Ask<SweepResult>([&](auto done) { store_->Purge("t", most, done); });
+  };
+  NewJob after = Job("after"), other = Job("other");
+  after.after = {{"first", Dependency::Condition::kSucceeded}};
+  after.idempotency_key = "key";
+  other.tenant = "u";
+  ASSERT_TRUE(Submit({Job("first"), after, Job("second"), Job("third"), other}).ok());
+  const uint64_t one = Join("one", "p1")->incarnation;
+  ASSERT_THAT(Claimed("one", one, 1, 1), ElementsAre("first/1"));
+  SweepResult result = purge(2);
+  EXPECT_EQ(result.changes, 2u);
+  EXPECT_TRUE(result.has_more);
+  while (result.changes > 0) {
+    result = purge(2);
+  }
+  EXPECT_TRUE(result.has_more);  // One runs.
+  const Renewal renewal = *Renew({.worker = "one", .incarnation = one, .held = {{"t", "first", 1}}});
+  EXPECT_THAT(renewal.cancelled, testing::SizeIs(1));
+  ASSERT_TRUE(Finish("one", "first", 1, JobState::kCancelled).ok());
+  Sweep();
+  for (result = purge(10); result.changes > 0; result = purge(10)) {
+  }
+  EXPECT_FALSE(result.has_more);
+  EXPECT_THAT(List(), IsEmpty());
+  EXPECT_TRUE(absl::IsNotFound(FindKey("t", "key").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Watch(0).status()));  // There are no events to show.
+  EXPECT_THAT(Claimed("one", one, 2), ElementsAre("other/1"));
+  ASSERT_TRUE(Submit({Job("first")}).ok());  // The tenant is made anew.
+  EXPECT_THAT(Claimed("one", one, 3), ElementsAre("first/1"));
+}
+
 TEST_P(ClusterStorePromises, WatchersMissNothing) {
   ASSERT_TRUE(Submit({Job("a"), Job("b")}).ok());
   const auto watch = [&](uint64_t cursor, uint32_t most) {

@@ -76,6 +76,9 @@ void DirectSqlStore::ListHosts(Done<std::vector<HostView>> done) { Run(ListHosts
 void DirectSqlStore::Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) {
   Run(WatchCall(std::move(tenant), cursor, most, std::move(done)));
 }
+void DirectSqlStore::Purge(std::string tenant, uint32_t most, Done<SweepResult> done) {
+  Run(PurgeCall(std::move(tenant), most, std::move(done)));
+}
 void DirectSqlStore::SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) {
   Run(SetLimitsCall(std::move(tenant), limits, std::move(done)));
 }

@@ -288,6 +288,19 @@ uint64_t ModelClusterStore::MemoryUsed(const Host& host) const {
   return bytes;
 }
 
+bool ModelClusterStore::IsGroupFull(const Job& job) const {
+  const Needs& needs = job.request.needs;
+  if (needs.running_max == 0) {
+    return false;
+  }
+  const auto runs = std::ranges::count_if(jobs_, [&](const auto& item) {
+    const Needs& other = item.second.request.needs;
+    return item.second.view.state == JobState::kRunning && item.second.view.tenant == job.view.tenant &&
+           other.group == needs.group && other.running_max == needs.running_max;
+  });
+  return static_cast<uint64_t>(runs) >= needs.running_max;
+}
+
 bool ModelClusterStore::MayClaim(const Job& job, const Host& host) const {
   const Needs& needs = job.request.needs;
   const Time now = clock_.Now();
@@ -300,7 +313,7 @@ bool ModelClusterStore::MayClaim(const Job& job, const Host& host) const {
   if (!needs.host.empty() && needs.host != host.worker.name) {
     return false;
   }
-  if (job.deadline <= now) {
+  if (job.deadline <= now || IsGroupFull(job)) {
     return false;
   }
   if (!std::ranges::all_of(needs.any_of, [&](const std::set<std::string>& words) {
@@ -534,6 +547,35 @@ void ModelClusterStore::Watch(std::string tenant, uint64_t cursor, uint32_t most
   done(std::move(events));
 }
 
+void ModelClusterStore::Purge(std::string tenant, uint32_t most, Done<SweepResult> done) {
+  SweepResult result;
+  uint32_t cancelled = 0, forgotten = 0;
+  for (auto entry = jobs_.begin(); entry != jobs_.end();) {
+    Job& job = entry->second;
+    const bool is_told = std::ranges::find(ended_, entry->first) == ended_.end();
+    if (job.view.tenant == tenant && IsEnd(job.view.state) && is_told && forgotten < most) {
+      tenants_[tenant].keys.erase(KeyOf(job.request));
+      entry = jobs_.erase(entry);
+      ++forgotten;
+      continue;
+    }
+    if (job.view.tenant == tenant && !IsEnd(job.view.state)) {
+      job.view.cancel_requested = true;
+      if (job.view.state == JobState::kWaiting && cancelled < most) {
+        ++cancelled;
+        End(job, JobState::kCancelled, kEndedByCancel);
+      }
+    }
+    ++entry;
+  }
+  result.changes = cancelled + forgotten;
+  result.has_more = std::ranges::any_of(jobs_, [&](const auto& job) { return job.first.first == tenant; });
+  if (!result.has_more) {
+    tenants_[tenant].kept.clear();
+  }
+  done(result);
+}
+
 void ModelClusterStore::SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) {
   tenants_[tenant].limits = limits;
   done(Nothing());
@@ -579,6 +621,9 @@ void ModelClusterStore::Sweep(uint32_t most, Done<SweepResult> done) {
     waits.pop_back();
     ++result.changes;
     Job* const waiter = Find(key.first, wait.waiter);
+    if (waiter == nullptr) {
+      continue;  // It is forgotten.
+    }
     --waiter->pending;
     if (waiter->view.state == JobState::kWaiting && !IsMet(wait.condition, jobs_.at(key).view.state)) {
       End(*waiter, JobState::kFailed, kEndedByDependency);

@@ -36,6 +36,7 @@ class ModelClusterStore final : public CheckedClusterStore {
   void List(ListRequest request, Done<JobPage> done) override;
   void ListHosts(Done<std::vector<HostView>> done) override;
   void Watch(std::string tenant, uint64_t cursor, uint32_t most, Done<Events> done) override;
+  void Purge(std::string tenant, uint32_t most, Done<SweepResult> done) override;
   void SetLimits(std::string tenant, TenantLimits limits, Done<Nothing> done) override;
   void SetIntake(std::string worker, HostIntake intake, Done<Nothing> done) override;
   void Sweep(uint32_t most, Done<SweepResult> done) override;
@@ -89,6 +90,8 @@ class ModelClusterStore final : public CheckedClusterStore {
   void TakeBackAll(const std::string& host, uint64_t incarnation, bool counts);
   StatusOr<JobView> Insert(NewJob&& request);
   Status CheckInsert(const std::vector<NewJob>& jobs);
+  // As many jobs of its group run as may: the jobs of a group have equal needs.
+  bool IsGroupFull(const Job& job) const;
   bool MayClaim(const Job& job, const Host& host) const;
   uint64_t MemoryUsed(const Host& host) const;
   Job* NextFor(const Host& host);

@@ -153,9 +153,28 @@ TEST_P(SharedIdentityPromises, ADeletedTenantIsGoneEverywhere) {
   ASSERT_TRUE(two->BeginDelete("ann", "local").ok());
   ASSERT_TRUE(one->Refresh().ok());
   EXPECT_EQ(one->FindTokenById(made.token.id()), nullptr);
+  EXPECT_THAT(one->TakeGone(), testing::ElementsAre("ann"));
   ASSERT_TRUE(one->ForgetTenant("ann").ok());
-  ASSERT_TRUE(two->Refresh().ok());
+  ASSERT_TRUE(two->ForgetTenant("ann").ok());  // It learns that it comes second.
   EXPECT_EQ(two->FindTenant("ann"), nullptr);
+  EXPECT_THAT(one->TakeGone(), testing::IsEmpty());
+  EXPECT_THAT(two->TakeGone(), testing::IsEmpty());  // It deleted the tenant itself.
+}
+
+TEST_P(SharedIdentityPromises, ATenantThatIsMadeAnewIsAnother) {
+  const auto one = OpenHost(), two = OpenHost();
+  v1::Tenant tenant = TenantWith("ann");
+  tenant.set_disabled(true);
+  ASSERT_TRUE(one->CreateTenant(tenant, 10).ok());
+  ASSERT_TRUE(two->Refresh().ok());
+  ASSERT_TRUE(one->BeginDelete("ann", "local").ok());
+  ASSERT_TRUE(one->ForgetTenant("ann").ok());
+  clock_.Advance(std::chrono::seconds(1));
+  ASSERT_TRUE(one->CreateTenant(tenant, 10).ok());
+  ASSERT_TRUE(two->Refresh().ok());
+  EXPECT_THAT(two->TakeGone(), testing::ElementsAre("ann"));
+  ASSERT_TRUE(two->ForgetTenant("ann").ok());
+  EXPECT_NE(two->FindTenant("ann"), nullptr);
 }
 
 // A host that only polls knows a revocation after the next poll.

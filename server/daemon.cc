@@ -381,6 +381,9 @@ void Daemon::Watch() {
   parts.set_health = [this](bool live, bool ready) { server_->SetHealth(live, ready); };
   parts.store_folder = folder_->path();
   parts.in_force = [this] { return in_force_.Get(); };
+  if (host_ != nullptr) {
+    parts.cluster = [this] { return host_->Facts(); };
+  }
   parts.may_see_tenants = [this](std::string_view authorization) {
     return MaySeeTenants(authorization, *core_->config(), identity_->authenticator(), identity_->directory().is_open());
   };

@@ -94,6 +94,10 @@ inline constexpr char kEndedByDeadline[] = "deadline";
 inline constexpr char kEndedByCancel[] = "cancelled";
 inline constexpr char kEndedByLoss[] = "lost";  // Every attempt was lost with its host.
 
+// A page of a list or a watch ends before the job whose record would make its records larger than this, unless it is
+// the first one.
+inline constexpr uint64_t kPageBytesMax = 8 << 20;
+
 // A page of a tenant's jobs, the newest first.
 struct ListRequest {
   std::string tenant;
@@ -209,6 +213,7 @@ struct Events {
   std::vector<Event> events;
   std::vector<JobView> jobs;  // Each job of the events once, as it is now, unless it is forgotten; by their numbers.
   uint64_t cursor = 0;        // For the next Watch.
+  bool has_more = false;      // There are later events.
 };
 
 // For Watch.

@@ -26,6 +26,8 @@ namespace {
 
 constexpr std::string_view kSqlitePrefix = "sqlite:";
 // Channels of the database (SqlSession::Notify).
+// Between two looks at the hosts of the cluster, for the metrics, and how long an answer counts as one.
+constexpr Duration kLookEvery = std::chrono::seconds(5), kAnswersFor = std::chrono::seconds(12);
 constexpr Duration kSweepEvery = std::chrono::hours(1);
 constexpr Duration kLeaveMax = std::chrono::seconds(5);
 // Connections to PostgreSQL for calls; another one listens.
@@ -228,6 +230,10 @@ Status ClusterHost::Start(Core& core) {
         return kSweepEvery;
       },
       kSweepEvery);
+  looks_ = std::make_unique<RoundThread>([this] {
+    LookAround();
+    return kLookEvery;
+  });
   LogInfo("Part of a cluster", {{"host", name_}, {"role", options_.config.cluster_role}});
   return absl::OkStatus();
 }
@@ -258,6 +264,34 @@ void ClusterHost::SetDevices(const std::vector<v1::Device>& devices) {
     words_ = words;
     loop_->SetWords(std::move(words));
   }
+}
+
+void ClusterHost::LookAround() {
+  store_->ListHosts([look = look_, name = name_](const StatusOr<std::vector<cluster::HostView>>& hosts) {
+    if (!hosts.ok()) {
+      return;
+    }
+    ClusterFacts facts;
+    for (const cluster::HostView& host : *hosts) {
+      ++(host.is_live ? facts.hosts_live : host.has_left ? facts.hosts_left : facts.hosts_lost);
+      facts.running += host.running;
+      if (host.name == name) {
+        facts.running_here = host.running;
+        facts.has_lease = host.is_live;
+      }
+    }
+    std::lock_guard lock(look->mutex);
+    look->facts = facts;
+    look->answered = RealClock().Now();
+  });
+}
+
+ClusterFacts ClusterHost::Facts() const {
+  std::lock_guard lock(look_->mutex);
+  ClusterFacts facts = look_->facts;
+  facts.runs_jobs = options_.config.cluster_role != "api";
+  facts.database_answers = look_->answered != Time{0} && RealClock().Now() < look_->answered + kAnswersFor;
+  return facts;
 }
 
 void ClusterHost::SetPaused(bool is_paused) {
@@ -312,6 +346,7 @@ void ClusterHost::Leave() {
 
 void ClusterHost::Stop() {
   notices_.reset();
+  looks_.reset();
   sweeps_.reset();
   if (claims_ != nullptr) {
     claims_->SetParts(nullptr, nullptr);

@@ -16,6 +16,7 @@
 #include "server/cluster/sql/sql_session.h"
 #include "server/config/config.h"
 #include "server/core/core.h"
+#include "server/core/state/cluster_facts.h"
 #include "server/hosts/claim_table.h"
 #include "server/hosts/shared_feed.h"
 #include "server/hosts/shared_job_store.h"
@@ -66,6 +67,8 @@ class ClusterHost {
   void SetDevices(const std::vector<v1::Device>& devices);
   // While the host starts no jobs (its intake is closed, its disk is full), it claims none.
   void SetPaused(bool is_paused);
+  // Never blocks.
+  ClusterFacts Facts() const;
   // Claims no more jobs; those that the host has go on.
   void Drain();
   // Gives all jobs back, and leaves the cluster; waits for a few seconds at most.
@@ -74,11 +77,18 @@ class ClusterHost {
   void Stop();
 
  private:
+  // The last answer about the cluster; outlives this object, for an answer that comes late.
+  struct Look {
+    std::mutex mutex;
+    ClusterFacts facts;
+    Time answered{0};  // 0: never.
+  };
   class Notices;  // A listener for PostgreSQL, nothing for SQLite, which tells nothing.
   ClusterHost(ClusterHostOptions options, std::string name);
   Status OpenStore();
   std::set<std::string> Words(const std::vector<v1::Device>& devices) const;
   void OnNotice(const std::string& channel, const std::string& payload);
+  void LookAround();
 
   const ClusterHostOptions options_;
   const std::string name_;
@@ -94,6 +104,8 @@ class ClusterHost {
   std::set<std::string> words_;  // As the loop has them.
   std::unique_ptr<Notices> notices_;
   std::unique_ptr<RoundThread> sweeps_;  // Removes unneeded files from the shared folder.
+  const std::shared_ptr<Look> look_ = std::make_shared<Look>();
+  std::unique_ptr<RoundThread> looks_;
 };
 
 }  // namespace hpvm::server

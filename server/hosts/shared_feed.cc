@@ -107,7 +107,7 @@ StatusOr<bool> SharedFeed::Read(const std::string& tenant) {
     claims_.Tell(tenant, std::move(*row.mutable_job()));
   }
   SetCursor(tenant, events.cursor);
-  return events.events.size() < kEventsAtOnce;
+  return !events.has_more;
 }
 
 // Takes the place of the newest event as the beginning, then reads what clients follow already.

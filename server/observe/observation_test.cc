@@ -140,6 +140,7 @@ class ObservationTest : public ::testing::Test {
     parts.config = [] { return std::make_shared<const Config>(); };
     parts.wake_timer = [this] { observation_->heart().Beat(); };
     parts.store_folder = "/nowhere";
+    parts.cluster = [] { return ClusterFacts{.hosts_lost = 2, .runs_jobs = true}; };
     parts.in_force = [] {
       return ConfigFacts{.toml = "",
                          .sha256 = "c0ffee",
@@ -184,6 +185,16 @@ TEST_F(ObservationTest, DocumentListsEveryMetric) {
   for (const auto& [name, metric] : documented) {
     EXPECT_TRUE(exported.contains(name)) << name << " is documented and not exported";
   }
+}
+
+TEST_F(ObservationTest, ServesWhatAHostKnowsOfItsCluster) {
+  Start({});
+  Watch();
+  WaitReady();
+  const std::string text = Get("/metrics");
+  EXPECT_NE(text.find("\nhpvm_cluster_hosts{state=\"lost\"} 2\n"), std::string::npos);
+  EXPECT_NE(text.find("\nhpvm_cluster_has_lease 0\n"), std::string::npos);
+  EXPECT_NE(text.find("\nhpvm_cluster_database_answers 0\n"), std::string::npos);
 }
 
 // The core's state at the scrape is exported; the daemon is live before it is ready.

@@ -170,6 +170,31 @@ void DescribeCore(Families& families, const CoreSnapshot& core) {
                  core.intake.closed);
 }
 
+// A daemon that is no host of a cluster has these families without samples.
+void DescribeCluster(Families& families, const std::optional<ClusterFacts>& cluster) {
+  const auto gauge = [&](const char* name, const char* help, uint64_t ClusterFacts::*member) {
+    families.Gauge(name, help);
+    if (cluster.has_value()) {
+      families.Add({}, *cluster.*member);
+    }
+  };
+  families.Gauge("hpvm_cluster_database_answers", "1 while the cluster's database answers this host.");
+  if (cluster.has_value()) {
+    families.Add({}, cluster->database_answers);
+  }
+  families.Gauge("hpvm_cluster_hosts", "Hosts of the cluster, as this host last read them, by state.");
+  if (cluster.has_value()) {
+    constexpr std::string_view kStates[] = {"live", "lost", "left"};
+    families.AddEach({}, "state", kStates, std::array{cluster->hosts_live, cluster->hosts_lost, cluster->hosts_left});
+  }
+  families.Gauge("hpvm_cluster_has_lease", "1 while this host has a lease, without which it runs no jobs.");
+  if (cluster.has_value() && cluster->runs_jobs) {
+    families.Add({}, cluster->has_lease);
+  }
+  gauge("hpvm_cluster_jobs_running", "Jobs that the hosts of the cluster run.", &ClusterFacts::running);
+  gauge("hpvm_cluster_jobs_running_here", "Jobs of the cluster that this host runs.", &ClusterFacts::running_here);
+}
+
 }  // namespace
 
 void DescribeView(Families& families, const Watch::View& view,
@@ -194,6 +219,7 @@ void DescribeView(Families& families, const Watch::View& view,
   }
   DescribeTenants(families, tenants);
   DescribeDevices(families, core.devices);
+  DescribeCluster(families, view.cluster);
   families.Gauge("hpvm_queue_limit", "The limit jobs.queued_max of waiting runs and jobs.", view.queued_max);
   families.Gauge("hpvm_congested", "1 from when the queue of jobs is 80 % full until it is below 50 %.",
                  view.is_congested);

@@ -80,9 +80,14 @@ bool Watch::Assess(bool with_tenants) {
   }
   CoreSnapshot snapshot = parts_.snapshot(with_tenants);
   const std::shared_ptr<const Config> config = parts_.config();
+  std::optional<ClusterFacts> cluster;
+  if (parts_.cluster) {
+    cluster = parts_.cluster();
+  }
   HealthReport report;
   {
     std::lock_guard lock(mutex_);
+    cluster_ = cluster;
     asked_core_ = kNever;
     store_owes_ = StoreOwes(snapshot.store);
     congestion_.Update(QueuedOf(snapshot), config->jobs_queued_max);
@@ -137,6 +142,7 @@ Watch::View Watch::Look() {
   view.desired_workers = desired_workers_;
   view.loop_stall_max = std::max(stalls_.max(), view.facts.timer_owes);
   view.queued_max = queued_max_;
+  view.cluster = cluster_;
   return view;
 }
 

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/round_thread.h"
 #include "server/config/config_print.h"
+#include "server/core/state/cluster_facts.h"
 #include "server/core/state/core_snapshot.h"
 #include "server/observe/health.h"
 #include "server/observe/prometheus_observer.h"
@@ -49,6 +50,8 @@ struct WatchedParts {
   std::function<StatusOr<bool>(std::string_view authorization)> may_see_tenants;
   // The configuration in force, for the metrics. Called on the endpoint's thread.
   std::function<ConfigFacts()> in_force;
+  // Never blocks. Unset: the daemon is no host of a cluster.
+  std::function<ClusterFacts()> cluster;
   bool wants_tenants = false;  // Lists tenants once a second, with the core's mutex held.
 };
 
@@ -62,6 +65,7 @@ class Watch {
     uint64_t desired_workers = 1;
     Duration loop_stall_max{0};  // Maximum of the last minute.
     uint64_t queued_max = 0;
+    std::optional<ClusterFacts> cluster;
   };
 
   // Borrows its arguments.
@@ -97,6 +101,7 @@ class Watch {
   Duration store_owes_{0};
   Congestion congestion_;
   uint64_t desired_workers_ = 1, queued_max_ = 0;
+  std::optional<ClusterFacts> cluster_;
   MinuteMax stalls_;
   std::optional<RoundThread> thread_;  // Set once there is something to watch.
 };

@@ -5,8 +5,9 @@ acknowledged job succeeds once, with the right output.
 
     daemon_faults.py BIN_FOLDER [--faults N] [--seconds S] [--seed S] [--log FILE]
 
-Faults: a daemon is killed, stopped in order, or paused beyond its lease (with its executors); a host is drained; PostgreSQL is
-restarted, crashes, or is away for some seconds; an executor is killed.
+Faults: a daemon is killed, stopped in order, or paused beyond its lease (with its executors); a host is cut off from the
+database, perhaps beyond its lease; a host is drained; PostgreSQL is restarted, crashes, or is away for some seconds; an executor
+is killed. Hosts do not connect to each other, so there are no other connections to cut.
 """
 
 import argparse
@@ -23,6 +24,9 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
+sys.path.insert(0, str(HERE))
+
+import wire  # noqa: E402
 
 OK = 0
 
@@ -93,6 +97,12 @@ class Faults:
             except ProcessLookupError:
                 pass
 
+    def cut(self):
+        wire = self.cluster.wires[self.host()]
+        wire.is_cut = True
+        time.sleep(self.rng.uniform(0.5, self.lease_s * 2))
+        wire.is_cut = False
+
     def executor(self):
         name = self.host()
         for pid in self.children(self.cluster.hosts[name].process.pid)[:2]:
@@ -115,7 +125,7 @@ class Faults:
         time.sleep(self.rng.choice((0, self.rng.uniform(0, self.lease_s * 1.5))))
         self.cluster.database.start()
 
-    KINDS = ("kill", "stop", "pause", "executor", "drain", "database")
+    KINDS = ("kill", "stop", "pause", "cut", "executor", "drain", "database")
 
 
 def main():
@@ -137,7 +147,19 @@ def main():
         lines.append(text)
 
     rng = random.Random(arguments.seed)
-    cluster = e2e_cluster.Cluster()
+
+    class Cluster(e2e_cluster.Cluster):
+        """Each host reaches the database over a connection of its own that can be cut."""
+
+        wires = {}
+
+        def config(self, name, **keys):
+            folder = self.folder / f"wire-{name}"
+            if name not in self.wires:
+                self.wires[name] = wire.Wire(folder, self.database.folder)
+            return super().config(name, database=f"postgresql://hpvm@/postgres?host={folder}", **keys)
+
+    cluster = Cluster()
     np.save(cluster.folder / "in.npy", np.arange(1_000, dtype=np.int32))
 
     def graph(amount):
@@ -161,6 +183,8 @@ def main():
             counts[kind] += 1
             getattr(faults, kind)()
             time.sleep(rng.uniform(0.2, 2))
+            if sum(counts.values()) % 25 == 0:
+                print(f"{sum(counts.values())} faults in {time.monotonic() - began:.0f} s", flush=True)
     finally:
         for load in loads:
             load.stop()
@@ -205,6 +229,8 @@ def main():
             say(cluster.logs())
     finally:
         cluster.close()
+        for cable in cluster.wires.values():
+            cable.close()
     if arguments.log:
         pathlib.Path(arguments.log).write_text("\n".join(lines) + "\n")
     sys.exit(1 if broken else 0)

@@ -9,6 +9,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.request
 
 import numpy as np
 
@@ -651,6 +653,38 @@ class Identity(unittest.TestCase):
         self.assertIn("identities were last confirmed", error)
         self.cluster.database.start()
         self.until("one", self.admin, True, seconds=30)
+
+
+class Metrics(unittest.TestCase):
+    @unittest.skipIf(postgres.programs() is None, "PostgreSQL is not installed")
+    def test_lost_hosts(self):
+        cluster = Cluster(("one", "two"), extra='[metrics]\nlisten = "127.0.0.1:0"\n')
+        try:
+            text = cluster.hosts["one"].log.read_text()
+            address = re.search(r"Serving metrics and health.* address=\"?([0-9.:]+)", text).group(1)
+
+            def await_value(name, value, seconds=40):
+                end = time.monotonic() + seconds
+                while time.monotonic() < end:
+                    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+                        lines = answer.read().decode().splitlines()
+                    if f"{name} {value}" in lines:
+                        return
+                    time.sleep(0.3)
+                self.fail(f"{name} is not {value}: {[line for line in lines if 'cluster' in line]}")
+
+            await_value('hpvm_cluster_hosts{state="live"}', 2)
+            await_value("hpvm_cluster_has_lease", 1)
+            await_value("hpvm_cluster_database_answers", 1)
+            cluster.hosts["two"].stop(signal.SIGKILL)
+            await_value('hpvm_cluster_hosts{state="lost"}', 1)
+            cluster.database.stop(signal.SIGINT)
+            await_value("hpvm_cluster_database_answers", 0)
+            cluster.database.start()
+            await_value("hpvm_cluster_database_answers", 1)
+            await_value("hpvm_cluster_has_lease", 1)
+        finally:
+            cluster.close()
 
 
 class BadStart(unittest.TestCase):

@@ -62,6 +62,7 @@ EMPTY = {
     "hpvm_device_power_watts": "likewise",
     "hpvm_device_throttled": "likewise",
     "hpvm_device_memory_errors": "likewise",
+    "hpvm_cluster_": "the test's daemon is no host of a cluster",
 }
 # For each alarm: series that make it fire, one value a minute, and the time at which it fires; "0x30" is 31 zeros, "0+1x30" a growing count.
 FIRES = {
@@ -84,12 +85,16 @@ FIRES = {
     "HpvmdDeviceBroken": ({'hpvm_device_state{device="vulkan:0",state="broken"}': "1x30"}, 10),
     "HpvmdJobsDead": ({'hpvm_job_seconds_count{state="dead"}': "0 0 1 1 1 1"}, 5),
     "HpvmdAttemptsLost": ({'hpvm_job_attempts_lost_total{reason="executor"}': "0+2x30"}, 15),
+    "HpvmdClusterDatabase": ({"hpvm_cluster_database_answers": "0x30"}, 5),
+    "HpvmdClusterHostLost": ({'hpvm_cluster_hosts{state="lost"}': "0x70 1x30"}, 80),
+    "HpvmdClusterNoLease": ({"hpvm_cluster_has_lease": "0x30"}, 5),
     "HpvmdTenantAtQuota": ({'hpvm_tenant_quota_used{tenant="ann",resource="host-bytes"}': "96x30",
                             'hpvm_tenant_quota_limit{tenant="ann",resource="host-bytes"}': "100x30"}, 20),
     "HpvmdLogLinesDropped": ({'hpvm_log_lines_dropped_total{reason="rate"}': "0 0 5 5 5 5"}, 5),
 }
 # Series for which no alarm fires: a working daemon, restarted once, far from its limits, with quotas that are unlimited or have room.
 QUIET = {
+    "hpvm_cluster_database_answers": "1x40 0 1x48", "hpvm_cluster_has_lease": "1x40 0 1x48", 'hpvm_cluster_hosts{state="lost"}': "1x90",
     'up{job="hpvmd"}': "1x90", "hpvm_ready": "0x90", "hpvm_draining": "1x40 0x48", "hpvm_intake_closed": "0x40 1x48", "hpvm_store_accepts_writes": "1x90",
     "hpvm_disk_free_bytes": "60000-5x90", "hpvm_disk_size_bytes": "100000x90", 'process_start_time_seconds{job="hpvmd"}': "1x40 2x48",
     "hpvm_store_damaged_jobs": "0x90", "hpvm_tls_certificate_not_after_seconds": "9999999x90", "hpvm_tls_certificate_refused": "0x90",

@@ -68,6 +68,10 @@ ELSEWHERE = {
     # Nobody in a world asks for this, or looks at it.
     "cluster_refused_record_repeated": "cluster_test",
     "cluster_results_in_lists": "cluster_test",
+    "cluster_sql_list_unbounded": "cluster_test",
+    "cluster_sql_list_ends_early": "cluster_test",
+    "cluster_sql_watch_unbounded": "cluster_test",
+    "cluster_sql_watch_more_untold": "cluster_test",
     "cluster_hash_of_batch_ignored": "cluster_test",
     "cluster_sql_hash_ignored": "cluster_test",
     "cluster_sql_hold_text_lost": "cluster_test",

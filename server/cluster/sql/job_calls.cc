@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "server/cluster/sql/cluster_calls.h"
@@ -20,12 +21,18 @@ constexpr SqlStatement kFindRequest{"SELECT request, request_hash FROM cluster_j
 constexpr SqlStatement kAddWait{"INSERT INTO cluster_waits(tenant, job, waiter, condition) VALUES(?1, ?2, ?3, ?4)"};
 constexpr SqlStatement kCountDependent{
     "UPDATE cluster_jobs SET dependents = dependents + 1 WHERE tenant = ?1 AND id = ?2"};
+constexpr SqlStatement kListSizes{
+    "SELECT sequence, length(record) FROM cluster_jobs WHERE tenant = ?1 AND sequence < ?2 "
+    "ORDER BY sequence DESC LIMIT ?3"};
+constexpr SqlStatement kListSizesInState{
+    "SELECT sequence, length(record) FROM cluster_jobs WHERE tenant = ?1 AND state = ?4 AND sequence < ?2 "
+    "ORDER BY sequence DESC LIMIT ?3"};
 constexpr SqlStatement kListJobs{"SELECT " HPVMD_CLUSTER_JOB_COLUMNS
-                                 " FROM cluster_jobs WHERE tenant = ?1 AND sequence < ?2 ORDER BY sequence DESC "
-                                 "LIMIT ?3"};
+                                 " FROM cluster_jobs WHERE tenant = ?1 AND sequence < ?2 AND sequence >= ?3 "
+                                 "ORDER BY sequence DESC"};
 constexpr SqlStatement kListInState{"SELECT " HPVMD_CLUSTER_JOB_COLUMNS
                                     " FROM cluster_jobs WHERE tenant = ?1 AND state = ?4 AND sequence < ?2 "
-                                    "ORDER BY sequence DESC LIMIT ?3"};
+                                    "AND sequence >= ?3 ORDER BY sequence DESC"};
 constexpr SqlStatement kCountEvents{"SELECT events FROM cluster_tenants WHERE tenant = ?1"};
 constexpr SqlStatement kListEvents{
     "SELECT number, id, state, fence FROM cluster_events WHERE tenant = ?1 AND number > ?2 AND number <= ?3 "
@@ -283,27 +290,38 @@ StatusOr<KeyView> FindKeyIn(ClusterTransaction& transaction, const std::string& 
 StatusOr<JobPage> ListIn(ClusterTransaction& transaction, const ListRequest& request) {
   const uint64_t before = request.before == 0 ? UINT64_MAX : request.before;
   const uint32_t most = std::clamp(request.most, 1u, kListMax);
-  std::vector<JobView> found;
-  const auto add = [&](const SqlRows& rows) {
-    for (const SqlRow& row : rows) {
-      found.push_back(ReadJob(row).view);
+  // `bound` is the number of rows, or the number of the last job.
+  const auto list = [&](const SqlStatement& all, const SqlStatement& in_state, uint64_t bound) -> StatusOr<SqlRows> {
+    if (request.states.empty()) {
+      return transaction.Run(all, {request.tenant, before, bound});
     }
+    SqlRows found;
+    for (const JobState state : request.states) {
+      HPVMD_ASSIGN_OR_RETURN(SqlRows rows,
+                             transaction.Run(in_state, {request.tenant, before, bound, static_cast<int64_t>(state)}));
+      std::ranges::move(rows, std::back_inserter(found));
+    }
+    std::ranges::sort(found, std::greater<>(), [](const SqlRow& row) { return row.Unsigned(0); });
+    return found;
   };
-  if (request.states.empty()) {
-    HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, transaction.Run(kListJobs, {request.tenant, before, most}));
-    add(rows);
+  HPVMD_ASSIGN_OR_RETURN(const SqlRows sizes, list(kListSizes, kListSizesInState, most));
+  size_t count = 0;
+  for (uint64_t bytes = 0; count < std::min<size_t>(sizes.size(), most); ++count) {
+    bytes += sizes[count].Unsigned(1);
+    if (count > 0 && bytes > kPageBytesMax) {
+      break;
+    }
   }
-  for (const JobState state : request.states) {
-    HPVMD_ASSIGN_OR_RETURN(const SqlRows rows,
-                           transaction.Run(kListInState, {request.tenant, before, most, static_cast<int64_t>(state)}));
-    add(rows);
-  }
-  std::ranges::sort(found, std::greater<>(), &JobView::number);
   JobPage page;
-  const bool is_full = found.size() >= most;
-  found.resize(std::min<size_t>(found.size(), most));
-  page.next = is_full ? found.back().number : 0;
-  page.jobs = std::move(found);
+  if (count == 0) {
+    return page;
+  }
+  const uint64_t last = sizes[count - 1].Unsigned(0);
+  page.next = count < sizes.size() || count == most ? last : 0;
+  HPVMD_ASSIGN_OR_RETURN(const SqlRows rows, list(kListJobs, kListInState, last));
+  for (const SqlRow& row : rows) {
+    page.jobs.push_back(ReadJob(row).view);
+  }
   return page;
 }
 
@@ -324,18 +342,24 @@ StatusOr<Events> WatchIn(ClusterTransaction& transaction, const std::string& ten
   }
   Events events{.events = {}, .jobs = {}, .cursor = cursor};
   std::set<std::string> ids;
+  uint64_t bytes = 0;
   for (const SqlRow& row : rows) {
+    if (!ids.contains(row.Text(1))) {
+      HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job, transaction.FindJob(tenant, row.Text(1)));
+      bytes += job.has_value() ? job->view.record.size() : 0;
+      if (!ids.empty() && bytes > kPageBytesMax) {
+        break;
+      }
+      ids.insert(row.Text(1));
+      if (job.has_value()) {
+        events.jobs.push_back(std::move(job->view));
+      }
+    }
     events.events.push_back(
         {.number = row.Unsigned(0), .id = row.Text(1), .state = StateFrom(row.Int(2)), .fence = row.Unsigned(3)});
     events.cursor = row.Unsigned(0);
-    ids.insert(row.Text(1));
   }
-  for (const std::string& id : ids) {
-    HPVMD_ASSIGN_OR_RETURN(std::optional<JobRow> job, transaction.FindJob(tenant, id));
-    if (job.has_value()) {
-      events.jobs.push_back(std::move(job->view));
-    }
-  }
+  events.has_more = events.cursor < last;
   std::ranges::sort(events.jobs, {}, &JobView::number);
   return events;
 }

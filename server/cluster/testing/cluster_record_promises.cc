@@ -299,6 +299,40 @@ TEST_P(ClusterStorePromises, TheNewestEventIsThereWhenOthersAreGone) {
   EXPECT_EQ(next.events[0].id, "b");
 }
 
+// A tenant chooses how large its records are, and a page is read on a thread that all share.
+TEST_P(ClusterStorePromises, PagesAreBounded) {
+  constexpr size_t kJobs = 40, kBytes = 250 * 1024, kAtOnce = kPageBytesMax / kBytes;
+  std::vector<NewJob> jobs;
+  for (size_t i = 0; i < kJobs; ++i) {
+    jobs.push_back(Job("j" + std::to_string(i)));
+    jobs.back().record = std::string(kBytes, 'x');
+  }
+  ASSERT_TRUE(Submit(jobs).ok());
+  const auto list = [&](const std::set<JobState>& states, uint64_t before) {
+    return *Ask<JobPage>(
+        [&](auto done) { store_->List({.tenant = "t", .states = states, .before = before, .most = 100}, done); });
+  };
+  for (const std::set<JobState>& states : {std::set<JobState>{}, {JobState::kWaiting, JobState::kFailed}}) {
+    const JobPage page = list(states, 0);
+    ASSERT_EQ(page.jobs.size(), kAtOnce);
+    EXPECT_EQ(page.jobs[0].id, "j39");
+    EXPECT_EQ(page.next, page.jobs.back().number);
+    const JobPage rest = list(states, page.next);
+    ASSERT_EQ(rest.jobs.size(), kJobs - kAtOnce);
+    EXPECT_EQ(rest.jobs.back().id, "j0");
+    EXPECT_EQ(rest.next, 0u);
+  }
+  const Events events = *Watch(0);
+  EXPECT_EQ(events.events.size(), kAtOnce);
+  EXPECT_EQ(events.jobs.size(), kAtOnce);
+  EXPECT_EQ(events.cursor, kAtOnce);
+  EXPECT_TRUE(events.has_more);
+  const Events last = *Watch(events.cursor);
+  EXPECT_EQ(last.events.size(), kJobs - kAtOnce);
+  EXPECT_FALSE(last.has_more);
+  EXPECT_TRUE(Watch(0, 3)->has_more);
+}
+
 // Each job of the events comes once, as it is now.
 TEST_P(ClusterStorePromises, WatchersSeeTheJobs) {
   ASSERT_TRUE(Submit({Job("b"), Job("a")}).ok());

@@ -489,9 +489,16 @@ void ModelClusterStore::List(ListRequest request, Done<JobPage> done) {
   }
   std::ranges::sort(found, std::greater<>(), &JobView::number);
   const size_t most = std::clamp(request.most, 1u, 1000u);
+  size_t count = 0;
+  for (uint64_t bytes = 0; count < std::min(found.size(), most); ++count) {
+    bytes += found[count].record.size();
+    if (count > 0 && bytes > kPageBytesMax) {
+      break;
+    }
+  }
   JobPage page;
-  page.next = found.size() >= most ? found[most - 1].number : 0;
-  found.resize(std::min(found.size(), most));
+  page.next = count > 0 && (count < found.size() || count == most) ? found[count - 1].number : 0;
+  found.resize(count);
   page.jobs = std::move(found);
   done(std::move(page));
 }
@@ -531,13 +538,21 @@ void ModelClusterStore::Watch(std::string tenant, uint64_t cursor, uint32_t most
         FailedPrecondition("Events after " + std::to_string(cursor) + " are no longer kept; list the jobs again."));
   }
   std::set<std::string> ids;
+  uint64_t bytes = 0;
   for (const Event& event : row.kept) {
-    if (event.number > cursor && events.events.size() < most) {
-      events.events.push_back(event);
-      events.cursor = event.number;
-      ids.insert(event.id);
+    if (event.number <= cursor || events.events.size() == most) {
+      continue;
     }
+    const Job* const job = Find(tenant, event.id);
+    bytes += job == nullptr || ids.contains(event.id) ? 0 : job->view.record.size();
+    if (!ids.empty() && bytes > kPageBytesMax) {
+      break;
+    }
+    events.events.push_back(event);
+    events.cursor = event.number;
+    ids.insert(event.id);
   }
+  events.has_more = events.cursor < row.events;
   for (const std::string& id : ids) {
     if (const Job* const job = Find(tenant, id); job != nullptr) {
       events.jobs.push_back(WithoutResult(job->view));

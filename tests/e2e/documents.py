@@ -35,6 +35,7 @@ NOT_RUN = {
     "journalctl -k | grep -i oom": "it is the kernel's own log, of which a container has none",
     "chronyc tracking": "chrony is not ours, and need not be installed",
     "systemctl enable --now hpvmd-backup.timer": "the packages have the timer; debian_package.py runs what it starts",
+    "hpvmctl cluster hosts": "the machine of the test is no host of a cluster; ctl_cluster.py runs it",
     "hpvm-bench service --filter submit": "it measures for minutes; the daemon's archive does not bring it",
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/cluster/sqlite/sqlite_session.h"
 
+#include <chrono>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -12,6 +14,8 @@ constexpr SqliteFormat kFormat{.name = "job database of a cluster", .application
 constexpr SqlStatement kFindTable{"SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1"};
 // Pages of the log from which it is moved into the database.
 constexpr int kWalPagesMax = 4000;
+constexpr int kBeginTriesMax = 100;
+constexpr std::chrono::milliseconds kBetweenBegins{10};
 
 std::string Replaced(std::string text, const std::string& from, const std::string& to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
@@ -74,7 +78,16 @@ StatusOr<std::unique_ptr<SqliteSession>> SqliteSession::OpenInMemory(const Clock
   return std::unique_ptr<SqliteSession>(new SqliteSession(std::move(connection), clock));
 }
 
-Status SqliteSession::Begin() { return connection_->Begin(); }
+// A transaction after one that was undone first clears the log. That waits 100 ms for readers of other daemons, but not
+// for a connection that clears the log, too.
+Status SqliteSession::Begin() {
+  Status begun = connection_->Begin();
+  for (int tries = 1; absl::IsResourceExhausted(begun) && tries < kBeginTriesMax; ++tries) {
+    std::this_thread::sleep_for(kBetweenBegins);
+    begun = connection_->Begin();
+  }
+  return begun;
+}
 
 Status SqliteSession::Commit() {
   Status committed = connection_->Commit();

@@ -406,7 +406,10 @@ Duration Daemon::RefreshIdentities() {
     core_->SetConfig(*core_->config());
   }
   for (const std::string& name : identity_->directory().TakeGone()) {
-    core_->tenant_removal().Follow(name);
+    core_->tenant_removal().Follow(name, [&directory = identity_->directory(), name] {
+      const TenantRecordRef tenant = directory.FindTenant(name);
+      return tenant == nullptr || tenant->deleting();
+    });
   }
   return std::min<Duration>(kRefreshEvery, std::chrono::milliseconds(core_->config()->identity_stale_ms) / 4);
 }

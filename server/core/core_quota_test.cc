@@ -26,6 +26,21 @@ class QuotaTest : public JobFixture {
     core_->OnPolicyChanged("ann");
     Pump();
   }
+  void AdvanceRounds(int count) {
+    for (int i = 0; i < count; ++i) {
+      Advance(std::chrono::milliseconds(100));
+    }
+  }
+  // Returns true when nothing of the tenant is left.
+  bool Remove(const std::string& name) {
+    bool done = false;
+    core_->tenant_removal().Remove(name, [&] {
+      done = true;
+      return absl::OkStatus();
+    });
+    AdvanceRounds(50);
+    return done;
+  }
   scheduler::Ledger::Balance Balance(Resource resource) {
     return core_->quotas().ledger().BalanceOf(tenant_->key, resource, clock_.Now());
   }
@@ -392,10 +407,7 @@ TEST_F(QuotaTest, RemovesATenant) {
   v1::SubmitRequest after = Request();
   after.add_after()->set_job_id(runs);
   const std::string waits = SubmitJob(after);
-  v1::CreateBufferRequest create;
-  create.set_type(v1::ELEMENT_TYPE_F32);
-  create.add_shape(1'000);
-  ASSERT_TRUE(core_->buffers().CreateBuffer(*tenant_, create).ok());
+  ASSERT_TRUE(MakeBuffer(4'000).ok());
   SetDisabled(true);
   spawner_.last().Die(Unavailable("The executor process ended (signal 9)."));
   Pump();
@@ -431,29 +443,34 @@ TEST_F(QuotaTest, RemovesATenant) {
 TEST_F(QuotaTest, GivesUpWhatIsHereOfATenant) {
   const std::string ended = SubmitJob(Request());
   AnswerRun(Result("abcdefgh"));
-  v1::CreateBufferRequest create;
-  create.set_type(v1::ELEMENT_TYPE_F32);
-  create.add_shape(1'000);
-  ASSERT_TRUE(core_->buffers().CreateBuffer(*tenant_, create).ok());
+  ASSERT_TRUE(MakeBuffer(4'000).ok());
   SetDisabled(true);
-  core_->tenant_removal().Follow("ann");
-  core_->tenant_removal().Follow("nobody");
-  for (int i = 0; i < 50; ++i) {
-    Advance(std::chrono::milliseconds(100));
-  }
+  core_->tenant_removal().Follow("ann", [] { return true; });
+  core_->tenant_removal().Follow("nobody", [] { return true; });
+  AdvanceRounds(50);
   EXPECT_TRUE(tenant_->handles.empty());
   EXPECT_EQ(tenant_->buffers.size(), 0u);
   EXPECT_TRUE(store_->database().Find("ann", ended).ok());
-  // It may be deleted here later, under the same name.
-  bool done = false;
-  core_->tenant_removal().Remove("ann", [&] {
-    done = true;
-    return absl::OkStatus();
-  });
-  for (int i = 0; i < 50; ++i) {
-    Advance(std::chrono::milliseconds(100));
-  }
-  EXPECT_TRUE(done);
+  EXPECT_TRUE(Remove("ann"));  // It may be deleted here later, under the same name.
+}
+
+// A tenant that is made anew under the name and is at work keeps its buffers.
+TEST_F(QuotaTest, TenantsThatAreMadeAnewAreLeftAlone) {
+  bool is_gone = true;
+  ++tenant_->uploads;  // It is never without work.
+  SetDisabled(true);
+  core_->tenant_removal().Follow("ann", [&] { return is_gone; });
+  AdvanceRounds(1);
+  SetDisabled(false);
+  ASSERT_TRUE(MakeBuffer(4'000).ok());
+  AdvanceRounds(1);
+  EXPECT_EQ(tenant_->buffers.size(), 0u);
+  is_gone = false;
+  AdvanceRounds(30);
+  ASSERT_TRUE(MakeBuffer(4'000).ok());
+  AdvanceRounds(50);
+  EXPECT_EQ(tenant_->buffers.size(), 1u);
+  --tenant_->uploads;
 }
 
 // A store that commits nothing gets each write once, however often the removal looks, and the removal ends with it.
@@ -487,15 +504,7 @@ TEST_F(QuotaTest, RemovalWaitsForTheStore) {
 TEST_F(QuotaTest, RemovalLeavesOthersAlone) {
   const std::string mine = SubmitJob(Request("key"));
   AnswerRun(Result("abcdefgh"));
-  bool done = false;
-  core_->tenant_removal().Remove("nobody", [&] {
-    done = true;
-    return absl::OkStatus();
-  });
-  for (int i = 0; i < 50; ++i) {
-    Advance(std::chrono::milliseconds(100));
-  }
-  EXPECT_TRUE(done);
+  EXPECT_TRUE(Remove("nobody"));
   EXPECT_EQ(State(mine), "SUCCEEDED");
   EXPECT_EQ(Submit(Request("key"))->id(), mine);
 }

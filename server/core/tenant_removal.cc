@@ -14,19 +14,21 @@ namespace {
 constexpr Duration kSoon = std::chrono::milliseconds(50), kLater = std::chrono::seconds(2);
 // Number of jobs removed at a time; other writes wait no longer than these take.
 constexpr size_t kJobsMax = 256;
+// Looks at a tenant that another host deleted and that was made anew since: what is idle goes 64 pieces at a time.
+constexpr int kLooksMax = 20;
 
 }  // namespace
 
 void TenantRemoval::Remove(const std::string& name, Done done) {
   CoreScope scope(monitor_);
   if (names_.insert(name).second) {
-    Schedule(scope, std::make_shared<Removal>(Removal{name, std::move(done)}), Duration{0});
+    Schedule(scope, std::make_shared<Removal>(Removal{name, std::move(done), nullptr}), Duration{0});
   }
 }
 
-void TenantRemoval::Follow(const std::string& name) {
+void TenantRemoval::Follow(const std::string& name, std::function<bool()> is_gone) {
   CoreScope scope(monitor_);
-  Schedule(scope, std::make_shared<Removal>(Removal{name, nullptr}), Duration{0});
+  Schedule(scope, std::make_shared<Removal>(Removal{name, nullptr, std::move(is_gone)}), Duration{0});
 }
 
 void TenantRemoval::Schedule(CoreScope& scope, const RemovalRef& removal, Duration after) {
@@ -50,7 +52,7 @@ void TenantRemoval::Again(const RemovalRef& removal, Duration after) {
 void TenantRemoval::Look(const RemovalRef& removal) {
   const bool is_empty = GiveUp(*removal);
   if (removal->done == nullptr) {
-    if (!is_empty) {
+    if (!is_empty && (++removal->looks < kLooksMax || removal->is_gone())) {
       Again(removal, kSoon);
     }
     return;

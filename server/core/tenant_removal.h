@@ -40,13 +40,16 @@ class TenantRemoval : private CoreRoom {
 
   // Thread-safe. Has no effect for a name that is being removed.
   void Remove(const std::string& name, Done done);
-  // Another host deletes the tenant: gives up what is in this process's memory. Thread-safe.
-  void Follow(const std::string& name);
+  // Another host deletes the tenant: gives up what is in this process's memory. When `is_gone` is false, a tenant was
+  // made anew under the name, and soon keeps what it has. Thread-safe; `is_gone` is called without the mutex.
+  void Follow(const std::string& name, std::function<bool()> is_gone);
 
  private:
   struct Removal {
     std::string name;
-    Done done;               // Null: Follow.
+    Done done;                      // Null: Follow.
+    std::function<bool()> is_gone;  // For Follow.
+    int looks = 0;
     bool cancelled = false;  // The tenant's jobs have been asked to cancel.
   };
   using RemovalRef = std::shared_ptr<Removal>;
